@@ -172,9 +172,10 @@ def test_json_of_a_failed_run_tells_the_error_and_what_did_not_run(flowengine: C
 def test_events_are_lines_of_json_from_the_start_to_the_end(flowengine: Command) -> None:
     said = flowengine("run", "shout.yaml", "--events")
     events = [json.loads(line) for line in said.out.splitlines()]
-    assert [event["type"] for event in events] == ["RunStarted", "NodeStarted", "NodeFinished", "RunFinished"]
-    assert events[2]["result"]["output"] == "HELLO"
-    assert events[3]["outputs"] == {"loud": "HELLO"}
+    types = ["RunStarted", "NodeStarted", "NodeRecorded", "NodeFinished", "RunFinished"]
+    assert [event["type"] for event in events] == types
+    assert events[3]["result"]["output"] == "HELLO"
+    assert events[4]["outputs"] == {"loud": "HELLO"}
 
 
 def test_a_notice_is_told_once_a_run(flowengine: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,8 @@ def test_an_approval_is_answered_in_the_page_and_the_run_goes_on(tab: Tab, serve
             if line.startswith("data:")]  # fmt: skip
     [record] = [each["record"] for each in told if each.get("record", {}).get("type") == "Answered"]
     assert record == {
-        "type": "Answered", "choice": "yes", "comment": "fine by me", "by": "ada", "form": {"channel": "mail"}
+        "type": "Answered", "choice": "yes", "comment": "fine by me", "by": "ada", "form": {"channel": "mail"},
+        "name": "",
     }  # fmt: skip
 
 

@@ -25,10 +25,23 @@ class RunPage {
       view.classList.toggle("far", place.scale < 0.3);
       if (sight) sight.look(place);
     });
+    this.layout = new Layout(document.querySelector(".run-main"));
     this.listen(view);
     this.follow();
     this.readPlace();
+    if (this.node === null && this.at === null) this.arrive();
     this.paint();
+  }
+
+  // Without a node in the address: what needs a person first, the question of a run that waits, or the failure.
+  arrive() {
+    const rows = [...this.newest.rows.values()];
+    const asks = rows.filter((row) => row.status === "waiting" && row.asked && !row.answered);
+    const failed = this.newest.status === "failed" ? rows.filter((row) => row.status === "failed") : [];
+    // A container fails with what is inside it: the node where it began comes first.
+    const [first] = [...asks, ...failed.sort((a, b) => (a.ended - b.ended) || (b.id.length - a.id.length))];
+    if (!first) { dressValues(this.panel.box); return; }
+    this.open(first.id);
   }
 
   // --- hearing
@@ -52,7 +65,11 @@ class RunPage {
     this.scrub.addEventListener("input", () => this.moveTo(Number(this.scrub.value)));
     const find = document.getElementById("find");
     find.addEventListener("input", () => this.search(find.value));
-    window.addEventListener("hashchange", () => { this.readPlace(); this.paint(); });
+    window.addEventListener("hashchange", () => {
+      this.readPlace();
+      if (this.node === null && this.at === null) this.arrive();
+      this.paint();
+    });
     document.addEventListener("keydown", (event) => this.press(event, find));
     setInterval(() => this.isGoing() && this.paint(), 1000);
   }
@@ -108,6 +125,11 @@ class RunPage {
       const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
       const page = answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
       const fresh = page?.querySelector(".folds");
+      const given = page?.querySelector("#panel");
+      if (given && this.node === null) {
+        this.panel.box.replaceChildren(...given.childNodes);
+        dressValues(this.panel.box);
+      }
       if (fresh) document.querySelector(".folds")?.replaceChildren(...fresh.childNodes);
       dressValues(document.querySelector(".run-head"));
     } catch {
@@ -152,11 +174,13 @@ class RunPage {
       this.open(path);
       this.writePlace(true);
     }
-    document.body.classList.add("has-panel");
+    // Where the parts stand one below the other, the panel is brought into sight.
+    if (innerWidth <= 800) this.panel.box.scrollIntoView({ block: "start" });
   }
 
   open(path) {
     this.node = path;
+    document.body.classList.toggle("has-panel", path !== null);
     let group = this.graph.choose(path === null ? null : this.siteOf(path));
     for (let site = path === null ? null : this.newest.sites.get(this.siteOf(path)); !group && site; ) {
       site = site.parent === null ? null : this.newest.sites.get(site.parent); // inside a container that is closed

@@ -33,6 +33,7 @@ __all__ = [
 
 SCRIPTS: Final = (
     "panzoom.js",
+    "layout.js",
     "fold.js",
     "graph.js",
     "rows.js",

@@ -29,7 +29,19 @@ from visualize.viewer.html import (
 )
 from visualize.viewer.page import file_page, page
 from visualize.viewer.panel import node_panel
-from visualize.viewer.parts import Embedded, badge, clock, facts, files_section, fold, note, took, usage_facts, value
+from visualize.viewer.parts import (
+    Embedded,
+    badge,
+    clock,
+    facts,
+    files_section,
+    fold,
+    note,
+    section,
+    took,
+    usage_facts,
+    value,
+)
 from visualize.viewer.reading import Reading
 
 __all__ = ["export_page", "head_of", "run_page"]
@@ -59,7 +71,7 @@ def export_page(run: Reading, read: Callable[[str], bytes] | None = None) -> str
     return file_page(
         _make_title(run),
         _make_head(run, links=False, embeds=embeds),
-        _make_main(run),
+        _make_main(run, embeds),
         whole,
         _make_data(run, {"list": panels}),
         class_="run",
@@ -158,8 +170,26 @@ def _make_cancel_form(run: Reading, acting: Acting | None) -> Markup | None:
     return form(cancel_url(run.run_id), acting, element("button", "Cancel the run"), class_="cancel")
 
 
-def _make_main(run: Reading) -> Markup:
-    return element("main", _make_graph(run), _make_panel(), _make_scrubber(run), _make_timeline(), class_="run-main")
+def _make_main(run: Reading, embeds: Embedded | None = None) -> Markup:
+    parts = _make_graph(run), _make_splitter("panel"), _make_panel(run, embeds), _make_scrubber(run)
+    return element("main", parts, _make_splitter("below"), _make_timeline(), class_="run-main")
+
+
+def _make_splitter(name: str) -> Markup:
+    """The bar between two parts of the page, which people move; double-click sets it back."""
+    upright = name == "panel"
+    return element(
+        "div",
+        role="separator",
+        tabindex=0,
+        class_=f"splitter {name}",
+        data_size=name,
+        aria_orientation="vertical" if upright else "horizontal",
+        aria_label="Width of the panel" if upright else "Height of the timeline",
+        aria_valuemin=0,
+        aria_valuemax=100,
+        aria_valuenow=40 if upright else 32,
+    )
 
 
 def _make_graph(run: Reading) -> Markup:
@@ -177,9 +207,14 @@ def _make_graph(run: Reading) -> Markup:
     return element("section", tools, view, class_="graph-side")
 
 
-def _make_panel() -> Markup:
+def _make_panel(run: Reading, embeds: Embedded | None) -> Markup:
+    """What is there before a node is chosen: what the run gave."""
     hint = note("Choose a node in the graph or in the timeline; j and k go to the next and to the one before.")
-    return element("section", hint, id="panel", aria_live="polite", aria_label="The chosen node")
+    finished = run.progress.finished
+    outputs = None if finished is None else finished.outputs
+    files = _show_files(run, outputs, None) if embeds is None else None  # A file has its images once, above.
+    given = section("Outputs of the run", value(outputs), files) if outputs else None
+    return element("section", given, hint, id="panel", aria_live="polite", aria_label="The chosen node")
 
 
 def _make_scrubber(run: Reading) -> Markup:
@@ -207,9 +242,10 @@ def _make_timeline() -> Markup:
         for name, title, first in (("timeline", "Timeline", True), ("calls", "Model calls", False),
                                    ("events", "Events", False), ("state", "State", False))
     ]  # fmt: skip
+    fold_button = element("button", "▾ Hide", type="button", data_fold=True, aria_expanded="true", aria_controls="rows")
     return element(
         "section",
-        element("div", tabs, role="tablist", class_="tabs"),
+        element("div", element("div", tabs, role="tablist", class_="tabs"), fold_button, class_="below-head"),
         element("div", id="rows", tabindex=0, role="tabpanel"),
         class_="below",
     )

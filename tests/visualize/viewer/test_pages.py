@@ -286,7 +286,7 @@ def test_a_run_that_cannot_be_shown_is_told_in_words(error: Exception, status: i
 def test_script_and_style_are_files_that_fit_into_a_page():
     assert asset("viewer.js") == (script().encode(), "text/javascript; charset=utf-8")
     assert ".badge.s-failed" in style_sheet()
-    assert len(SCRIPTS) == 9
+    assert len(SCRIPTS) == 10
     assert "</script" not in script()
     assert "<!--" not in script()
     assert "</style" not in style_sheet()

@@ -9,10 +9,20 @@ import pytest
 
 from flowengine.core.context import NodeResult
 from flowengine.core.records import Received, ToolCall
-from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
+from flowengine.engine.events import (
+    ErrorInfo,
+    Event,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeSkipped,
+    NodeStarted,
+    RunFinished,
+    RunStarted,
+)
 from tests.support.browser import Browser, Tab
 from tests.support.page_server import page_server
-from tests.support.sample_run import model_call
+from tests.support.sample_run import model_call, research_run
 
 ANSWER = "# Found\n\n- **six** books <img src=x onerror=window.owned=1>\n\n" + "word " * 3000 + "needle"
 ROWS = [{"title": f"Book {number}", "price": number} for number in range(3)]
@@ -48,6 +58,14 @@ def opened(browser: Browser) -> Generator[tuple[Tab, str]]:
         yield tab, f"{server.url}/runs/shop"
         assert tab.trouble == []
         assert tab.evaluate("window.owned") is None
+
+
+FAILED = [
+    *shop_run()[:4],
+    NodeFailed("look", 3.0, ErrorInfo("ValueError", "no books")),
+    NodeSkipped("act", 3.0, "upstream_failed"),
+    RunFinished(3.0, "failed", None, ErrorInfo("ValueError", "no books"), "look"),
+]
 
 
 @pytest.fixture
@@ -109,3 +127,45 @@ def test_a_long_value_opens_whole_and_is_searched(tab: Tab):
     assert "needle" in tab.inner_text("[data-pane=output]")
     tab.click("[data-pane=output] .value-tools button:text('Text')")
     assert tab.inner_text("[data-pane=output] pre").startswith("# Found")
+
+
+def test_a_page_opens_at_the_question_the_failure_or_the_outputs(tab: Tab, opened: tuple[Tab, str]):
+    tab.goto("about:blank")
+    tab.goto(opened[1])
+    tab.wait("document.querySelector('#panel .value.dressed')")
+    assert "Outputs of the run" in tab.inner_text("#panel")
+    for run_id, events, node in (("2f6c41d09b", research_run(), "ask"), ("shop", FAILED, "look")):
+        with page_server(events) as server:
+            tab.goto(f"{server.url}/runs/{run_id}")
+            tab.wait(f"document.querySelector('#panel h2 .path')?.textContent === '{node}'")
+            assert tab.evaluate("location.hash") == ""
+            tab.goto("about:blank")
+
+
+def test_the_layout_is_changed_by_hand_and_by_keys_and_kept(tab: Tab, opened: tuple[Tab, str]):
+    width = "document.querySelector('#panel').offsetWidth"
+    before = tab.evaluate(width)
+    tab.evaluate("document.querySelector('.splitter.panel').focus()")
+    tab.key("ArrowLeft")
+    assert tab.evaluate(width) == before + 24
+    box = "document.querySelector('.splitter.panel').getBoundingClientRect()"
+    x, y = tab.evaluate(f"{box}.x + 2"), 300
+    tab.drag((x, y), (x - 100, y))
+    assert abs(tab.evaluate(width) - before - 124) < 6
+    tab.click("[data-fold]")
+    assert not tab.is_visible("#rows")
+    tab.goto("about:blank")
+    tab.goto(opened[1])
+    assert abs(tab.evaluate(width) - before - 124) < 6
+    assert not tab.is_visible("#rows")
+    tab.evaluate("document.querySelector('.splitter.panel').dispatchEvent(new MouseEvent('dblclick', {bubbles: true}))")
+    tab.click("[data-fold]")
+    assert tab.evaluate(width) == before
+
+
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (640, 400), (390, 844)])
+def test_no_page_is_wider_than_a_small_screen(tab: Tab, width: int, height: int):
+    tab.set_viewport_size({"width": width, "height": height})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.evaluate("document.querySelector('#panel').getBoundingClientRect().width") >= min(280, width)
+    tab.set_viewport_size({"width": 1280, "height": 800})
