@@ -85,20 +85,26 @@ def test_events_are_told_whole_from_the_api_and_short_to_the_pages(server: Serve
     server.until(run_id, "succeeded")
     whole = told(server, f"/api/runs/{run_id}/events")
     assert [seq for seq, _ in whole] == [str(number) for number in range(len(whole))]
-    assert [each["type"] for _, each in whole] == ["RunStarted", "NodeStarted", "NodeFinished", "RunFinished"]
-    assert whole[2][1]["result"]["output"] == "HELLO"
-    assert [each["seq"] for _, each in whole] == [0, 1, 2, 3]
+    assert [each["type"] for _, each in whole] == [
+        "RunStarted",
+        "NodeStarted",
+        "NodeRecorded",
+        "NodeFinished",
+        "RunFinished",
+    ]
+    assert whole[3][1]["result"]["output"] == "HELLO"
+    assert [each["seq"] for _, each in whole] == [0, 1, 2, 3, 4]
     short = told(server, f"/runs/{run_id}/events?after=1")
-    assert [each["kind"] for _, each in short] == ["start", "finish", "end"]
+    assert [each["kind"] for _, each in short] == ["start", "told", "finish", "end"]
 
 
 def test_a_follower_goes_on_after_the_last_event_that_it_has(server: Served):
     run_id = server.post("/api/runs", {"flow": "shout"}, 201)["run_id"]
     server.until(run_id, "succeeded")
     path = f"/api/runs/{run_id}/events"
-    assert [seq for seq, _ in told(server, f"{path}?after=2")] == ["2", "3"]
-    assert [seq for seq, _ in told(server, f"{path}?after=0", **{"Last-Event-ID": "1"})] == ["2", "3"]
-    assert server.client.get(path, headers={"Last-Event-ID": "3"}).status_code == 204
+    assert [seq for seq, _ in told(server, f"{path}?after=2")] == ["2", "3", "4"]
+    assert [seq for seq, _ in told(server, f"{path}?after=0", **{"Last-Event-ID": "1"})] == ["2", "3", "4"]
+    assert server.client.get(path, headers={"Last-Event-ID": "4"}).status_code == 204
     for wrong in ("x", "-1", "99999999999999", "1.5"):
         assert server.get(f"{path}?after={wrong}", 400)["title"] == "No such position"
     assert "fewer than 7 events" in server.get(f"{path}?after=7", 400)["detail"]

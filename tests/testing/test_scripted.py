@@ -9,6 +9,7 @@ import pytest
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import DefinitionError, ModelConfigError, TransientModelError
 from flowengine.flow import Flow
@@ -151,5 +152,6 @@ async def test_evaluation_nodes_of_python_flows_are_scripted() -> None:
 
 async def test_records_and_policies_are_those_of_the_flow(tea: Flow, answers: dict[str, Any]) -> None:
     run = await scripted(tea, answers).run()
-    calls = [(event.node, event.record.purpose) for event in run.events if isinstance(event, NodeRecorded)]
+    records = [(event.node, event.record) for event in run.events if isinstance(event, NodeRecorded)]
+    calls = [(node, record.purpose) for node, record in records if isinstance(record, ModelCall)]
     assert calls == [("ask", "generation"), ("pick", "routing"), ("cool", "generation")]
