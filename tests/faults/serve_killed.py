@@ -25,7 +25,7 @@ from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded, RunStarted
 from flowengine.journal.sqlite.store import SQLiteStore
 from tests.faults.process_killed import MOMENTS, die
-from tests.faults.process_nursery import Child, Nursery, command, shared
+from tests.faults.process_nursery import ROOT, Child, Nursery, command, shared
 from tests.support.model_server import ModelServer
 
 __all__ = ["check_kill", "check_undisturbed", "load_server", "served"]
@@ -44,12 +44,17 @@ _PATIENCE: Final = 60.0
 
 
 def load_server() -> None:
-    """What the processes have before they begin."""
-    import flowengine.cli.commands.serve
-    import flowengine.serving.flow_routes
-    import flowengine.serving.operations
-    import flowengine.serving.serving_app
-    import flowengine.serving.webhooks  # noqa: F401 -- so that no child has to
+    """What the processes have before they begin: a server has been there, and has imported what it needs."""
+    import flowengine.cli.commands.serve  # noqa: F401 -- so that no child has to
+    from flowengine.serving.serving_app import make_serving_app
+
+    async def live() -> None:
+        app = make_serving_app("memory:", [ROOT / "flows" / "hello.yaml"], needs_key=False)
+        async with app.router.lifespan_context(app):
+            service = app.state.serving.service
+            await service.wait((await service.start("hello", {})).run_id)
+
+    anyio.run(live)
 
 
 def serve(environ: Mapping[str, str], moment: str = "", at: int = 0) -> None:
