@@ -174,10 +174,15 @@ class _FlowRoutes:
         return json_response({**said, "nodes": nodes, "usage": usage, "labels": record.labels})
 
     async def follow_run(self, request: Request) -> Response:
-        run_id, caller = request.path_params["run_id"], _caller_of(request)
-        await self._service.outcome(run_id, caller)
-        messages = self._messages(run_id, caller, _root_of(request), _read_position(request))
-        return _stream(messages, {})
+        """The run's events; where the client knows how it stands, those from then on, and 204 where none will come."""
+        run_id, caller, after = request.path_params["run_id"], _caller_of(request), _read_position(request)
+        events = (await self._service.record(run_id, caller)).events
+        if after > len(events):
+            raise ProblemError(400, "No such position", f"run '{run_id}' has fewer than {after} events")
+        is_known = after == len(events)
+        if is_known and RunOutcome.of(events).has_ended:
+            return Response(status_code=204)
+        return _stream(self._messages(run_id, caller, _root_of(request), after, stay=is_known), {})
 
     async def answer_run(self, request: Request) -> Response:
         body, caller = await read_json(request, ANSWER), _caller_of(request)
@@ -204,20 +209,22 @@ class _FlowRoutes:
         return accepted_response(await self._service.outcome(run_id, caller), _root_of(request), {})
 
     async def _messages(
-        self, run_id: str, caller: FlowCaller | None, root: str, after: int = 0
+        self, run_id: str, caller: FlowCaller | None, root: str, after: int = 0, *, stay: bool = False
     ) -> AsyncGenerator[bytes]:
-        """Progress, and at the end the result, the question, or the error."""
+        """Progress, and at the end the result, the question, or the error; `stay`: also beyond a question."""
         yield encode_message("run", {"run_id": run_id, "links": {"self": f"{root}/runs/{run_id}"}})
         try:
-            async with aclosing(progress_messages(self._service.follow(run_id, after, caller=caller))) as pieces:
+            followed = self._service.follow(run_id, after, stay=stay, caller=caller)
+            async with aclosing(progress_messages(followed)) as pieces:
                 async for piece in pieces:
                     yield piece
-            outcome = await self._service.outcome(run_id, caller)
+            events = (await self._service.record(run_id, caller)).events
         except Exception as error:  # The head is out: what went wrong is one more event.
             yield encode_message("error", json.loads(bytes(error_response(error).body)))
             return
+        outcome = RunOutcome.of(events)
         names = {"succeeded": "result", "partial": "result", "waiting": "question", "running": "interrupted"}
-        yield encode_message(names.get(outcome.status, "error"), to_run_state(outcome, root))
+        yield encode_message(names.get(outcome.status, "error"), to_run_state(outcome, root), len(events) - 1)
 
 
 def _stream(messages: AsyncGenerator[bytes], headers: Mapping[str, str]) -> Response:

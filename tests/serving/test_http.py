@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import textwrap
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -194,6 +196,30 @@ def test_a_stream_tells_progress_tokens_and_the_result(api: Api):
     assert [name for name, _ in later if name != "token"] == ["run", "progress", "result"]
     assert events_of(api.ann.post("/flows/fail", headers=headers).text)[-1][0] == "error"
     assert events_of(api.ann.post("/flows/ask", headers=headers).text)[-1][0] == "question"
+
+
+def test_a_follower_that_comes_again_goes_on_where_it_was(api: Api):
+    run_id = api.ann.post("/flows/ask").json()["run_id"]
+    asked = api.ann.get(f"/runs/{run_id}/events").text
+    assert events_of(asked)[-1][0] == "question"
+    last = re.findall(r"^id: (\d+)$", asked, re.MULTILINE)[-1]
+    with api.ann.stream("GET", f"/runs/{run_id}/events", headers={"Last-Event-ID": last}) as answer:
+        api.ann.post(f"/runs/{run_id}/answer", json={"choice": "no", "form": {"channel": "x"}})
+        rest = answer.read().decode()
+    assert events_of(rest)[-1][0] == "result"
+    last = re.findall(r"^id: (\d+)$", rest, re.MULTILINE)[-1]
+    assert api.ann.get(f"/runs/{run_id}/events", headers={"Last-Event-ID": last}).status_code == 204
+    for wrong in ("-1", "x", "1e3", "99999"):
+        assert api.ann.get(f"/runs/{run_id}/events", headers={"Last-Event-ID": wrong}).status_code == 400
+
+
+def test_a_key_that_asks_too_often_is_told_when_it_may_again(api: Api):
+    ring = KeyRing(api.server.app.state.serving.service.store)
+    headers = {"Authorization": f"Bearer {ring.add('cy', requests_per_minute=1)}"}
+    while api.nobody.get("/flows", headers=headers).status_code == 401:  # Servers read the keys each second.
+        time.sleep(0.05)
+    answer = api.nobody.get("/flows", headers=headers)
+    assert (answer.status_code, 1 <= int(answer.headers["retry-after"]) <= 60) == (429, True)
 
 
 def test_a_run_that_fails_says_where_and_why(api: Api):

@@ -1,0 +1,53 @@
+"""`flowengine serve` and `flowengine keys` as they are typed."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Command = Callable[..., Any]
+
+
+def test_a_key_is_told_once_as_the_last_word(folder: Path, flowengine: Command):
+    said = flowengine(
+        "keys", "add", "shop", "--flows", "shout,ask", "--budget-usd-day", "5", "--requests-per-minute", "60"
+    )
+    assert said.code == 0
+    assert re.fullmatch(r"fe_[0-9a-f]{8}_\S{43}", said.out.split()[-1])
+    listed = flowengine("keys", "list")
+    assert re.search(r"shop .* shout,ask +0 of 5 USD today +60/min", listed.out)
+    assert said.out.split()[-1] not in listed.out + listed.err
+    again = flowengine("keys", "add", "shop")
+    assert (again.code, "there is a key 'shop' already" in again.err) == (2, True)
+    assert "did you mean 'shop'" in flowengine("keys", "remove", "shp").err
+    assert flowengine("keys", "remove", "shop").code == 0
+    assert "no keys" in flowengine("keys", "list").err
+
+
+def test_what_makes_no_sense_for_a_key_is_refused(folder: Path, flowengine: Command):
+    for arguments in (
+        ["a b"],
+        ["x", "--flows", " , "],
+        ["x", "--budget-usd-day", "0"],
+        ["x", "--requests-per-minute", "0"],
+        ["x", "--store", "memory:"],
+    ):
+        assert flowengine("keys", "add", *arguments).code == 2, arguments
+
+
+def test_what_cannot_be_served_is_told_before_it_listens(folder: Path, flowengine: Command):
+    (folder / "same.yaml").write_text((folder / "shout.yaml").read_text())
+    twice = flowengine("serve", "shout.yaml", "same.yaml")
+    assert (twice.code, "two flows are named 'shout'" in twice.err) == (2, True)
+    (folder / "wrong.yaml").write_text("flowengine: v1\nname: wrong\nnodes: {a: {type: functio}}\n")
+    wrong = flowengine("serve", "wrong.yaml")
+    assert (wrong.code, "wrong.yaml:3" in wrong.err, "did you mean" in wrong.err) == (2, True, True)
+    open_to_all = flowengine("serve", "shout.yaml", "--no-keys", "--host", "0.0.0.0")
+    assert (open_to_all.code, "--no-keys" in open_to_all.err) == (2, True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        busy = flowengine("serve", "shout.yaml", "--port", str(port))
+        assert (busy.code != 0, f"port {port} of 127.0.0.1 is taken" in busy.err) == (True, True)
