@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowengine import Agent, Flow
 from flowengine.core.context import NodeResult
 from flowengine.core.records import Asked, ModelCall, ToolCall
 from flowengine.engine.events import (
@@ -23,9 +25,13 @@ from flowengine.engine.events import (
     TokenStreamed,
 )
 from flowengine.errors import InputError
+from flowengine.journal.memory import MemoryStore
 from flowengine.runs import Question
 from flowengine.serving.ag_ui import AgUiEncoder, read_resume_answers
 from flowengine.serving.ai_sdk import AiSdkEncoder, read_tool_answers
+from flowengine.serving.chat_calls import Conversation, begin_chat, follow_parts
+from flowengine.serving.chat_shape import find_chat_shape
+from flowengine.serving.flow_service import FlowService
 from flowengine.serving.stream_parts import (
     Part,
     PartReader,
@@ -38,6 +44,7 @@ from flowengine.serving.stream_parts import (
     ToolBegan,
     ToolEnded,
 )
+from tests.support.model_server import ModelServer
 
 
 def told(*events: Any, answer: str | None = "say", text: str | None = "reply") -> Sequence[Part]:
@@ -218,3 +225,31 @@ def test_answers_are_read_from_the_newest_message(part: Any, choices: list[str])
     answer = {"role": "assistant", "parts": [part]}
     assert [each.choice for each in read_tool_answers([answer])] == choices
     assert read_tool_answers([answer, {"role": "user", "parts": []}]) == ()
+
+
+# --- From a model that streams to the parts of a chat
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_answer_is_told_while_a_model_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_followed = threading.Event()
+
+    def answer(request: Any) -> str:
+        assert is_followed.wait(30)
+        return "Bees fly and hum."
+
+    with ModelServer(responder=answer) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        agent = Agent("say", "Write.", model="openai/gpt-test")
+        flow = Flow("poet", {"say": agent}, inputs={"message": "string"})
+        async with FlowService(MemoryStore(), [flow]) as service:
+            chat = await begin_chat(service, "poet", Conversation([{"role": "user", "content": "Bees"}], None), None)
+            parts: list[Part] = []
+            async for part in follow_parts(service, chat, find_chat_shape(flow), None):
+                is_followed.set()
+                parts.append(part)
+    kinds = [type(each) for each in parts]
+    assert kinds.count(TextDelta) > 1, "a piece at a time"
+    assert kinds.index(TextDelta) < kinds.index(StepEnded), "while the node is at work"
+    assert answer_of(parts) == ["Bees fly and hum."]
