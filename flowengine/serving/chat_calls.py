@@ -21,7 +21,7 @@ from flowengine.errors import ApprovalError, InputError
 from flowengine.runs import Question
 from flowengine.serving.chat_shape import ChatShape, find_message_input
 from flowengine.serving.flow_service import FlowService
-from flowengine.serving.outcomes import ENDED, FlowCaller, start_of
+from flowengine.serving.outcomes import ENDED, FlowCaller, KeyReusedError, start_of
 from flowengine.serving.question_texts import PersonsAnswer, read_answer
 from flowengine.serving.run_driver import StoppingError
 from flowengine.serving.stream_parts import Part, PartReader, RunEnded
@@ -30,6 +30,7 @@ __all__ = ["ChatRun", "Conversation", "begin_chat", "follow_parts", "give_answer
 
 _LABEL: Final = "conversation"
 """The label of a run that tells the conversation that it was started in."""
+_ANSWER: Final = "serve.answer"
 _PASSING: Final = "passing_session"
 """The setting of a run whose session nobody goes on with: its messages will say again what was said."""
 
@@ -83,9 +84,15 @@ async def begin_chat(
 ) -> ChatRun:
     """Answer with the message what a run of the conversation waits for; else start one with it."""
     message, history = find_message_input(service.flow(flow, caller))
-    waiting = await _find_waiting(service, flow, conversation, caller)
+    newest = conversation.messages[-1]["content"]
+    given_before = None if run_key is None else _KeyedAnswer(service, flow, run_key, newest, caller)
+    waiting = None if given_before is None else await given_before.find()
+    if waiting is None:
+        waiting = await _find_waiting(service, flow, conversation, caller)
+        if waiting is not None and given_before is not None:
+            await given_before.keep(waiting)
     if waiting is not None:
-        return await _answer_in_chat(service, waiting, conversation.messages[-1]["content"], caller)
+        return await _answer_in_chat(service, waiting, newest, caller)
     given = _inputs_of_chat(message, history, conversation.messages, inputs)
     session = conversation.session
     said = _exchanges(conversation.messages[:-1]) if session is None else []
@@ -111,11 +118,37 @@ async def _answer_in_chat(service: FlowService, run_id: str, message: str, calle
     """Answer what the run waits for, where the message says clearly how."""
     record = await service.record(run_id, caller)
     position, questions = len(record.events), record.questions
+    if not questions:  # It was answered before, by the same call: how the run stands is told again.
+        return ChatRun(run_id, position - 1, False)
     answer = read_answer(questions, message)
     if answer is None:
         return ChatRun(run_id, position, False, questions)
     await give_answer(service, run_id, answer, caller)
     return ChatRun(run_id, position, False)
+
+
+class _KeyedAnswer:
+    """An answer whose call has a key: the same call again finds the run that it has answered, and starts none."""
+
+    def __init__(self, service: FlowService, flow: str, run_key: str, message: str, caller: FlowCaller | None) -> None:
+        self._store = service.store
+        self._name = _digest([None if caller is None else caller.name, flow, run_key])
+        self._message = _digest([message])
+
+    async def find(self) -> str | None:
+        """The run; `KeyReusedError` where the key was given with another message."""
+        known: Any = await anyio.to_thread.run_sync(self._store.recall, _ANSWER, self._name)
+        if known is not None and known["message"] != self._message:
+            raise KeyReusedError("the key is another answer's")
+        return None if known is None else known["run_id"]
+
+    async def keep(self, run_id: str) -> None:
+        """Before it is given, so that no crash parts the two: an answer that was not taken is given again."""
+
+        def change(known: Any) -> Any:
+            return {"run_id": run_id, "message": self._message}
+
+        await anyio.to_thread.run_sync(self._store.revise, _ANSWER, self._name, change)
 
 
 async def give_answer(service: FlowService, run_id: str, answer: PersonsAnswer, caller: FlowCaller | None) -> None:

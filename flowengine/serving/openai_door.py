@@ -185,7 +185,7 @@ class _OpenAiDoor:
         caller, run_key = caller_of(request), run_key_of(request)
         shape = find_chat_shape(self._service.flow(call.model, caller))
         chat = await begin_chat(self._service, call.model, conversation, caller, run_key=run_key, inputs=call.inputs)
-        return _Asked(self._service, caller, call, shape, chat, run_key is not None)
+        return _Asked(self._service, caller, call, shape, chat, run_key is not None or not chat.is_new)
 
 
 class _Asked(NamedTuple):

@@ -124,7 +124,7 @@ class _StreamDoor:
         last: bytes = b"",
     ) -> Response:
         told = {"flowengine-run": chat.run_id, **(headers or {})}
-        is_kept = run_key_of(request) is not None
+        is_kept = run_key_of(request) is not None or not chat.is_new
         return event_stream(self._frames(request, chat, encoder, last, is_kept), told)
 
     async def _frames(

@@ -195,6 +195,17 @@ def test_a_repeated_call_with_a_key_finds_the_run(client: openai.OpenAI) -> None
         ask(client, "poet", "D.", extra_headers=header)
 
 
+def test_an_answer_that_is_repeated_with_its_key_finds_its_run(client: openai.OpenAI) -> None:
+    asked = ask(client, "ship", "v9")
+    header = {"Idempotency-Key": "answer-1"}
+    first = client.chat.completions.create(model="ship", messages=said("v9", asked, "ship it"), extra_headers=header)
+    again = client.chat.completions.create(model="ship", messages=said("v9", asked, "ship it"), extra_headers=header)
+    assert (first.id, first.choices[0].message.content) == (again.id, again.choices[0].message.content)
+    assert first.choices[0].message.content == "shipped v9"
+    with pytest.raises(openai.UnprocessableEntityError):
+        ask(client, "ship", "v9", asked, "hold", extra_headers=header)
+
+
 def test_a_client_that_goes_away_cancels_its_run_unless_it_has_a_key(server: ChatServer) -> None:
     body = {"model": "slow", "messages": said("x"), "stream": True}
     runs: list[str] = []
