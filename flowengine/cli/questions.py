@@ -22,9 +22,12 @@ from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import ApprovalError
 from flowengine.journal.approvals import Given, answer, open_questions
+from flowengine.tools.result_text import cut
 
 __all__ = ["ask_person", "can_ask_person", "describe_question", "format_choices", "name_person"]
 
+_MOST: Final = 2_000
+"""Characters of an argument that are shown; all of them are in the record of the run."""
 _LATER: Final = "later"
 _CHANGE: Final = "change"
 
@@ -33,7 +36,7 @@ def describe_question(path: str, asked: Asked) -> Iterator[str]:
     """What is asked, with all arguments of a call."""
     yield f"'{path}' asks: {asked.message}"
     if asked.tool and len(asked.arguments or {}) > 1:
-        yield from (f"  {name}: {_to_json(value)}" for name, value in (asked.arguments or {}).items())
+        yield from (f"  {name}: {cut(_to_json(value), _MOST)}" for name, value in (asked.arguments or {}).items())
     if asked.approvers:
         yield f"  to be answered by {' or '.join(asked.approvers)}"
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import anyio
 import pytest
 
 from flowengine import Agent, Flow, tool
+from flowengine.core.context import Context
 from flowengine.core.records import Answered, Asked, ModelCall, ToolCall
-from flowengine.engine.events import NodeRecorded
+from flowengine.engine.events import NodeFinished, NodeRecorded
 from flowengine.errors import ApprovalError, DefinitionError, RunError
 from flowengine.journal.approvals import answer, open_questions
 from flowengine.journal.memory import MemoryStore
@@ -17,6 +19,7 @@ from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import RetryPolicy
@@ -214,6 +217,41 @@ async def test_agents_inside_containers_wait_too(around: Any, paths: list[str]):
     for path in paths:
         run = await flow.approve("r", path, "accept", store=store)
     assert (run.status, len(shop.done), len(shop.model.requests)) == ("succeeded", len(paths), 2 * len(paths))
+
+
+async def test_answers_are_taken_in_while_other_branches_work():
+    shop, answered = Shop(TWO), anyio.Event()
+
+    async def work(context: Context) -> str:
+        await answered.wait()  # Until the agent is done, which nobody but this run can go on with.
+        return "worked"
+
+    flow = shop.flow()
+    flow = Flow("shop", {**flow.plan.definitions, "beside": FunctionNode(work)})
+    store, asked = MemoryStore(), 0
+    async with flow.stream(store=store, run_id="r") as events:
+        async for event in events:
+            if isinstance(event, NodeRecorded) and type(event.record) is Asked:
+                asked += 1
+                if asked == 2:  # The second answer comes while the agent is at work with the first one.
+                    await answer(store, "r", "help:refund", "accept")
+                    await answer(store, "r", "help:refund:2", "accept")
+            if isinstance(event, NodeFinished) and event.node == "help":
+                answered.set()
+    assert events.run is not None
+    assert (events.run.status, shop.done[0], {*shop.done[1:]}) == ("succeeded", "A-1", {("A-1", 12), ("B-2", 5)})
+    assert len(shop.model.requests) == 2
+
+
+async def test_a_consent_holds_for_one_run_and_is_never_taken_from_a_cache():
+    store = MemoryStore()
+    for _ in range(2):
+        shop = Shop(ONE)
+        node = AgentNode(shop.agent(), prompt=lambda context: "Pay me back.", cache=True, fingerprint=lambda: "shop")
+        run = await Flow("shop", {"help": node}).run(store=store)
+        assert run.status == "waiting"
+        run = await Flow("shop", {"help": node}).approve(run.id, None, "accept", store=store)
+        assert (run.status, shop.done) == ("succeeded", [("A-1", 12)])
 
 
 async def test_what_the_decorator_says_holds_without_the_agents_word():

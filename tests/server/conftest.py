@@ -16,6 +16,11 @@ __all__ = ["browser"]
 
 STEPS = """
 import anyio
+from flowengine import tool
+
+@tool(effect="external", approve=True)
+def refund(order: str, euros: int) -> str:
+    return f"paid {euros} for {order}"
 
 def shout(text="hello"):
     return text.upper()
@@ -66,6 +71,12 @@ FLOWS = {
               properties: {channel: {type: string, enum: [blog, mail]}}
               required: [channel]
           publish: {type: function, call: "steps:shout", with: {text: "{{ nodes.ask.output.choice }}"}}
+        """,
+    "pay": """
+        flowengine: v1
+        name: pay
+        nodes:
+          pay: {type: tool, tool: "steps:refund", with: {order: A-1, euros: 5}}
         """,
     "write": """
         flowengine: v1

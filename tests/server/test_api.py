@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import threading
 import time
@@ -160,6 +161,36 @@ def test_a_question_is_answered_and_the_run_goes_on(server: Served):
     assert "waits for nobody" in check(server, "POST", path, "answerRun", 409, {"choice": "yes"})["detail"]
 
 
+def test_a_call_of_a_tool_is_accepted_with_other_arguments(server: Served):
+    run_id = server.post("/api/runs", {"flow": "pay"}, 201)["run_id"]
+    server.until(run_id, "waiting")
+    [(name, asked)] = check(server, "GET", f"/api/runs/{run_id}", "getRun", 200)["questions"].items()
+    assert (name, asked["tool"], asked["arguments"]) == ("pay:refund", "refund", {"order": "A-1", "euros": 5})
+    path = f"/api/runs/{run_id}/approve"
+    wrong = {"node": name, "choice": "accept", "form": {"order": "A-1", "euros": "much"}}
+    assert "'much' is not of type 'integer'" in check(server, "POST", path, "answerRun", 409, wrong)["detail"]
+    given = {"node": name, "choice": "accept", "form": {"order": "A-1", "euros": 3}}
+    assert check(server, "POST", path, "answerRun", 200, given)["node"] == name
+    assert server.until(run_id, "succeeded")["outputs"] == {"pay": "paid 3 for A-1"}
+
+
+def test_a_call_of_a_tool_is_answered_in_the_page(server: Served):
+    run_id = server.post("/api/runs", {"flow": "pay"}, 201)["run_id"]
+    server.until(run_id, "waiting")
+    page = server.client.get(f"/runs/{run_id}/nodes/pay").text
+    token = re.search(r'name="token" value="([^"]+)"', page)
+    assert token is not None
+    assert "Arguments of refund" in page
+    assert "&quot;euros&quot;: 5" in page or '"euros": 5' in page
+    told = {"token": token[1], "comment": "Not today.", "form": '{"order": "A-1", "euros": 4}'}
+    address = f"/runs/{run_id}/approve/pay:refund"
+    broken = server.client.post(address, data={**told, "form": "{", "choice": "accept"})
+    assert (broken.status_code, "the answer is no JSON" in broken.text) == (422, True)
+    server.client.post(address, data={**told, "choice": "refuse"})  # What stands in the form counts for nothing then.
+    run = server.until(run_id, "failed")
+    assert run["error"]["message"].endswith("Their word: Not today.")
+
+
 def test_an_answer_is_kept_where_the_flow_is_not_here(folder: Path):
     with served(make_app("sqlite:///runs.db", ["ask.yaml"], durability="process")) as server:
         run_id = server.post("/api/runs", {"flow": "ask"}, 201)["run_id"]
@@ -200,7 +231,7 @@ def test_a_changed_flow_is_not_gone_on_with_unless_that_is_said(server: Served):
 
 def test_flows_are_told_with_their_inputs_and_problems(server: Served):
     listed = check(server, "GET", "/api/flows", "listFlows", 200)["flows"]
-    assert [each["name"] for each in listed] == ["ask", "bad", "fail", "shout", "sleep", "write"]
+    assert [each["name"] for each in listed] == ["ask", "bad", "fail", "pay", "shout", "sleep", "write"]
     shout = check(server, "GET", "/api/flows/shout", "getFlow", 200)
     assert shout["inputs"] == {
         "type": "object", "properties": {"text": {"type": "string", "default": "hello"}}, "required": [],

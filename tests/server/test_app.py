@@ -98,7 +98,7 @@ def test_folders_of_tools_and_hidden_ones_are_not_looked_through(folder: Path):
         Path(name, "flow.yaml").write_text(text.replace("name: shout", f"name: in_{name[1:3]}"))
     Path("deep/values.yaml").write_text("name: helm\nversion: 1\n")
     names = set(Library(["."], {}).entries())
-    assert names == {"ask", "bad", "fail", "shout", "sleep", "write", "in_ee"}
+    assert names == {"ask", "bad", "fail", "pay", "shout", "sleep", "write", "in_ee"}
 
 
 def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch):
