@@ -49,6 +49,9 @@ def test_the_run_goes_on_with_the_choice_and_what_was_filled_in(flowengine: Comm
     shown = flowengine("runs", "show", "r1").out
     assert "succeeded" in shown
     assert "(waited " in shown
+    node = flowengine("runs", "show", "r1", "--node", "sign_off").out
+    assert "asked\n  choices: ship, hold\n  Release it?" in node
+    assert "answered\n  choice: ship\n  by: " in node
     told = json.loads(flowengine("runs", "show", "r1", "--json").out)
     assert 0 < told["nodes"]["sign_off"]["waited_seconds"] <= told["nodes"]["sign_off"]["seconds"]
     assert told["nodes"]["announce"]["waited_seconds"] is None

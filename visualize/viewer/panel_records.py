@@ -1,4 +1,4 @@
-"""Makes the parts of a node's panel that its records fill: one function a kind of record.
+"""Makes the parts of a node's panel that its records fill, by their words (`record_text`) or in a form of their own.
 
 It knows records and HTML, and nothing of rows or pages.
 """
@@ -10,35 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from flowengine.core.records import (
-    Answered,
-    Asked,
     Brought,
-    EffectDecided,
-    MapBegan,
-    MapStopped,
     ModelCall,
-    Notice,
-    Notified,
-    ProviderFailed,
     Receipt,
-    Retry,
     Reused,
     Round,
-    RoundEnded,
-    SkillLoad,
-    ToolCall,
 )
 from visualize.plain import shown
+from visualize.record_text import describe
 from visualize.style import dollars
 from visualize.viewer.html import Child, Markup, element, run_url
-from visualize.viewer.parts import clock, facts, fold, note, section, table, took, value
+from visualize.viewer.parts import facts, fold, note, section, table, took, value
 
 __all__ = ["parse_text", "record_section", "rounds_section"]
 
 
 def record_section(record: Any, seq: int) -> Markup | None:
     """The part of the panel that a record makes; None for one that is told elsewhere."""
-    return _SECTIONS.get(type(record).__name__, _make_other)(record, seq)
+    return _SECTIONS.get(type(record).__name__, _make_described)(record, seq)
 
 
 def rounds_section(rounds: Sequence[tuple[int, Round]]) -> Markup | None:
@@ -157,19 +146,6 @@ def parse_text(text: Any) -> Any:
         return text
 
 
-def _make_tool_call(call: ToolCall, seq: int) -> Markup:
-    verb = "begins" if call.started else "failed" if call.is_error else "answered"
-    effect = f", effect {call.effect}" if call.effect != "none" else ""
-    return section(
-        f"Tool {call.name} {verb}",
-        note(f"{took(call.seconds)}{effect}") if not call.started else None,
-        fold("Arguments", value(call.arguments), is_open=True),
-        None if call.started else fold("Result", value(parse_text(call.result)), is_open=True),
-        seq=seq,
-        class_="bad" if call.is_error else "",
-    )
-
-
 _COLUMNS: Final = ("source", "label", "tokens", "state", "why")
 """What of a receipt's rows stands first."""
 
@@ -201,67 +177,6 @@ def _make_cell(found: Any) -> str:
     return "" if found is None else f"{found:,}" if isinstance(found, int) else shown(found)
 
 
-def _make_retry(retry: Retry, seq: int) -> Markup:
-    title = f"Attempt {retry.attempt} failed, the next one after {took(retry.delay)}"
-    return section(title, value(retry.error), seq=seq, class_="bad")
-
-
-def _make_decision(decided: EffectDecided, seq: int) -> Markup:
-    verb = "run again" if decided.decision == "retry" else "taken as done"
-    return section(
-        f"A person decided: the interrupted call of {decided.name} is {verb}", value(decided.arguments), seq=seq
-    )
-
-
-def _make_provider_failure(failed: ProviderFailed, seq: int) -> Markup:
-    return section(f"Context provider {failed.provider} failed", value(failed.error), seq=seq, class_="bad")
-
-
-def _make_skill(load: SkillLoad, seq: int) -> Markup:
-    told = f"level {load.level}, {load.tokens:,} tokens, {took(load.seconds)}"
-    return element("p", f"Skill {load.skill}: {told}", data_seq=seq, class_="note")
-
-
-def _make_notice(notice: Notice, seq: int) -> Markup:
-    return element("p", notice.text, data_seq=seq, class_="note")
-
-
-def _make_map(began: MapBegan, seq: int) -> Markup:
-    return element("p", f"{began.total:,} items", data_seq=seq, class_="note")
-
-
-def _make_map_stop(stopped: MapStopped, seq: int) -> Markup:
-    told = f"Enough with {len(stopped.done)} items: {len(stopped.cancelled)} cancelled, {stopped.left} not begun"
-    return element("p", told, data_seq=seq, class_="note")
-
-
-def _make_loop_round(ended: RoundEnded, seq: int) -> Markup:
-    best = "" if ended.best is None else f", best_by {shown(ended.best)}"
-    verdict = "stopped here" if ended.stopped else "went on"
-    return section(f"Round {ended.number}: {verdict}{best}", value(ended.variables), seq=seq)
-
-
-def _make_question(asked: Asked, seq: int) -> Markup:
-    told: list[tuple[str, Child]] = [
-        ("Choices", ", ".join(asked.choices)),
-        ("Expires", None if asked.expires is None else clock(asked.expires)),
-        ("Then counts", asked.on_expire),
-        ("To be answered by", ", ".join(asked.approvers) or None),
-    ]
-    arguments = fold("Arguments", value(asked.arguments), is_open=True) if asked.tool else None
-    return section("Asked", value(asked.message), arguments, facts(told), seq=seq)
-
-
-def _make_notification(told: Notified, seq: int) -> Markup:
-    what = f"{told.to} was told" if told.error is None else f"{told.to} could not be told: {told.error}"
-    return element("p", f"{what} (channel {told.channel})", data_seq=seq, class_="note")
-
-
-def _make_answer(answered: Answered, seq: int) -> Markup:
-    told: list[tuple[str, Child]] = [("Choice", answered.choice), ("By", answered.by), ("Comment", answered.comment)]
-    return section("Answered", facts(told), None if answered.form is None else value(answered.form), seq=seq)
-
-
 def _make_reuse(reused: Reused, seq: int) -> Markup:
     link = element("a", f"run {reused.run_id}", href=run_url(reused.run_id, reused.node))
     return element("p", "Not run: the result is that of ", link, ".", data_seq=seq, class_="note")
@@ -271,28 +186,23 @@ def _make_nothing(record: Any, seq: int) -> None:
     """Rounds stand side by side, and decisions under "Why"; inputs have a pane of their own."""
 
 
-def _make_other(record: Any, seq: int) -> Markup:
-    return section(type(record).__name__, value(record), seq=seq)
+def _make_described(record: Any, seq: int) -> Markup:
+    text = describe(record)
+    if not (text.facts or text.bodies):
+        return element("p", text.title, data_seq=seq, class_="note")
+    bodies = [
+        fold(title, value(parse_text(body)), is_open=True) if title else value(body) for title, body in text.bodies
+    ]
+    told = facts(text.facts) if text.facts else None
+    return section(text.title, told, bodies, seq=seq, class_="bad" if text.is_bad else "")
 
 
 _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {
     "ModelCall": _make_model_call,
-    "ToolCall": _make_tool_call,
     "Decided": _make_nothing,
-    "EffectDecided": _make_decision,
     "Receipt": _make_receipt,
     "Received": _make_nothing,
     "Brought": _make_context,
-    "SkillLoad": _make_skill,
-    "ProviderFailed": _make_provider_failure,
     "Round": _make_nothing,
-    "Retry": _make_retry,
-    "Notice": _make_notice,
-    "MapBegan": _make_map,
-    "MapStopped": _make_map_stop,
-    "RoundEnded": _make_loop_round,
-    "Asked": _make_question,
-    "Notified": _make_notification,
-    "Answered": _make_answer,
     "Reused": _make_reuse,
 }

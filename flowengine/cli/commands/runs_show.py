@@ -25,22 +25,16 @@ from flowengine.cli.watch import Reporting, follow, format_run_standing
 from flowengine.core.records import (
     Brought,
     Decided,
-    EffectDecided,
     ModelCall,
-    Notice,
-    ProviderFailed,
     Receipt,
-    Received,
-    Retry,
     Round,
-    SkillLoad,
-    ToolCall,
 )
 from flowengine.engine.events import Event
 from flowengine.journal.run_export import dumps, event_line, shown
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress
+from visualize.record_text import describe
 from visualize.why import explain_decision, explain_edges, explain_node, format_words
 
 __all__ = ["format_node", "show"]
@@ -62,7 +56,7 @@ def format_node(row: NodeRow, records: Sequence[Any]) -> Iterator[str]:
     yield from format_table(facts)
     for record in records:
         yield ""
-        yield from _FORMATTERS.get(type(record).__name__, _format_other)(record)
+        yield from _FORMATTERS.get(type(record).__name__, _format_described)(record)
     yield from _format_end(row)
 
 
@@ -117,34 +111,10 @@ def _format_model_call(call: ModelCall) -> Iterator[str]:
         yield f"  asks for: {shorten(shown(asked))}"
 
 
-def _format_tool_call(call: ToolCall) -> Iterator[str]:
-    verb = "begins" if call.started else "failed" if call.is_error else "done"
-    yield f"tool {call.name} {verb} ({format_span(call.seconds)})"
-    yield f"  arguments: {shorten(shown(call.arguments))}"
-    if not call.started:
-        yield "  result:"
-        yield from indent_lines(shorten(shown(call.result)), "    ")
-
-
-def _format_decision(decided: EffectDecided) -> Iterator[str]:
-    verb = "is run again" if decided.decision == "retry" else "is taken as done"
-    yield f"a person decided: the interrupted call of tool {decided.name} {verb}"
-    yield f"  arguments: {shorten(shown(decided.arguments))}"
-
-
-def _format_retry(retry: Retry) -> Iterator[str]:
-    yield f"attempt {retry.attempt} failed, the next one after {format_span(retry.delay)}"
-    yield from indent_lines(shorten(retry.error))
-
-
 def _format_round(judged: Round) -> Iterator[str]:
     score = "" if judged.score is None else f" with {judged.score:g}"
     yield f"round {judged.number} {'passed' if judged.passed else 'did not pass'}{score}"
     yield from indent_lines(shorten(judged.feedback))
-
-
-def _format_notice(notice: Notice) -> Iterator[str]:
-    yield f"notice: {shorten(notice.text)}"
 
 
 def _format_receipt(receipt: Receipt) -> Iterator[str]:
@@ -175,41 +145,27 @@ def _format_context(brought: Brought) -> Iterator[str]:
     yield f"context brought by {', '.join(sources)}: {number} fragment{'s' * (number != 1)}"
 
 
-def _format_skill(load: SkillLoad) -> Iterator[str]:
-    yield f"skill {load.skill}, level {load.level}: {format_tokens(load.tokens)} ({format_span(load.seconds)})"
-
-
-def _format_provider_failure(failed: ProviderFailed) -> Iterator[str]:
-    yield f"context provider {failed.provider} failed: {shorten(failed.error)}"
-
-
 def _format_decided(decided: Decided) -> Iterator[str]:
     for words in explain_decision(decided):
         yield from indent_lines(shorten(format_words(words)), "")
 
 
-def _format_received(given: Received) -> Iterator[str]:
-    yield "handed to it"
-    yield from (f"  {name}: {shorten(text)}" for name, text in given.values.items())
-
-
-def _format_other(record: Any) -> Iterator[str]:
-    yield f"{type(record).__name__}: {shorten(shown(record))}"
+def _format_described(record: Any) -> Iterator[str]:
+    text = describe(record)
+    yield shorten(text.title[:1].lower() + text.title[1:])
+    yield from (f"  {name.lower()}: {shorten(told)}" for name, told in text.facts if told)
+    for title, body in text.bodies:
+        if title:
+            yield f"  {title.lower()}:"
+        yield from indent_lines(shorten(shown(body)), "    " if title else "  ")
 
 
 _FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
     "ModelCall": _format_model_call,
-    "ToolCall": _format_tool_call,
     "Decided": _format_decided,
-    "Received": _format_received,
-    "EffectDecided": _format_decision,
-    "Retry": _format_retry,
     "Round": _format_round,
-    "Notice": _format_notice,
     "Receipt": _format_receipt,
     "Brought": _format_context,
-    "SkillLoad": _format_skill,
-    "ProviderFailed": _format_provider_failure,
 }
 
 

@@ -202,8 +202,8 @@ def test_the_other_records_have_words():
     )
     for part in (
         "Something to know", "Skill pdf: level 2, 120 tokens, 250 ms", "Context provider files failed no such folder",
-        "Not run: the result is that of run r2", "the interrupted call of pay is taken as done", "Tool pay begins",
-        "Tool pay answered 500 ms, effect external", "Context receipt", "Asks for add", "401: no key Prompt",
+        "Not run: the result is that of run r2", "the interrupted call of tool pay is taken as done", "Tool pay begins",
+        "Tool pay answered Took 500 ms Effect external", "Context receipt", "Asks for add", "401: no key Prompt",
         "Requests 3", "Cost unknown", "Vectors 1",
     ):  # fmt: skip
         assert part in text, part

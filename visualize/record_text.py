@@ -1,0 +1,134 @@
+"""Describes a record of a node in words: a title, facts and bodies, for the terminal and for pages alike.
+
+What fills a node's panel or prompt (model calls, receipts, rounds, decisions) has forms of its own there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from flowengine.core.records import (
+    Answered,
+    Asked,
+    EffectDecided,
+    MapStopped,
+    Notified,
+    ProviderFailed,
+    Retry,
+    RoundEnded,
+    SkillLoad,
+    ToolCall,
+)
+from visualize.plain import shown
+from visualize.style import seconds_text
+
+__all__ = ["RecordText", "describe"]
+
+
+class RecordText(NamedTuple):
+    title: str
+    facts: Sequence[tuple[str, str]] = ()
+    """Names and texts; an empty text says nothing."""
+    bodies: Sequence[tuple[str, Any]] = ()
+    """Titles, which may be empty, and values."""
+    is_bad: bool = False
+
+
+def describe(record: Any) -> RecordText:
+    """The words of one record; of a kind that is not known here, its values.
+
+    >>> describe(Retry(1, "no route to host", 0.2))[:3]
+    ('Attempt 1 failed, the next one after 200 ms', (), [('', 'no route to host')])
+    """
+    make = _DESCRIPTIONS.get(type(record).__name__)
+    return RecordText(type(record).__name__, bodies=[("", record)]) if make is None else make(record)
+
+
+def _describe_tool_call(call: ToolCall) -> RecordText:
+    verb = "begins" if call.started else "failed" if call.is_error else "answered"
+    effect = ("Effect", "" if call.effect == "none" else call.effect)
+    given = ("Arguments", call.arguments)
+    if call.started:
+        return RecordText(f"Tool {call.name} {verb}", [effect], [given])
+    facts = [("Took", seconds_text(call.seconds)), effect]
+    return RecordText(f"Tool {call.name} {verb}", facts, [given, ("Result", call.result)], call.is_error)
+
+
+def _describe_effect(decided: EffectDecided) -> RecordText:
+    verb = "is run again" if decided.decision == "retry" else "is taken as done"
+    title = f"A person decided: the interrupted call of tool {decided.name} {verb}"
+    return RecordText(title, bodies=[("Arguments", decided.arguments)])
+
+
+def _describe_retry(retry: Retry) -> RecordText:
+    title = f"Attempt {retry.attempt} failed, the next one after {seconds_text(retry.delay)}"
+    return RecordText(title, bodies=[("", retry.error)], is_bad=True)
+
+
+def _describe_skill(load: SkillLoad) -> RecordText:
+    return RecordText(f"Skill {load.skill}: level {load.level}, {load.tokens:,} tokens, {seconds_text(load.seconds)}")
+
+
+def _describe_provider_failure(failed: ProviderFailed) -> RecordText:
+    return RecordText(f"Context provider {failed.provider} failed", bodies=[("", failed.error)], is_bad=True)
+
+
+def _describe_map_stop(stopped: MapStopped) -> RecordText:
+    rest = f"{len(stopped.cancelled)} cancelled, {stopped.left} not begun"
+    return RecordText(f"Enough with {len(stopped.done)} items: {rest}")
+
+
+def _describe_round(ended: RoundEnded) -> RecordText:
+    best = "" if ended.best is None else f", best_by {shown(ended.best)}"
+    verdict = "stopped here" if ended.stopped else "went on"
+    return RecordText(f"Round {ended.number}: {verdict}{best}", bodies=[("", ended.variables)])
+
+
+def _describe_question(asked: Asked) -> RecordText:
+    facts = [
+        ("Choices", ", ".join(asked.choices)),
+        ("Expires", _format_moment(asked.expires)),
+        ("Then counts", asked.on_expire or ""),
+        ("To be answered by", ", ".join(asked.approvers)),
+    ]
+    arguments = [("Arguments", asked.arguments)] if asked.tool else []
+    return RecordText("Asked", facts, [("", asked.message), *arguments])
+
+
+def _describe_answer(answered: Answered) -> RecordText:
+    facts = [("Choice", answered.choice), ("By", answered.by), ("Comment", answered.comment)]
+    return RecordText("Answered", facts, [] if answered.form is None else [("", answered.form)])
+
+
+def _describe_notification(told: Notified) -> RecordText:
+    what = f"{told.to} was told" if told.error is None else f"{told.to} could not be told: {told.error}"
+    return RecordText(f"Notification: {what} (channel {told.channel})")
+
+
+def _format_moment(at: float | None) -> str:
+    if at is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):  # A clock that was never right.
+        return f"{at:g}"
+
+
+_DESCRIPTIONS: Final[dict[str, Callable[[Any], RecordText]]] = {
+    "ToolCall": _describe_tool_call,
+    "EffectDecided": _describe_effect,
+    "Retry": _describe_retry,
+    "Notice": lambda notice: RecordText(f"Notice: {notice.text}"),
+    "SkillLoad": _describe_skill,
+    "ProviderFailed": _describe_provider_failure,
+    "MapBegan": lambda began: RecordText(f"{began.total:,} items"),
+    "MapStopped": _describe_map_stop,
+    "RoundEnded": _describe_round,
+    "Asked": _describe_question,
+    "Answered": _describe_answer,
+    "Notified": _describe_notification,
+    "Received": lambda given: RecordText("Handed to it", list(given.values.items())),
+    "Reused": lambda reused: RecordText(f"Not run: the result is that of run {reused.run_id}"),
+}
