@@ -25,6 +25,7 @@ from flowengine.serving.flow_inspection import explain_code, plan_flow, validate
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.mcp_tools import (
     CONTROL_TOOLS,
+    data_result,
     elicitation_of,
     make_flow_tool,
     name_tools,
@@ -34,6 +35,7 @@ from flowengine.serving.mcp_tools import (
 from flowengine.serving.outcomes import FlowCaller, RunOutcome
 from flowengine.serving.question_texts import PersonsAnswer
 from flowengine.version import __version__
+from visualize.viewer.html import whole
 
 __all__ = ["McpSettings", "OnCancel", "make_mcp_server", "serve_stdio"]
 
@@ -309,9 +311,8 @@ def _can_elicit(request: Request) -> bool:
 
 
 def _data_result(data: Mapping[str, Any]) -> types.CallToolResult:
-    text = types.TextContent(type="text", text=dumps(data, indent=1))
-    return types.CallToolResult(content=[text], structured_content=dict(data))
+    return data_result(dumps(data, indent=1), data)
 
 
 def _error_result(message: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=message)], is_error=True)
+    return types.CallToolResult(content=[types.TextContent(type="text", text=whole(message))], is_error=True)

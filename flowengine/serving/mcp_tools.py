@@ -6,6 +6,7 @@ its outputs inside the result. What a run does outside is told by the annotation
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -22,9 +23,11 @@ from flowengine.serving.chat_shape import outputs_schema_of, to_text
 from flowengine.serving.outcomes import RunOutcome
 from flowengine.serving.question_texts import PersonsAnswer
 from flowengine.tools.mcp.server_tool import ServerTool
+from visualize.viewer.html import whole
 
 __all__ = [
     "CONTROL_TOOLS",
+    "data_result",
     "describe_outcome",
     "elicitation_of",
     "make_flow_tool",
@@ -184,6 +187,15 @@ def _tools_of(node: Any) -> list[str]:
 # --- How a run stands, as a tool's result
 
 
+def data_result(text: str, data: Mapping[str, Any], *, is_error: bool = False) -> types.CallToolResult:
+    """A result with its text; halves of characters, which no message can carry, are replaced."""
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=whole(text))],
+        structured_content=json.loads(whole(json.dumps(to_json_value(data), ensure_ascii=False))),
+        is_error=is_error,
+    )
+
+
 def told_data(outcome: RunOutcome) -> dict[str, Any]:
     """How a run stands, in JSON's types."""
     data: dict[str, Any] = {"run_id": outcome.run_id, "flow": outcome.flow, "status": outcome.status}
@@ -229,11 +241,8 @@ def describe_outcome(outcome: RunOutcome) -> str:
 
 def result_of(outcome: RunOutcome) -> types.CallToolResult:
     """A tool's result; a run that failed is an error that the model sees."""
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=describe_outcome(outcome))],
-        structured_content=told_data(outcome),
-        is_error=outcome.status in ("failed", "cancelled"),
-    )
+    is_error = outcome.status in ("failed", "cancelled")
+    return data_result(describe_outcome(outcome), told_data(outcome), is_error=is_error)
 
 
 # --- Questions to the client's user
@@ -256,7 +265,9 @@ def elicitation_of(question: Question) -> types.ElicitRequest | None:
         fields |= {name: _plain_field(each) for name, each in properties.items()}
         required += [name for name in form.get("required", ()) if name in properties]
     schema = {"type": "object", "properties": fields, "required": required}
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=question.message, requested_schema=schema))
+    return types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message=whole(question.message), requested_schema=schema)
+    )
 
 
 def _is_simple(schema: Any) -> bool:

@@ -13,7 +13,7 @@ from time import time
 from typing import Final, NamedTuple, TypeAlias
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, RunNotFoundError
@@ -30,6 +30,7 @@ from flowengine.serving.door_requests import (
     stopping_unheard,
 )
 from flowengine.serving.flow_service import FlowService
+from flowengine.serving.http_answers import json_response
 from flowengine.serving.openai_bodies import (
     ChatAnswer,
     ChatCall,
@@ -101,7 +102,7 @@ def error_response(found: Exception) -> Response:
     headers = {} if error.status in (429, 503) else _NO_RETRY
     if error.retry_after is not None:
         headers = {"retry-after": str(error.retry_after)}
-    return JSONResponse(error_body(error), error.status, headers)
+    return json_response(error_body(error), error.status, headers)
 
 
 def openai_error_of(error: Exception) -> OpenAiError:
@@ -148,11 +149,11 @@ class _OpenAiDoor:
     async def list_models(self, request: Request) -> Response:
         flows = [self._service.flows[name] for name in self._service.names(caller_of(request))]
         data = [model_object(flow.name, self._created, flow.description) for flow in flows]
-        return JSONResponse({"object": "list", "data": data})
+        return json_response({"object": "list", "data": data})
 
     async def get_model(self, request: Request) -> Response:
         flow = self._service.flow(request.path_params["model"], caller_of(request))
-        return JSONResponse(model_object(flow.name, self._created, flow.description))
+        return json_response(model_object(flow.name, self._created, flow.description))
 
     async def complete_chat(self, request: Request) -> Response:
         call = read_chat_call(await read_json_object(request, self._max_body), request.headers.get(_SESSION_HEADER))
@@ -160,7 +161,7 @@ class _OpenAiDoor:
         if call.stream:
             return event_stream(_stream(asked, ChatStream(tells_usage=call.tells_usage)), asked.headers)
         answer = await answer_while_heard(request, lambda: _gather(asked))
-        return _GONE if answer is None else JSONResponse(chat_completion(answer), headers=asked.headers)
+        return _GONE if answer is None else json_response(chat_completion(answer), headers=asked.headers)
 
     async def respond(self, request: Request) -> Response:
         body = await read_json_object(request, self._max_body)
@@ -171,7 +172,7 @@ class _OpenAiDoor:
         if call.stream:
             return event_stream(_stream(asked, ResponseStream(call)), asked.headers)
         answer = await answer_while_heard(request, lambda: _gather(asked))
-        return _GONE if answer is None else JSONResponse(response_object(answer, call), headers=asked.headers)
+        return _GONE if answer is None else json_response(response_object(answer, call), headers=asked.headers)
 
     async def _find_session(self, response_id: str, caller: FlowCaller | None) -> str:
         """The conversation of an earlier response."""

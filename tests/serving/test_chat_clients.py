@@ -185,6 +185,19 @@ def test_other_inputs_go_beside_the_messages(client: openai.OpenAI) -> None:
     assert ask(client, "echo", "really", extra_body={"inputs": {"mark": "?"}}) == "really?"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_character_breaks_no_answer(server: ChatServer, stream: bool) -> None:
+    for path, body in (
+        ("/v1/chat/completions", {"model": "odd", "messages": said("x"), "stream": stream}),
+        ("/v1/responses", {"model": "odd", "input": "x", "stream": stream}),
+        ("/ag-ui/odd", {"threadId": "o", "runId": "o", "messages": said("x")}),
+        ("/ai-sdk/odd", {"id": "o", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]}),
+    ):
+        answer = server.client.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        assert "a\\ud83db" in answer.text or "a\ufffdb" in answer.text, answer.text
+
+
 def test_a_repeated_call_with_a_key_finds_the_run(client: openai.OpenAI) -> None:
     header = {"Idempotency-Key": "chat-1"}
     first = client.chat.completions.create(model="poet", messages=said("A.", "B.", "C."), extra_headers=header)
@@ -258,6 +271,7 @@ print(json.dumps([whole.choices[0].message.content, whole.usage.total_tokens, ""
 """
 
 
+@pytest.mark.long
 def test_litellm_asks_a_flow_as_a_model(server: ChatServer) -> None:
     environ = {**os.environ, "URL": server.url, "KEY": server.ann, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     before = len(server.client.get("/runs?flow=fail").json()["runs"])

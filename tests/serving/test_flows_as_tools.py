@@ -239,6 +239,17 @@ async def test_wrong_arguments_are_told_and_nothing_runs(counted: Counted) -> No
         assert not await service.list_runs()
 
 
+@BOTH_ERAS
+async def test_values_that_no_message_can_carry_are_told_all_the_same(mode: str) -> None:
+    odd = {"half": "a\ud83db", "line": "\u2028", "huge": 10**400, "nan": float("nan"), "bytes": b"\xff", "none": None}
+    async with connected([Flow("odd", {"say": FunctionNode(lambda context: odd)})], mode) as (client, _):
+        result = await client.call_tool("odd", {})
+    assert result.structured_content is not None
+    said = result.structured_content["outputs"]["say"]
+    assert said["half"] == "a\ufffdb"
+    assert (said["line"], said["nan"], said["none"]) == ("\u2028", "nan", None)
+
+
 async def test_a_run_that_fails_is_an_error_that_says_where() -> None:
     def explode(context: Any) -> None:
         raise ValueError("no such order")

@@ -41,6 +41,14 @@ FLOWS = {
         outputs:
           reply: "{{ nodes.say.output }}"
         """,
+    "odd": """
+        inputs:
+          message: {type: string}
+        nodes:
+          say: {type: function, call: "steps:odd"}
+        outputs:
+          reply: "{{ nodes.say.output }}"
+        """,
     "history": """
         inputs:
           messages: {type: array}
@@ -99,6 +107,9 @@ import anyio
 
 def say(text):
     return text
+
+def odd():
+    return "a\\ud83db"
 
 def count(messages):
     return " ".join(f"{each['role']}:{each['content']}" for each in messages)

@@ -72,5 +72,7 @@ async def _serve(store: JournalStore, flows: list[str], patience: float, on_canc
             os._exit(_INTERRUPTED_CODE)  # The thread that reads stdin cannot be woken.
 
         tasks.start_soon(end_at_signal)
+        if not service.flows:
+            complain(f"notice: there is no flow below {', '.join(flows)}")
         await serve_stdio(make_mcp_server(service, settings))
         tasks.cancel_scope.cancel()
