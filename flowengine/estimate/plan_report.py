@@ -14,6 +14,7 @@ from flowengine.flowfile.analysis.flow_levels import nodes_of
 from flowengine.flowfile.analysis.node_settings import retry_of, settings_of
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
 from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.models.worst_case import KnownModel
@@ -47,6 +48,16 @@ def notes_of(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) ->
     """What keeps the bounds from being known, or lower, and what helps. `missing`: inputs."""
     yield from _explain_bounds(bound, missing)
     yield from _explain_repeats(spec)
+    yield from _explain_waits(spec)
+
+
+def _explain_waits(spec: FlowSpec) -> Iterator[str]:
+    """Agents whose calls wait for people, and maps that may end early: the bounds hold for all that could be done."""
+    for path, node in nodes_of(spec):
+        if isinstance(node, AgentNodeSpec) and (names := settings_of(spec, node).approve):
+            yield f"calls of {_join_names(names)} by '{'.'.join(path)}' wait for a person, who may refuse them"
+        elif isinstance(node, MapNodeSpec) and node.until is not None:
+            yield f"'{'.'.join(path)}' ends with enough results (`until`); at most all its items are done"
 
 
 def _explain_bounds(bound: FlowBound, missing: Collection[str]) -> Iterator[str]:

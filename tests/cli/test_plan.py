@@ -205,3 +205,14 @@ def test_validate_refuses_ways_where_it_is_told_to(
     flowengine: Command, risky: Path, options: list[str], code: int
 ) -> None:
     assert flowengine("validate", "risky.yaml", *options).code == code
+
+
+def test_what_may_end_early_and_who_is_asked_is_told(flowengine: Command, teas: Path) -> None:
+    text = TEAS.replace("over: inputs.teas", "over: inputs.teas\n    until: results | length >= 2")
+    text = text.replace("one: {agent: w,", "one: {agent: w, tools: ['steps:shout'], approve: [shout],")
+    (teas / "teas.yaml").write_text(text)
+    (teas / "flowengine.toml").write_text(f'[tool.flowengine]\nallow_calls = ["steps"]\n{FILE}')
+    said = flowengine("plan", "teas.yaml")
+    assert said.code == 0
+    assert "note: 'each' ends with enough results (`until`); at most all its items are done" in said.out
+    assert "note: calls of 'shout' by 'one' wait for a person, who may refuse them" in said.out
