@@ -46,6 +46,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "worker": ("flowengine.cli.commands.worker", "Work on the runs of a queue."),
     "queue": ("flowengine.cli.commands.queue:queue_command", "Say what the queues hold, and what is wrong with them."),
     "workers": ("flowengine.cli.commands.queue:workers_command", "List the workers of a store, and what they hold."),
+    "schedules": ("flowengine.cli.commands.schedules", "List what runs by the clock, with next and last runs."),
     "cancel": ("flowengine.cli.commands.queue:cancel_command", "Stop a run that was submitted."),
     "approve": ("flowengine.cli.commands.approve", "Answer the question that a run waits with."),
     "diff": ("flowengine.cli.commands.diff", "Compare two runs."),

@@ -152,6 +152,7 @@ class FlowService:
         inputs: Mapping[str, Any],
         *,
         run_key: str | None = None,
+        run_id: str | None = None,
         caller: FlowCaller | None = None,
         labels: Mapping[str, str] | None = None,
         session: str | None = None,
@@ -162,16 +163,18 @@ class FlowService:
         """The run of the key, which begins where there is none yet; without a key it is a new one.
 
         It is in the store when this returns. `run_key`: of one caller and flow; with other inputs than before it is
-        a `KeyReusedError`. `session`: of one caller. `tokens`: those who follow hear what agents write while they
-        write it. `around`: a block of the run's id in which a new run begins, for what has to be known beside it.
-        `OverloadedError` and `StoppingError` where it cannot be taken now, `InputError` for inputs that do
-        not fit; then nothing is written.
+        a `KeyReusedError`. `run_id`: the run's own, which no caller chooses. `session`: of one caller. `tokens`: those
+        who follow hear what agents write while they write it. `around`: a block of the run's id in which a new run
+        begins, for what has to be known beside it. `OverloadedError` and `StoppingError` where it cannot be taken now,
+        `InputError` for inputs that do not fit; then nothing is written.
         """
         plan = self.flow(flow, caller).plan
         inputs = take_in_files(plan.inputs, inputs)
         name = None if caller is None else caller.name
         request = digest([inputs, session])
-        run_id = local.new_run_id() if run_key is None else run_id_of_key(run_key, flow, name)
+        if run_key is not None:
+            run_id = run_id_of_key(run_key, flow, name)
+        run_id = run_id or local.new_run_id()
         given = check_labels({**(labels or EMPTY), **({} if name is None else {CALLER: name})})
         if labels and name is not None and labels.get(CALLER, name) != name:
             raise InputError(f"label '{CALLER}' is set by the server")

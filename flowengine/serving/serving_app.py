@@ -96,6 +96,12 @@ def make_serving_app(
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with service, anyio.create_task_group() as tasks:
             tasks.start_soon(callbacks.run)
+            if project is not None and project.schedules:
+                from flowengine.serving.scheduled_runs import make_ticker  # Few projects have schedules.
+
+                ticker = make_ticker(service, project)
+                if ticker is not None:
+                    tasks.start_soon(ticker.run)
             async with AsyncExitStack() as stack:
                 for each in mounted:
                     if each.life is not None:

@@ -178,6 +178,14 @@ def test_the_page_of_experiments_runs_as_it_stands(
     assert _run_blocks("experiments.md", monkeypatch, capfd) >= 12
 
 
+def test_the_page_of_schedules_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.delenv("FLOWENGINE_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert _run_blocks("schedules.md", monkeypatch, capfd) >= 3
+
+
 def test_the_page_of_approvals_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):

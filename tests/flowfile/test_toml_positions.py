@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.flowfile.project.toml_positions import find_key_positions, nearest_position
+from flowengine.flowfile.project.toml_positions import find_key_positions, item, nearest_position
 
 TEXT = '''\
 # [commented]
@@ -55,6 +55,10 @@ def test_every_key_has_its_line_and_column() -> None:
     assert found["models", "fast one", "a", "b", "c"] == (12, 1)
     assert found["models", "fast one", "list"] == (13, 1)
     assert found["runs", "name"] == (18, 1)
+    assert found["runs", item(0), "name"] == (18, 1)
+    assert found["runs", item(1), "name"] == (20, 1)
+    assert found["models", "fast one", "list", item(1), "one"] == (15, 5)
+    assert nearest_position(found, ("runs", item(1), "other")) == (19, 3)
     assert nearest_position(found, ("models", "fast one", "nothing")) == (10, 3)
     assert nearest_position(found, ("nothing",)) is None
 

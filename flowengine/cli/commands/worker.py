@@ -21,6 +21,7 @@ from flowengine.cli.options import duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
+from flowengine.flowfile.project.project import find_project
 from flowengine.runners.queue.vitals import WorkerNotice
 from flowengine.version import install_hint
 
@@ -159,6 +160,13 @@ def _work(
         log_notice(WorkerNotice(f"working on queue '{queue}', {concurrency} at once", "started"))
         if health_port is not None:
             options["health"] = stack.enter_context(_listen(health_host, health_port))
+        project = find_project()
+        if project.schedules and not until_idle:
+            from flowengine.runners.queue.scheduled import WorkerSchedules  # Few projects have schedules.
+
+            options["scheduled"] = WorkerSchedules(project.schedules, project.root)
+            names = ", ".join(each.name for each in project.schedules)
+            log_notice(WorkerNotice(f"serves the schedules {names}", "started"))
         pace = Pace(grace=grace)
         anyio.run(
             partial(work, place, pace=pace, tell=log_notice, wait=not until_idle, environ=load_environment(), **options)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -33,6 +33,7 @@ from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings
 
 if TYPE_CHECKING:  # Read where a project file has the table.
+    from flowengine.core.schedule import Schedule
     from flowengine.flowfile.project.webhook_tables import WebhookRule
     from flowengine.notify.channels import NotifySettings
 
@@ -94,6 +95,8 @@ class Project:
     """Settings of memory."""
     files: FileRules = field(default_factory=FileRules)
     """What files runs may take in."""
+    schedules: Sequence[Schedule] = ()
+    """Flows that run by the clock."""
     notify: NotifySettings | None = None
     """How people are told of questions; None: they are not."""
 
@@ -284,6 +287,7 @@ def _positions(file: Path) -> Mapping[TomlPath, tuple[int, int]]:
 
 
 _LIST: Final = "a list of strings"
+_TABLES: Final = "a list of tables: [[schedules]]"
 _EXPECTED: Final = {
     "allow_calls": _LIST,
     "allow_env": _LIST,
@@ -304,9 +308,11 @@ _EXPECTED: Final = {
     "memory": "a table",
     "files": "a table",
     "notify": "a table",
+    "schedules": _TABLES,
 }
 _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     _LIST: lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),  # pyright: ignore[reportUnknownVariableType] - a list of a TOML file
+    _TABLES: lambda value: isinstance(value, list) and all(map(is_map, value)),  # pyright: ignore[reportUnknownArgumentType] - as above
     "a string": lambda value: isinstance(value, str),
     "true or false": lambda value: isinstance(value, bool),
     "a table": is_map,
@@ -339,12 +345,12 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
         else:
             sound[key] = tuple(value) if expected is _LIST else value
 
-    _read_tables(sound, tell, place_of)
+    _read_tables(sound, file.parent, tell, place_of)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
     return Project(file.parent, file, **sound), problems
 
 
-def _read_tables(sound: dict[str, Any], tell: TellProblem, place_of: Callable[[TomlPath], str]) -> None:
+def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of: Callable[[TomlPath], str]) -> None:
     """Put what the tables of a project file mean in their place; what reads one is imported where there is one."""
     if sound.keys() & {"default_provider", "providers", "prices"}:
         from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
@@ -369,6 +375,10 @@ def _read_tables(sound: dict[str, Any], tell: TellProblem, place_of: Callable[[T
         sound["webhooks"] = read_webhooks(sound["webhooks"], tell)
     if "mcp_servers" in sound:
         sound["mcp_servers"] = _read_servers(sound["mcp_servers"], tell)
+    if "schedules" in sound:
+        from flowengine.flowfile.project.schedule_table import read_schedules
+
+        sound["schedules"] = read_schedules(sound["schedules"], root, tell)
     if "notify" in sound:
         from flowengine.flowfile.project.notify_table import read_notify
 

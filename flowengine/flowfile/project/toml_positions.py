@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol, TypeAlias
 
-__all__ = ["TellProblem", "TomlPath", "find_key_positions", "nearest_position"]
+__all__ = ["TellProblem", "TomlPath", "find_key_positions", "item", "nearest_position"]
 
 TomlPath: TypeAlias = tuple[str, ...]
-"""Keys from the outside in. Items of lists have none of their own."""
+"""Keys from the outside in. Items of lists are `item(0)`, `item(1)`, …; keys in them are also found without these."""
 
 
 class TellProblem(Protocol):
@@ -21,6 +21,12 @@ class TellProblem(Protocol):
     def __call__(self, message: str, hint: str = "", path: TomlPath = ()) -> None: ...
 
 
+def item(number: int) -> str:
+    """The part of a path that means an item of a list, counted from 0."""
+    return f"[{number}]"
+
+
+_ITEM: Final = re.compile(r"\[\d+\]")
 _SPACE: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _KEY: Final = re.compile(r"""(?P<bare>[A-Za-z0-9_-]+)|"(?P<quoted>(?:[^"\\\n]|\\.)*)"|'(?P<literal>[^'\n]*)'""")
 _DOT: Final = re.compile(r"[ \t]*\.[ \t]*")
@@ -45,8 +51,9 @@ def find_key_positions(text: str) -> Mapping[TomlPath, tuple[int, int]]:
     found: dict[TomlPath, tuple[int, int]] = {}
     for path, at in _Scan(text).list_keys():
         place = (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
-        for length in range(1, len(path) + 1):
-            found.setdefault(path[:length], place)
+        for each in dict.fromkeys((path, tuple(part for part in path if not _ITEM.fullmatch(part)))):
+            for length in range(1, len(each) + 1):
+                found.setdefault(each[:length], place)
     return found
 
 
@@ -58,6 +65,18 @@ def nearest_position(positions: Mapping[TomlPath, tuple[int, int]], path: TomlPa
     return None
 
 
+def _inside_items(header: TomlPath, counts: dict[TomlPath, int], is_item: bool) -> TomlPath:
+    """The path of a table's header, through the last items of the lists that it lies in; `counts`: of each list."""
+    path: TomlPath = ()
+    for number, part in enumerate(header):
+        path = (*path, part)
+        if is_item and number == len(header) - 1:
+            counts[path] = counts.get(path, 0) + 1
+        if path in counts:
+            path = (*path, item(counts[path] - 1))
+    return path
+
+
 class _Scan:
     def __init__(self, text: str) -> None:
         self._text = text.replace("\ufeff", " ", 1) if text.startswith("\ufeff") else text
@@ -66,12 +85,14 @@ class _Scan:
     def list_keys(self) -> Iterator[tuple[TomlPath, int]]:
         """Every key with the offset of its first part; keys of the same table come in their order."""
         table: TomlPath = ()
+        counts: dict[TomlPath, int] = {}
         while self._skip(_SPACE) and self._at < len(self._text):
             if self._text[self._at] == "[":
-                self._at += 2 if self._text.startswith("[[", self._at) else 1
+                is_item = self._text.startswith("[[", self._at)
+                self._at += 2 if is_item else 1
                 self._skip(_SPACE)
                 at = self._at
-                table = self._key()
+                table = _inside_items(self._key(), counts, is_item)
                 self._at = self._text.find("]", self._at) % (len(self._text) + 1)
                 while self._text.startswith("]", self._at):
                     self._at += 1
@@ -104,7 +125,7 @@ class _Scan:
         if opening not in ("[", "{"):
             self._skip(_PLAIN)
             return
-        closing = "]" if opening == "[" else "}"
+        closing, number = "]" if opening == "[" else "}", 0
         self._at += 1
         while self._at < len(self._text):
             self._skip(_SPACE)
@@ -115,7 +136,8 @@ class _Scan:
                 return
             else:
                 before = self._at
-                yield from self._pair(path) if opening == "{" else self._value(path)
+                yield from self._pair(path) if opening == "{" else self._value((*path, item(number)))
+                number += 1
                 if self._at == before:
                     self._at += 1
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -35,6 +35,9 @@ from flowengine.runners.queue.supervisor import Ending, Staying
 from flowengine.runners.queue.suspicion import Sharing
 from flowengine.runners.queue.task import RunTask
 from flowengine.runners.queue.vitals import Presence, Tell, Vitals
+
+if TYPE_CHECKING:
+    from flowengine.runners.queue.scheduled import WorkerSchedules
 
 __all__ = ["Pace", "PatientConnector", "work"]
 
@@ -142,6 +145,7 @@ async def work(
     takeovers: int = 5,
     wait: bool = True,
     health: socket.socket | None = None,
+    scheduled: WorkerSchedules | None = None,
 ) -> None:
     """Drive the runs of a queue, until SIGTERM or Ctrl-C; without `wait`, until there is none that could begin.
 
@@ -170,6 +174,11 @@ async def work(
             from flowengine.runners.queue.health import answering  # Only who asks for it needs a server.
 
             await stack.enter_async_context(answering(health, vitals, store.url))
+        if scheduled is not None:
+            from flowengine.runners.queue.scheduled import serving_schedules  # Few projects have schedules.
+
+            where = os.environ if environ is None else environ
+            await stack.enter_async_context(serving_schedules(store, scheduled, where, tell))
         rescue = Rescue(app, store, queue, stalled=pace.stalled, hanging=pace.hanging, pause=pace.heartbeat)
         await rescue.look()
         options = {
