@@ -15,6 +15,7 @@ from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, 
 from flowengine.cli.terminal import Results, complain
 from flowengine.engine.ports import Durability
 from flowengine.flowfile.project.project import project_of
+from flowengine.models.dotenv import read_environment
 from flowengine.server.safety import LOOPBACK, is_loopback, make_token
 from flowengine.version import install_hint
 
@@ -81,7 +82,7 @@ def command(
                 *map(str.lower, (*names, *links)),
             ),
             any_address=not is_here,
-            environ=load_environment(),
+            environ=read_environment(project.root, load_environment()),
             by=find_user(),
         )
         limits = ConnectionLimits(seconds=request_timeout)
