@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
+
+if TYPE_CHECKING:
+    from flowengine.context_providers.provider import ContextProvider
 
 __all__ = ["GROUP", "OURS", "known_names", "object_of", "provider_class", "register"]
 
@@ -86,6 +88,8 @@ def _load(name: str, point: EntryPoint) -> type[ContextProvider]:
 
 
 def _check_class(name: str, provider: object) -> type[ContextProvider]:
+    from flowengine.context_providers.provider import ContextProvider
+
     if isinstance(provider, type) and issubclass(provider, ContextProvider):
         return provider
     raise DefinitionError(f"'{name}' must be a subclass of ContextProvider, not {provider!r:.80}")

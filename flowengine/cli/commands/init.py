@@ -26,6 +26,8 @@ _COMPANION_FILES: Final = {
     "support_triage": ("knowledge/policies.md",),
     "tool_agent": ("tool_agent_tools.py",),
     "call_tools": ("tool_agent_tools.py",),
+    "handoff": ("tool_agent_tools.py",),
+    "refund_desk": ("tool_agent_tools.py",),
     "channel_reply": ("channel_reply_tools.py",),
 }
 """What an example needs beside its own file."""
