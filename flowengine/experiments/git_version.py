@@ -14,10 +14,14 @@ from typing import Final
 
 from flowengine.errors import InputError
 
-__all__ = ["PREFIX", "revision_of", "tree_at"]
+__all__ = ["PREFIX", "NotThereError", "revision_of", "tree_at"]
 
 PREFIX: Final = "git:"
 """How a revision is named on the command line."""
+
+
+class NotThereError(InputError):
+    """The repository had no such file at the revision."""
 
 
 def revision_of(path: Path, revision: str) -> str:
@@ -43,7 +47,7 @@ def tree_at(path: Path, commit: str) -> Generator[Path]:
             archive.extractall(folder, filter="data")
         there = Path(folder) / os.path.relpath(path.resolve(), root.resolve())
         if not there.is_file():
-            raise InputError(f"{PREFIX}{commit[:12]} has no file {os.path.relpath(path.resolve(), root.resolve())}")
+            raise NotThereError(f"{PREFIX}{commit[:12]} has no file {os.path.relpath(path.resolve(), root.resolve())}")
         yield there
 
 

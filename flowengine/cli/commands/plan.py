@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import anyio
 import click
@@ -106,6 +107,8 @@ def _format_bound(most: Most) -> str:
 @click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
 @click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
 @click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Exit code 1 where it may cost more.")
+@click.option("--against", metavar="git:REV", help="Say what has changed since a revision of git, and why.")
+@click.option("--markdown", is_flag=True, help="With --against: print it as Markdown, for a pull request.")
 @click.option("--risks", is_flag=True, help="List instead the ways on which a stranger's text reaches an effect.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as one JSON object.")
 def command(
@@ -114,6 +117,8 @@ def command(
     file: str | None,
     model: str | None,
     max_cost: float | None,
+    against: str | None,
+    markdown: bool,
     risks: bool,
     as_json: bool,
 ) -> int:
@@ -124,8 +129,10 @@ def command(
     """
     project = find_project(flow)
     spec = load_flow(flow, project=project)
+    if markdown and (against is None or as_json):
+        raise click.UsageError("--markdown goes with --against, and not with --json")
     if risks:
-        if pairs or file is not None or model is not None or max_cost is not None:
+        if pairs or file is not None or model is not None or max_cost is not None or against is not None:
             raise click.UsageError("--risks follows from the file alone: it goes with --json and no other option")
         return _print_risks(spec, project, as_json)
     given = _read_inputs(spec, pairs, file)
@@ -137,7 +144,9 @@ def command(
     missing = [name for name, each in spec.inputs.items() if each.required and name not in given]
     vendors = {model: facts.of(model)} if model is not None else vendors_of(spec, facts)
     results = Results()
-    if as_json:
+    if against is not None:
+        _print_change(flow, against, (spec, bound), given, model, "json" if as_json else "md" if markdown else "text")
+    elif as_json:
         results.json(dumps(to_data(spec, bound, missing, vendors), indent=2))
     else:
         for line in lines_of(spec, bound, missing, vendors):
@@ -156,6 +165,44 @@ def _print_risks(spec: FlowSpec, project: Project, as_json: bool) -> int:
         for line in list_ways(ways):
             results.line(line)
     return 0
+
+
+def _print_change(
+    flow: str,
+    against: str,
+    now: tuple[FlowSpec, FlowBound],
+    given: Mapping[str, Any],
+    model: str | None,
+    form: Literal["text", "json", "md"],
+) -> None:
+    """What is another than at a revision; a flow that was not there then is compared with nothing."""
+    from flowengine.cli.plan_change import change_as_data, change_as_markdown, list_change  # Few plans compare.
+    from flowengine.estimate.bound_change import compare_bounds
+    from flowengine.experiments.git_version import PREFIX, NotThereError, revision_of, tree_at
+
+    if not against.startswith(PREFIX):
+        raise click.UsageError(f"--against takes a revision, as in {PREFIX}main; found '{against}'")
+    commit = revision_of(Path(flow), against.removeprefix(PREFIX))
+    try:
+        with tree_at(Path(flow), commit) as there:
+            old = _bound_at(there, given, model)
+    except NotThereError:
+        old = None
+    change = compare_bounds(old, now)
+    results = Results()
+    if form == "json":
+        results.json(dumps(change_as_data(flow, against, commit, change), indent=2))
+        return
+    for line in (change_as_markdown if form == "md" else list_change)(flow, against, change):
+        results.line(line)
+
+
+def _bound_at(file: Path, given: Mapping[str, Any], model: str | None) -> tuple[FlowSpec, FlowBound]:
+    """A flow of another folder, with its own project and those of the inputs that it has."""
+    project = find_project(file)
+    spec = load_flow(file, project=project)
+    known = {name: value for name, value in given.items() if name in spec.inputs}
+    return spec, bound_of(spec, read_model_facts(project), inputs=known, model=model)
 
 
 def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> dict[str, Any]:
