@@ -19,7 +19,7 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.events import RunStarted
 from flowengine.errors import ApprovalError, InputError
 from flowengine.runs import Question
-from flowengine.serving.chat_shape import ChatShape, find_message_input
+from flowengine.serving.chat_shape import ChatShape, find_message_input, may_ask
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import ENDED, FlowCaller, KeyReusedError, start_of
 from flowengine.serving.question_texts import PersonsAnswer, read_answer
@@ -87,7 +87,7 @@ async def begin_chat(
     newest = conversation.messages[-1]["content"]
     given_before = None if run_key is None else _KeyedAnswer(service, flow, run_key, newest, caller)
     waiting = None if given_before is None else await given_before.find()
-    if waiting is None:
+    if waiting is None and may_ask(service.flow(flow, caller)):
         waiting = await _find_waiting(service, flow, conversation, caller)
         if waiting is not None and given_before is not None:
             await given_before.keep(waiting)

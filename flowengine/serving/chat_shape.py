@@ -17,16 +17,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from flowengine.core.node_traits import TRAITS
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.journal.run_export import dumps
 from flowengine.nodes.compiled_flow import REQUIRED, InputField
+from flowengine.nodes.container import every_node
 
-__all__ = ["ChatShape", "find_chat_shape", "find_message_input", "find_text_output", "outputs_schema_of", "to_text"]
+__all__ = [
+    "ChatShape",
+    "find_chat_shape",
+    "find_message_input",
+    "find_text_output",
+    "may_ask",
+    "outputs_schema_of",
+    "to_text",
+]
 
 _MESSAGE_NAMES: Final = ("message", "question", "prompt")
 _TEXT_NAMES: Final = ("reply", "answer", "text", "message")
 _HISTORY: Final = "messages"
+_ASKING: Final = frozenset({"approval", "tool"})
+"""Kinds of nodes that may ask; agents may for their tools, and packages' kinds for reasons of their own."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,21 @@ def find_text_output(flow: Flow) -> tuple[str, str | None]:
             f"are {', '.join(names) or 'none'}; name one of them `reply`"
         )
     return text, _agent_of(flow, text)
+
+
+def may_ask(flow: Flow) -> bool:
+    """Whether a run of it may wait for a person, as far as that is known before it runs.
+
+    >>> from flowengine import FunctionNode
+    >>> may_ask(Flow("f", {"a": FunctionNode(print)}))
+    False
+    """
+    for _, node in every_node(flow.plan.definitions):
+        agent = getattr(node, "agent", None)
+        tooling = getattr(getattr(agent, "prototype", agent), "tooling", None)
+        if node.kind in _ASKING or node.kind not in TRAITS or (tooling and (tooling.sets or tooling.servers)):
+            return True
+    return False
 
 
 def outputs_schema_of(flow: Flow) -> Mapping[str, Any]:

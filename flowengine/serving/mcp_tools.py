@@ -73,7 +73,7 @@ CONTROL_TOOLS: Final[Sequence[types.Tool]] = (
             "question": _QUESTION,
             "choice": _CHOICE,
             "comment": {"type": "string", "description": "Why."},
-            "form": {"description": "What the question asks to be filled in."},
+            "form": {"type": "object", "description": "What the question asks to be filled in."},
         },
         ["run_id"],
         read_only_hint=False,
