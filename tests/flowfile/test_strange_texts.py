@@ -249,6 +249,12 @@ OPEN: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
         "      a: {needs: [send], prompt: '{{ inputs.word }}', set: {notes: ['{{ output }}']}}",
         [("word", "again.send")],
     ),
+    "the last generation of the round before": (
+        "  again:\n    type: loop\n    max_iterations: 2\n    nodes:\n"
+        f"    {SEND}with: {{text: '{{{{ shared_state._last_generation | default(1) }}}}'}}}}\n"
+        "      a: {needs: [send], prompt: '{{ inputs.word }}'}",
+        [("word", "again.send")],
+    ),
     "into another file": (
         "  sub: {type: subflow, flow: ./acting.yaml, with: {text: '{{ inputs.word }}'}}",
         [("word", "sub.send")],
@@ -407,6 +413,11 @@ CLOSED: dict[str, tuple[str, bool]] = {
         f"{SEND}with: {{text: '{{{{ nodes.a.output.t }}}}'}}}}",
         False,
     ),
+    "an approval that shows the name of a file": (
+        "  ok: {type: approval, message: '{{ inputs.scan }}', routes: {yes: b, no: {}}}\n"
+        "  b: {prompt: x, attach: ['{{ inputs.scan }}']}\n" + f"{SEND}with: {{text: '{{{{ nodes.b.output }}}}'}}}}",
+        False,
+    ),
     "an approval that shows a part": (
         "  ok: {type: approval, message: '{{ nodes.a.output.t | truncate(20) }}', routes: {yes: send, no: {}}}\n"
         f"{SEND}with: {{text: '{{{{ nodes.a.output.t }}}}'}}}}",
@@ -507,7 +518,8 @@ CLOSED: dict[str, tuple[str, bool]] = {
 @pytest.mark.parametrize("case", CLOSED)
 def test_a_way_is_closed_by_what_stands_between(folder: Path, case: str) -> None:
     nodes, closed = CLOSED[case]
-    assert (ends(ways_in(folder, SHOWS + nodes)) == set()) is closed
+    head = HEAD.replace("shared_state:", "  scan: {type: file, default: notes.md}\nshared_state:")
+    assert (ends(ways_in(folder, SHOWS + nodes, head)) == set()) is closed
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,8 @@ def _closed_by(
     if node.type == "approval":
         at = (*key_path(path), "message")
         uses = (use for use in reads_of(spec).of_node[path] if use.text.path == at)
-        shown = [use.reference.path for use in uses if use.reference.carried and use.reference.whole]
+        printed = [use.reference.path for use in uses if use.reference.carried and use.reference.whole]
+        shown = [each for each in printed if not _is_file(spec, each)]
         expired: Any = getattr(node, "on_expire", None)
         yield labels_of(spec, path[-1], path[:-1]) - {expired, ON_ERROR}, shown
     elif is_evaluation(node) and node.call is not None:
@@ -133,6 +134,12 @@ def _closed_by(
             taken.setdefault(case.taken, []).append(set(pinned_by(case.if_)))
         for label, pinned in taken.items():
             yield frozenset({label}), list(pinned[0].intersection(*pinned))
+
+
+def _is_file(spec: FlowSpec, path: tuple[str, ...]) -> bool:
+    """Whether an input is read that is a file: its name is printed, and not what is in it."""
+    declared = spec.inputs.get(path[1]) if path[0] == "inputs" and len(path) > 1 else None
+    return declared is None if path == ("inputs",) else declared is not None and declared.type == "file"
 
 
 # --- what an expression that is true says of the values in it

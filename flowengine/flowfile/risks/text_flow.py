@@ -95,6 +95,7 @@ _MOST_INSTANCES: Final = 200
 """Nodes whose subflows are each looked into by themselves; beyond it one file is one place, whoever runs it."""
 _DECIDING: Final = ("approval", "condition")
 """Kinds whose texts only decide, or are shown to a person."""
+_CONTEXTS: Final = TextVertex("context", ())
 _SESSION: Final = TextVertex("exchanges", ())
 
 
@@ -353,8 +354,8 @@ class _File:
                 self._graph.link(source, reads)
         if is_agent(node):
             settings = settings_of(self._spec, node)
-            for target in settings.contexts or ():
-                self._share(reads, TextVertex("context", (), target))
+            if settings.contexts:  # Two of them may be one: what is kept goes by the name that each has in its code.
+                self._share(reads, _CONTEXTS)
             if any(provider_of(each) == "conversation" for each in settings.context or ()):
                 self._share(reads, _SESSION)
 

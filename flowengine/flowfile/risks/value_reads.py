@@ -200,10 +200,17 @@ class ValueReads:
     # --- what follows from the order of a level
 
     def _setters(self, level: NodePath, node: NodePath | None, what: str) -> list[NodePath]:
+        """The nodes that could have set a value of the engine's last; in a loop also those of the round before."""
+        found: list[NodePath] = []
         if node is None:
-            return self._runs[level].setters_before(None, what)
-        runs = self._runs[node[:-1]]
-        return runs.setters_before(runs.graph.index[node[-1]], what)
+            found += self._runs[level].setters_before(None, what)
+        else:
+            runs = self._runs[node[:-1]]
+            found += runs.setters_before(runs.graph.index[node[-1]], what)
+        for holder in holders_of(self._spec, level if node is None else node[:-1]):
+            if is_loop(holder.holder):
+                found += self._runs[holder.path].setters_before(None, what)
+        return list(dict.fromkeys(found))
 
     def _handed_on(self, runs: LevelAnalysis, number: int, fields: tuple[str, ...] = ()) -> Iterator[ReadValue]:
         """What the predecessors of a node hand on as `result`."""

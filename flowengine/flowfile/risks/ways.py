@@ -181,7 +181,7 @@ class _Finder:
         if kind in ("set", "state"):
             return Step(f"shared_state.{key}", "state", node=path)
         if kind == "context":
-            return Step(f"the typed context '{key}'", "state")
+            return Step("the typed contexts", "state")
         if kind == "exchanges":
             return Step("the conversation", "state")
         name = ".".join(path)
