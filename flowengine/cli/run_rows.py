@@ -19,6 +19,8 @@ from flowengine.cli.watch import Reporting
 from flowengine.core.budget import Budget
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import FlowChangedError, InputError
+from flowengine.experiments.batch_collector import CONCURRENCY as BATCH_ROWS
+from flowengine.experiments.batch_collector import BatchPace, batched
 from flowengine.experiments.data_file import DataFile, open_data, parse_mapping
 from flowengine.experiments.results_file import ResultsFile, to_record
 from flowengine.journal.run_export import dumps
@@ -152,6 +154,7 @@ class RowsCommand:
     retry_failed: bool = field(kw_only=True)
     fresh: bool = field(kw_only=True)
     allow_changed: bool = field(kw_only=True)
+    batch: BatchPace | None = field(kw_only=True)
 
     def run(self) -> int:
         """Run the rows, tell what became of them, and give the exit code."""
@@ -180,7 +183,7 @@ class RowsCommand:
             plan=self.plan,
             store=store,
             rows=rows,
-            concurrency=self.settings.get("concurrency", CONCURRENCY),
+            concurrency=self.settings.get("concurrency", CONCURRENCY if self.batch is None else BATCH_ROWS),
             budget=Budget(**{name: self.settings.get(name) for name in _BOUNDS}),
             settings=settings,
             labels=self.labels,
@@ -192,7 +195,8 @@ class RowsCommand:
         opened = ResultsFile(self.output, columns=data.columns, outputs=outputs) if self.output else nullcontext()
 
         async def job() -> bool:
-            async with aclosing(runs.results(data.rows())) as results:
+            collector = batched(store, rows.id, self.batch, complain)
+            async with collector, aclosing(runs.results(data.rows())) as results:
                 async for result in results:
                     if file is not None:
                         file.write(result)

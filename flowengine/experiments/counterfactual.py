@@ -7,8 +7,8 @@ are asked differs, the fork ends there and says so.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -20,6 +20,7 @@ from flowengine.core.context import EvaluationResult
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InactiveError, InputError, did_you_mean
+from flowengine.experiments.batch_collector import CONCURRENCY, BatchPace, batched
 from flowengine.experiments.recorded_rows import parse_runs
 from flowengine.experiments.spending import Effort, whole_effort
 from flowengine.flow import Flow
@@ -135,6 +136,9 @@ class WhatIf:
     budget: Budget = field(default_factory=Budget)
     concurrency: int = 10
     environ: Mapping[str, str] | None = None
+    batch: BatchPace | None = None
+    """Through vendors' batches."""
+    tell: Callable[[str], object] = lambda text: None
     heard: Callable[[RowResult], None] | None = None
     _plans: dict[tuple[str, str], CompiledFlow] = field(init=False, default_factory=dict[tuple[str, str], CompiledFlow])
 
@@ -165,18 +169,22 @@ class WhatIf:
     async def run(self) -> WhatIfReport:
         """Fork the runs and compare."""
         plan = self._plan_of(self._start_of(self.chosen[0]))
-        rows = RowSet(os.urandom(4).hex(), "whatif")
+        asked = [self.node, dict(self.change), self.runs, self.chosen]
+        set_id = hashlib.sha256(dumps(asked).encode()).hexdigest()[:8]  # Asked again, it goes on.
+        known = {each.run_id: each for each in self.store.list() if each.labels.get("set") == set_id}
+        rows = RowSet(set_id, "whatif", known)
         runs = RowRuns(
             plan=plan,
             store=self.store,
             rows=rows,
-            concurrency=self.concurrency,
+            concurrency=self.concurrency if self.batch is None else CONCURRENCY,
             budget=self.budget,
             labels={"whatif": self.node[:200]},
             begin=self._fork,
             heard=self.heard,
         )
-        async with aclosing(self._compared(runs)) as compared:
+        collector = batched(self.store, set_id, self.batch, self.tell)
+        async with collector, aclosing(self._compared(runs)) as compared:
             found = [each async for each in compared]
         return WhatIfReport(self.node, self.change, found, len(self.chosen) - len(found))
 

@@ -21,6 +21,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.experiments.batch_collector import CONCURRENCY, BatchPace, batched
 from flowengine.experiments.data_file import DataFile, open_data
 from flowengine.experiments.eval_file import EvalFile, RecordedSpec
 from flowengine.experiments.eval_sets import EvalRow, EvalSet, SetInfo, keep_set, list_sets, load_set
@@ -83,6 +84,9 @@ class EvalRun:
     budget: Budget | None = None
     """Instead of the file's limits."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    batch: BatchPace | None = None
+    """Through vendors' batches."""
+    tell: Callable[[str], object] = lambda text: None
     heard: Callable[[RowResult], None] | None = None
     reuse_sets: Sequence[str] = ()
     """Sets to take results from, beside those that are found."""
@@ -156,7 +160,8 @@ class EvalRun:
         name = os.path.basename(self.file.name)
         rows = RowSet(made.id, name, known)
         try:
-            await self._collect(rows, made.rows)
+            async with batched(self.store, made.id, self.batch, self.tell):
+                await self._collect(rows, made.rows)
         finally:
             made.finished = len(made.rows) == self.total and not self.ledger.has_refused
             keep_set(self.store, made)
@@ -167,7 +172,7 @@ class EvalRun:
             plan=plan,
             store=self.store,
             rows=rows,
-            concurrency=self.concurrency or self.file.spec.concurrency,
+            concurrency=self.concurrency or (CONCURRENCY if self.batch is not None else self.file.spec.concurrency),
             ledger=self.ledger,
             settings=self.settings,
             labels={"eval": self.file.name[-200:], "part": part},
@@ -183,7 +188,7 @@ class EvalRun:
                 async for each in answered:
                     put(self._row_of(each, None))
             return
-        send, receive = anyio.create_memory_object_stream[DataRow](64)
+        send, receive = anyio.create_memory_object_stream[DataRow](64 if self.batch is None else CONCURRENCY)
         runs, failure = self._row_runs(judging.plan, rows, "judges"), list[Exception]()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_questions, rows, send, failure)

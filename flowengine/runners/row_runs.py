@@ -21,6 +21,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
@@ -48,10 +49,13 @@ from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import resume, start
 from flowengine.runners.run import Run
 
-__all__ = ["DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "content_key", "open_row_set"]
+__all__ = ["ROW_RUN", "DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "content_key", "open_row_set"]
 
 RowStatus: TypeAlias = RunStatus | Literal["refused"]
 """How a row stands; `refused`: its run did not begin, since what it gives does not fit the flow."""
+
+ROW_RUN: Final[ContextVar[str]] = ContextVar("ROW_RUN", default="")
+"""The run of the row that the tasks below work on."""
 
 _WINDOW: Final = 4096
 """Rows that may be ahead of the first one that has not ended."""
@@ -237,6 +241,7 @@ class RowRuns:
         known = self.rows.known.get(run_id)
         if known is not None and self._has_ended(known):
             return self._read(row, known)
+        ROW_RUN.set(run_id)
         before = Spending() if known is None else History(self.store.events(run_id)).spent()
         ledger, begun = Ledger(Budget(), above=self._shared, spent=before), monotonic()
         try:

@@ -10,12 +10,14 @@ import click
 
 from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.options import duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.budget import Budget
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreUnavailableError
+from flowengine.experiments.batch_collector import BatchPace
 from flowengine.experiments.eval_file import EvalFile, load_eval
 from flowengine.experiments.eval_init import write_eval
 from flowengine.experiments.eval_report import EvalReport, make_report, parse_bounds
@@ -63,6 +65,8 @@ def command() -> None:
     help="How the report is printed; github: annotations, and a table into $GITHUB_STEP_SUMMARY.",
 )
 @click.option("--html", metavar="FILE", help="Also write the report as one HTML page.")
+@click.option("--batch", is_flag=True, help="At half price, through the vendors' batches.")
+@click.option("--deadline", callback=duration, metavar="TIME", help="With --batch: from then on live.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 def run_eval(
     file: str,
@@ -76,6 +80,8 @@ def run_eval(
     model: str | None,
     form: str,
     html: str | None,
+    batch: bool,
+    deadline: float | None,
     quiet: bool,
 ) -> int:
     """Run the eval in FILE: its flow over its rows, its scorers over the answers.
@@ -88,9 +94,10 @@ def run_eval(
         loaded = load_eval(file, model=model, environ=load_environment())
     wanted = parse_bounds(bounds, list(loaded.spec.scorers))
     with open_journal(choose_store(store)) as kept:
-        go = _Go(loaded, kept, results, fresh, first_rows, concurrency, max_cost, model, quiet)
+        pace = BatchPace(deadline=deadline) if batch else None
+        go = _Go(loaded, kept, results, fresh, first_rows, concurrency, max_cost, model, quiet, pace)
         before = _choose_set(go, against)
-        made = go.run(None if before is None else before)
+        made = go.run(before)
         if made is None:
             return INTERRUPTED
         report = make_report(made, before, wanted)
@@ -116,6 +123,7 @@ class _Go:
     max_cost: float | None
     model: str | None
     quiet: bool
+    batch: BatchPace | None
 
     def run(self, against: EvalSet | None, flow: Flow | None = None, version: str = "") -> EvalSet | None:
         """Run the eval, or that of another version; None where it was interrupted."""
@@ -131,6 +139,8 @@ class _Go:
             concurrency=self.concurrency,
             budget=None if self.max_cost is None else Budget(cost_usd=self.max_cost),
             settings=settings,
+            batch=self.batch,
+            tell=complain,
         )
         meter = RowMeter(prepared.total, quiet=self.quiet)
         prepared.heard = meter.hear

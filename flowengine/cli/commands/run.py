@@ -41,6 +41,8 @@ __all__ = ["command"]
 @click.option("--retry-failed", is_flag=True, help="With --data: go on with the rows that failed.")
 @click.option("--fresh", is_flag=True, help="With --data: run rows anew that were done before.")
 @click.option("--allow-changed", is_flag=True, help="With --data: go on although the flow was edited since.")
+@click.option("--batch", is_flag=True, help="With --data: at half price, through the vendors' batches.")
+@click.option("--deadline", callback=options.duration, metavar="TIME", help="With --batch: from then on live.")
 @add_running_options
 def command(
     flow: str,
@@ -56,6 +58,8 @@ def command(
     retry_failed: bool,
     fresh: bool,
     allow_changed: bool,
+    batch: bool,
+    deadline: float | None,
     model: str | None,
     store: str | None,
     as_json: bool,
@@ -78,7 +82,9 @@ def command(
     all rows together, each time.
     """
     only_data = {"-o": output, "--map": mapping, "--retry-failed": retry_failed, "--fresh": fresh}
-    only_data["--allow-changed"] = allow_changed
+    only_data |= {"--allow-changed": allow_changed, "--batch": batch}
+    if deadline is not None and not batch:
+        raise click.UsageError("--deadline goes with --batch")
     _refuse_options(only_data if data is None else {"--run-id": run_id, "--reuse": reuse, "--session": session}, data)
     reporting = reporting_of(as_json, events, quiet)
     results = Results()
@@ -98,6 +104,7 @@ def command(
 
     if data is not None:
         from flowengine.cli.run_rows import RowsCommand  # A single run does without.
+        from flowengine.experiments.batch_collector import BatchPace
 
         if events:
             raise click.UsageError("--events does not go with --data: --json says how the rows ended")
@@ -116,6 +123,7 @@ def command(
             retry_failed=retry_failed,
             fresh=fresh,
             allow_changed=allow_changed,
+            batch=BatchPace(deadline=deadline) if batch else None,
         ).run()
 
     async def job(journals: JournalStore) -> Run:

@@ -11,11 +11,13 @@ import click
 
 from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.options import duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.budget import Budget
 from flowengine.errors import InputError
+from flowengine.experiments.batch_collector import BatchPace
 from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, WhatIfRow
 from flowengine.journal.run_export import dumps
 
@@ -35,6 +37,8 @@ _SHOWN = 20
 @click.option("--concurrency", type=click.IntRange(min=1), default=10, show_default=True, metavar="N")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("--batch", is_flag=True, help="At half price, through the vendors' batches.")
+@click.option("--deadline", callback=duration, metavar="TIME", help="With --batch: from then on live.")
 @store_option
 def command(
     node: str,
@@ -46,6 +50,8 @@ def command(
     concurrency: int,
     form: str,
     quiet: bool,
+    batch: bool,
+    deadline: float | None,
     store: str | None,
 ) -> int:
     """What would recorded runs have come to with another model, prompt or option of one node?
@@ -65,6 +71,8 @@ def command(
                 budget=Budget(cost_usd=max_cost),
                 concurrency=concurrency,
                 environ=load_environment(),
+                batch=BatchPace(deadline=deadline) if batch else None,
+                tell=complain,
             )
         meter = RowMeter(len(asked.chosen), quiet=quiet)
         asked.heard = meter.hear

@@ -22,6 +22,7 @@ from flowengine.models.http.chat_messages import list_of_objects
 from flowengine.models.http.chat_protocol import ChatProtocol, EventReader, VendorAnswer
 from flowengine.models.http.loop_client import HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
+from flowengine.models.http.vendor_batches import BATCH_VENDORS, BATCHING, BatchableCall
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.messages import ToolRequest, texts_of
@@ -38,6 +39,10 @@ PROTOCOLS: Final[Mapping[str, ChatProtocol]] = {
     "anthropic": ANTHROPIC_MESSAGES,
 }
 """By the names that `VendorTraits.protocol` has."""
+
+
+BATCH_PRICE: Final = 0.5
+"""Of the price of a call, in a batch of OpenAI's or Anthropic's."""
 
 
 class NativeModel:
@@ -78,10 +83,17 @@ class NativeModel:
             return await moved[0].complete(moved[1])
         post = self._post(request, stream=False)
         started = time.perf_counter()
-        body = await self._endpoint.exchange(post, request.timeout)
+        batcher, is_cheap = BATCHING.get(), False
+        if batcher is not None and self.provider in BATCH_VENDORS:
+            body, is_cheap = await batcher.answer(BatchableCall(self._endpoint, post, self.provider, self.name))
+        else:
+            body = await self._endpoint.exchange(post, request.timeout)
         with self._endpoint.telling_errors(request.timeout):
             answer = self._protocol.read(body, self._traits)
-        return self._finish(answer, request, time.perf_counter() - started)
+        reply = self._finish(answer, request, time.perf_counter() - started)
+        if is_cheap and reply.cost_usd is not None:
+            return reply._replace(cost_usd=reply.cost_usd * BATCH_PRICE)
+        return reply
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:

@@ -1,0 +1,163 @@
+"""Many runs through vendors' batches: half the price, wave by wave, nothing lost and nothing posted twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from flowengine import Flow, RowResult
+from flowengine.core.budget import Budget
+from flowengine.experiments.batch_collector import BatchCollector, BatchPace
+from flowengine.journal.memory import MemoryStore
+from flowengine.runners.row_runs import DataRow, RowRuns, open_row_set
+from tests.support.batch_server import BatchServer, asked_of
+
+pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+
+ROWS = 12
+PACE = BatchPace(linger=0.05, first_look=0.01, longest_pause=0.02)
+MODELS = {"openai": "openai/gpt-4o-mini", "anthropic": "anthropic/claude-haiku-4-5"}
+FLOW = """flowengine: v1
+name: two
+inputs: {n: {type: integer}}
+nodes:
+  one: {model: MODEL, max_retries: 0, prompt: "first {{ inputs.n }}"}
+  two: {model: MODEL, max_retries: 0, prompt: "second {{ nodes.one.output }}"}
+outputs: {said: "{{ nodes.two.output }}"}
+"""
+
+
+def answer(body: dict[str, Any]) -> str:
+    return f"<{asked_of(body)}>"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchServer]:
+    with BatchServer(answer) as made:
+        monkeypatch.setenv("OPENAI_BASE_URL", made.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", made.anthropic)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+        yield made
+
+
+async def run(
+    folder: Path, store: MemoryStore, vendor: str = "openai", pace: BatchPace | None = PACE, **options: Any
+) -> Sequence[RowResult]:
+    path = folder / "two.yaml"
+    path.write_text(FLOW.replace("MODEL", MODELS[vendor]))
+    flow = Flow.from_yaml(path)
+    rows = open_row_set(flow.plan, store, "rows", vendor)
+    runs = RowRuns(plan=flow.plan, store=store, rows=rows, concurrency=100, **options)
+    data = [DataRow(n, {"n": n}) for n in range(1, ROWS + 1)]
+    if pace is None:
+        async with aclosing(runs.results(data)) as results:
+            return [each async for each in results]
+    async with BatchCollector(store, rows.id, pace), aclosing(runs.results(data)) as results:
+        return [each async for each in results]
+
+
+def check(found: Sequence[RowResult]) -> None:
+    assert [each.outputs.get("said") for each in found] == [f"<second <first {n}>>" for n in range(1, ROWS + 1)]
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+async def test_two_nodes_are_two_waves_at_half_the_price(
+    server: BatchServer, tmp_path: Path, anyio_backend: str, vendor: str
+) -> None:
+    found = await run(tmp_path, MemoryStore(), vendor)
+    check(found)
+    assert (server.live, len(server.batches)) == (0, 2)
+    assert set(server.posted.values()) == {1}
+    assert len(server.posted) == 2 * ROWS
+    live = await run(tmp_path, MemoryStore(), vendor, None)
+    check(live)
+    assert server.live == 2 * ROWS
+    cheap, dear = (sum(each.spent.cost_usd for each in rows) for rows in (found, live))
+    assert 0 < cheap == pytest.approx(dear / 2)
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+async def test_what_expires_is_asked_in_one_more_batch(
+    server: BatchServer, tmp_path: Path, anyio_backend: str, vendor: str
+) -> None:
+    server.left_out = lambda asked: asked.startswith("first") and asked.endswith(("3", "4"))
+    check(await run(tmp_path, MemoryStore(), vendor))
+    assert server.live == 0
+    assert {asked for asked, count in server.posted.items() if count == 2} == {"first 3", "first 4"}
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+async def test_a_request_that_fails_fails_its_row_alone(
+    server: BatchServer, tmp_path: Path, anyio_backend: str, vendor: str
+) -> None:
+    server.failing = lambda asked: asked == "first 3"
+    found = await run(tmp_path, MemoryStore(), vendor)
+    assert [each.row.number for each in found if each.status == "failed"] == [3]
+    assert sum(each.succeeded for each in found) == ROWS - 1
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+async def test_a_connection_that_breaks_posts_nothing_twice(
+    server: BatchServer, tmp_path: Path, anyio_backend: str, vendor: str
+) -> None:
+    server.lost_posts, server.lost_looks = 1, 2
+    check(await run(tmp_path, MemoryStore(), vendor))
+    assert set(server.posted.values()) == {1}
+    assert server.live == 0
+
+
+async def test_a_refused_batch_is_an_error_of_its_rows(server: BatchServer, tmp_path: Path, anyio_backend: str) -> None:
+    server.refused = True
+    found = await run(tmp_path, MemoryStore())
+    assert {each.status for each in found} == {"failed"}
+    assert "the file is too odd" in (found[0].error.message if found[0].error is not None else "")
+
+
+async def test_after_the_deadline_the_rest_is_asked_alone(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    server.never_ends = True
+    pace = BatchPace(linger=0.05, first_look=0.01, longest_pause=0.02, deadline=0.3)
+    check(await run(tmp_path, MemoryStore(), pace=pace))
+    assert all(batch["cancelled"] for batch in server.batches.values())
+    assert server.live == 2 * ROWS
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+@pytest.mark.parametrize(("event", "count"), [("taken", 1), ("look", 1), ("answers", 1), ("taken", 2), ("look", 4)])
+async def test_stopped_anywhere_nothing_is_lost_or_posted_twice(
+    server: BatchServer, tmp_path: Path, anyio_backend: str, vendor: str, event: str, count: int
+) -> None:
+    """Stopped while the vendor is at work, once before its answer has come back, and started again."""
+    store, seen, stop, loop = MemoryStore(), 0, anyio.Event(), anyio.lowlevel.current_token()
+
+    def hear(told: str) -> None:
+        nonlocal seen
+        seen += told == event
+        if seen == count and told == event:
+            anyio.from_thread.run_sync(stop.set, token=loop)
+
+    server.heard = hear
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, tmp_path, store, vendor)
+        await stop.wait()
+        tasks.cancel_scope.cancel()
+    server.heard = lambda told: None
+    check(await run(tmp_path, store, vendor))
+    assert set(server.posted.values()) == {1}
+    assert server.live == 0
+
+
+async def test_a_limit_holds_for_batches_too(server: BatchServer, tmp_path: Path, anyio_backend: str) -> None:
+    store = MemoryStore()
+    found = await run(tmp_path, store, budget=Budget(model_calls=ROWS + 3))
+    assert server.posted.total() == ROWS + 3
+    assert {each.status for each in found} == {"succeeded", "paused"}
+    check(await run(tmp_path, store))
+    assert set(server.posted.values()) == {1}
