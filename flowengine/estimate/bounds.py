@@ -7,9 +7,11 @@ project are not looked into: models that they ask themselves are not in the numb
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
+from flowengine.engine.graph import Edge
 from flowengine.estimate.cost_bound import NONE, Most, dearest_way, longest_way
 from flowengine.estimate.model_call_bounds import Asking
 from flowengine.estimate.output_sizes import OutputSizes, foreseen_value
@@ -22,7 +24,7 @@ from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.models.worst_case import ModelFacts
 
-__all__ = ["FlowBound", "NodeBound", "bound_of"]
+__all__ = ["FlowBound", "NodeBound", "Waves", "bound_of"]
 
 
 class NodeBound(NamedTuple):
@@ -38,6 +40,14 @@ class NodeBound(NamedTuple):
     """Containers round it."""
 
 
+class Waves(NamedTuple):
+    """Model calls of a run that come one after the other: batches that it goes through, one for each."""
+
+    usual: int | None
+    """Where each node asks once in each round; None: unknown."""
+    most: int | None
+
+
 class FlowBound(NamedTuple):
     """What a whole flow takes."""
 
@@ -49,6 +59,8 @@ class FlowBound(NamedTuple):
     """Within the limits of the run, too."""
     longest: Sequence[str]
     """The longest chain of nodes that come one after the other."""
+    waves: Waves
+    """Calls that come one after the other."""
 
 
 def bound_of(
@@ -70,7 +82,11 @@ def bound_of(
     nodes = flow.level((), is_capped=_bounds_answers(spec.limits))
     unlimited = flow.together((), nodes)
     return FlowBound(
-        list(_list_rows(nodes, "", 1, 0)), unlimited, unlimited.within(spec.limits), _find_longest_path(spec)
+        list(_list_rows(nodes, "", 1, 0)),
+        unlimited,
+        unlimited.within(spec.limits),
+        _find_longest_path(spec),
+        Waves(*(_count_waves(nodes, edges_of(spec), usual=usual) for usual in (True, False))),
     )
 
 
@@ -83,6 +99,8 @@ class _Node(NamedTuple):
     times: int | None
     """How often its body runs."""
     inside: Sequence[_Node]
+    edges: Sequence[Edge] = ()
+    """Of its body."""
 
 
 class _File:
@@ -111,18 +129,19 @@ class _File:
     def _node(self, path: NodePath, node: NodeSpec, is_capped: bool) -> _Node:
         limits = node.limits if isinstance(node, BoundedKeys) else None
         is_capped = is_capped or _bounds_answers(limits)
-        times, inside, most = 1, list[_Node](), NONE
+        times, inside, most, edges = 1, list[_Node](), NONE, list[Edge]()
         if isinstance(node, BodyKeys):
             times = self.sizes.over(path).items if isinstance(node, MapNodeSpec) else node.most_rounds()
-            inside = self.level(path, is_capped=is_capped)
+            inside, edges = self.level(path, is_capped=is_capped), list(edges_of(self._spec, path))
             most = self.together(path, inside).times(times)
         elif isinstance(node, SubflowNodeSpec):
             inner = self._file(path, node)
             inside = inner.level((), is_capped=is_capped or _bounds_answers(inner._spec.limits))
+            edges = list(edges_of(inner._spec))
             most = inner.together((), inside).within(inner._spec.limits)
         else:
             most = self._asking[is_capped].most(path, node, self.sizes)
-        return _Node(path[-1], node.type, most.within(limits), times, inside)
+        return _Node(path[-1], node.type, most.within(limits), times, inside, edges)
 
     def _file(self, path: NodePath, node: SubflowNodeSpec) -> _File:
         """The file of a subflow, with those of its inputs that are known here."""
@@ -157,6 +176,28 @@ def _list_rows(nodes: Sequence[_Node], prefix: str, runs: int | None, depth: int
         yield NodeBound(f"{prefix}{each.name}", each.kind, runs, each.most.times(runs), depth)
         inside = None if runs is None or each.times is None else runs * each.times
         yield from _list_rows(each.inside, f"{prefix}{each.name}.", inside, depth + 1)
+
+
+def _count_waves(nodes: Sequence[_Node], edges: Iterable[Edge], *, usual: bool) -> int | None:
+    """The calls on the way with the most of them; the items of a map ask at once, the rounds of a loop in turn."""
+    own: dict[str, int | None] = {}
+    for node in nodes:
+        if not node.inside:
+            own[node.name] = min(1, node.most.calls or 0) if usual and node.most.calls is not None else node.most.calls
+            continue
+        inner, rounds = _count_waves(node.inside, node.edges, usual=usual), node.times if node.kind == "loop" else 1
+        own[node.name] = None if inner is None or rounds is None else inner * rounds
+    before: dict[str, list[str]] = {}
+    for edge in edges:
+        before.setdefault(edge.target, []).append(edge.source)
+    graph = {name: [each for each in before.get(name, ()) if each in own] for name in own}
+    found: dict[str, int] = {}
+    for name in TopologicalSorter(graph).static_order():
+        calls = own[name]
+        if calls is None:
+            return None
+        found[name] = calls + max((found[each] for each in graph[name]), default=0)
+    return max(found.values(), default=0)
 
 
 def _find_longest_path(spec: FlowSpec) -> list[str]:

@@ -17,9 +17,10 @@ from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS
 from flowengine.models.worst_case import KnownModel
 
-__all__ = ["notes_of", "to_data"]
+__all__ = ["batch_data", "notes_of", "to_data"]
 
 
 def to_data(
@@ -37,6 +38,23 @@ def to_data(
         "without_limits": _to_amounts(bound.unlimited),
         "models": {model: {"provider": known.provider, "because": known.because} for model, known in vendors.items()},
         "notes": list(notes_of(spec, bound, missing)),
+    }
+
+
+_BATCH_HOURS: Final = 24
+"""Within which vendors answer a batch."""
+
+
+def batch_data(bound: FlowBound, vendors: Mapping[str, KnownModel] = EMPTY) -> dict[str, Any]:
+    """What a run takes through vendors' batches: half the price, where all its models have them."""
+    live = [model for model, known in vendors.items() if known.provider not in BATCH_VENDORS]
+    cost, most = bound.most.cost_usd, bound.waves.most
+    return {
+        "cost_usd": cost if cost is None or live else cost * BATCH_PRICE,
+        "waves": bound.waves.usual,
+        "waves_at_most": most,
+        "latest_hours": None if most is None else most * _BATCH_HOURS,
+        "asked_live": live,
     }
 
 

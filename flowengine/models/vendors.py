@@ -16,6 +16,8 @@ from flowengine.core.user_code import find_entry_points
 
 __all__ = [
     "ALIASES",
+    "BATCH_PRICE",
+    "BATCH_VENDORS",
     "OTHERS",
     "VENDORS",
     "ProviderSettings",
@@ -31,6 +33,11 @@ __all__ = [
     "vendor_named",
     "vendor_names",
 ]
+
+BATCH_VENDORS: Final = frozenset({"openai", "anthropic"})
+"""Vendors whose models are asked in batches."""
+BATCH_PRICE: Final = 0.5
+"""Of the price of a call, in a batch of theirs."""
 
 # --- What a user says of a vendor
 

@@ -216,3 +216,12 @@ def test_what_may_end_early_and_who_is_asked_is_told(flowengine: Command, teas: 
     assert said.code == 0
     assert "note: 'each' ends with enough results (`until`); at most all its items are done" in said.out
     assert "note: calls of 'shout' by 'one' wait for a person, who may refuse them" in said.out
+
+
+def test_batches_are_told_with_their_waves_and_their_price(flowengine: Command, teas: Path) -> None:
+    one = json.loads(flowengine("plan", "teas.yaml", "-i", 'teas=["sencha", "mate"]', "--json", "--batch").out)
+    found = one["batch"]
+    assert found["cost_usd"] == one["most"]["cost_usd"] / 2
+    assert (found["waves"], found["waves_at_most"], found["latest_hours"]) == (2, 3, 72)  # Items ask at once.
+    said = flowengine("plan", "teas.yaml", "-i", 'teas=["sencha"]', "--batch").out.splitlines()[-1]
+    assert said.endswith("2 waves as a rule, 3 at most; the latest end is 72 hours after the start")

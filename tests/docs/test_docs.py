@@ -175,7 +175,7 @@ def test_the_page_of_experiments_runs_as_it_stands(
     for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("experiments.md", monkeypatch, capfd) >= 12
+    assert _run_blocks("experiments.md", monkeypatch, capfd) >= 14
 
 
 def test_the_page_of_schedules_runs_as_it_stands(

@@ -18,7 +18,7 @@ from flowengine.core.file_keeper import FileKeeper
 from flowengine.errors import FlowError
 from flowengine.estimate.bounds import FlowBound, NodeBound, bound_of
 from flowengine.estimate.cost_bound import Most
-from flowengine.estimate.plan_report import notes_of, to_data
+from flowengine.estimate.plan_report import batch_data, notes_of, to_data
 from flowengine.flowfile.checks.agent_sources import check_models, vendors_of
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, find_project
@@ -110,6 +110,7 @@ def _format_bound(most: Most) -> str:
 @click.option("--against", metavar="git:REV", help="Say what has changed since a revision of git, and why.")
 @click.option("--markdown", is_flag=True, help="With --against: print it as Markdown, for a pull request.")
 @click.option("--risks", is_flag=True, help="List instead the ways on which a stranger's text reaches an effect.")
+@click.option("--batch", is_flag=True, help="Say also what it takes through the vendors' batches.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as one JSON object.")
 def command(
     flow: str,
@@ -120,6 +121,7 @@ def command(
     against: str | None,
     markdown: bool,
     risks: bool,
+    batch: bool,
     as_json: bool,
 ) -> int:
     """Say how many model calls, tokens and dollars the flow in the file FLOW can take at most.
@@ -147,9 +149,11 @@ def command(
     if against is not None:
         _print_change(flow, against, (spec, bound), given, model, "json" if as_json else "md" if markdown else "text")
     elif as_json:
-        results.json(dumps(to_data(spec, bound, missing, vendors), indent=2))
+        beside = {"batch": batch_data(bound, vendors)} if batch else {}
+        results.json(dumps({**to_data(spec, bound, missing, vendors), **beside}, indent=2))
     else:
-        for line in lines_of(spec, bound, missing, vendors):
+        lines = [*lines_of(spec, bound, missing, vendors), *(_batch_lines(bound, vendors) if batch else ())]
+        for line in lines:
             results.line(line)
     return 0 if max_cost is None else _exit_code(bound, max_cost)
 
@@ -217,6 +221,16 @@ def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> di
     given = anyio.run(take_files, fields, given, FileKeeper(None, "", rules))
     checked_inputs(fields, given)
     return dict(given)
+
+
+def _batch_lines(bound: FlowBound, vendors: Mapping[str, KnownModel]) -> Iterator[str]:
+    found = batch_data(bound, vendors)
+    usual, most = found["waves"], found["waves_at_most"]
+    waves = "any number of waves" if most is None else f"{usual} wave{'s' * (usual != 1)} as a rule, {most} at most"
+    end = "" if most is None else f"; the latest end is {found['latest_hours']} hours after the start"
+    yield f"in batches: {format_dollars(found['cost_usd']) or 'a cost without a known bound'}, {waves}{end}"
+    for model in found["asked_live"]:
+        yield f"note: {model} has no batches here: it is asked live, at its price, and so nothing is halved above"
 
 
 def _exit_code(bound: FlowBound, max_cost: float) -> int:

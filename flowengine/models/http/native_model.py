@@ -22,13 +22,13 @@ from flowengine.models.http.chat_messages import list_of_objects
 from flowengine.models.http.chat_protocol import ChatProtocol, EventReader, VendorAnswer
 from flowengine.models.http.loop_client import HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
-from flowengine.models.http.vendor_batches import BATCH_VENDORS, BATCHING, BatchableCall
+from flowengine.models.http.vendor_batches import BATCHING, BatchableCall
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.messages import ToolRequest, texts_of
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.outbound import check_outbound
-from flowengine.models.vendors import Vendor
+from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor
 from flowengine.models.wrappers.priced import cost_of
 
 __all__ = ["PROTOCOLS", "NativeEmbedding", "NativeModel"]
@@ -39,10 +39,6 @@ PROTOCOLS: Final[Mapping[str, ChatProtocol]] = {
     "anthropic": ANTHROPIC_MESSAGES,
 }
 """By the names that `VendorTraits.protocol` has."""
-
-
-BATCH_PRICE: Final = 0.5
-"""Of the price of a call, in a batch of OpenAI's or Anthropic's."""
 
 
 class NativeModel:

@@ -22,14 +22,13 @@ from flowengine.errors import ModelError, PermanentModelError, TransientModelErr
 from flowengine.models.http.loop_client import HttpCall, send_call
 from flowengine.models.http.vendor_endpoint import VendorEndpoint
 
-__all__ = ["BATCHING", "BATCH_VENDORS", "BatchAnswer", "BatchLook", "BatchableCall", "VendorBatches", "batches_of"]
+__all__ = ["BATCHING", "BatchAnswer", "BatchLook", "BatchableCall", "VendorBatches", "batches_of"]
 
 _ID: Final = re.compile(r"[\w-]{1,200}", re.ASCII)
 """Of batches and files: it goes into addresses."""
 _SECONDS: Final = 120.0
 """For one request to the vendor."""
 _OPENAI_ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
-BATCH_VENDORS: Final = frozenset({"openai", "anthropic"})
 
 
 @dataclass(frozen=True)
