@@ -96,6 +96,7 @@ class Agent:
         tools: Sequence[ToolChoice] = (),
         mcp_servers: Sequence[ServerChoice] = (),
         approve: Sequence[str] = (),
+        approvers: Sequence[str] = (),
         max_tool_rounds: int = 10,
         max_parallel_tools: int = 8,
         context_providers: Sequence[ContextProvider] = (),
@@ -125,7 +126,7 @@ class Agent:
           `max_tool_rounds` times in one generation, after which it answers with what it has.
           `max_parallel_tools` calls run at once.
         - `approve`: names of tools (`refund`, of a server `crm.delete` or `crm.*`) whose calls wait for a person's
-          consent, which only an agent in a flow can.
+          consent, which only an agent in a flow can; `approvers`: who alone may give it.
         - `context_providers`, and those of `context_providers_config` (YAML or its list), bring what stands under
           `Context:` in the prompt, in their order. `contexts` are typed contexts: their text is there too, and
           their tools are the model's. Standing alone the agent keeps them; in a flow each run has its own.
@@ -167,7 +168,8 @@ class Agent:
                 history=session_history,
                 history_size=history_size,
             )
-            rules = ApprovalRules(cast("tuple[str, ...]", approve), surroundings.approve_external)
+            named, who = cast("tuple[str, ...]", approve), cast("tuple[str, ...]", approvers)
+            rules = ApprovalRules(named, surroundings.approve_external, who)
             self.tooling = tooling_of(tools, mcp_servers, max_tool_rounds, max_parallel_tools, rules)
             self.sources = _sources(
                 providers=context_providers,

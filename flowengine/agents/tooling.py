@@ -164,7 +164,8 @@ def tooling_of(
     rules: ApprovalRules = NO_RULES,
 ) -> Tooling:
     """The tools as users give them, in their order; what is none is a `DefinitionError`."""
-    for name, given in (("tools", tools), ("mcp_servers", mcp_servers), ("approve", rules.names)):
+    lists = (("tools", tools), ("mcp_servers", mcp_servers), ("approve", rules.names), ("approvers", rules.approvers))
+    for name, given in lists:
         if isinstance(given, str | Mapping | ToolSet | Tool) or not isinstance(cast(object, given), Iterable):
             raise DefinitionError(f"{name} must be a list, not {given!r:.80}")
     return Tooling(
@@ -172,7 +173,7 @@ def tooling_of(
         tuple(_to_server(each) for each in mcp_servers),
         max_rounds,
         max_parallel,
-        rules._replace(names=tuple(rules.names)),
+        rules._replace(names=tuple(rules.names), approvers=tuple(rules.approvers)),
     )
 
 

@@ -161,7 +161,7 @@ class AgentNode(FlowNode):
         result, prompt, evaluation, routing, kept = await agent.respond(
             asked,
             earlier=context.messages,
-            gateway=door(context, agent.words if agent.may_call_tools else None),
+            gateway=door(context, agent.words if agent.may_call_tools else None, agent.tooling.rules.approvers),
             scope=context.scope,
             kept=None if agent.sources is None else context.kept,
             recorded=() if agent.sources is None else context.recorded,

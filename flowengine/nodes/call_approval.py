@@ -48,8 +48,10 @@ class ApprovalGateway:
         recorded: Sequence[Any],
         words: Messages,
         refuse: Callable[[str], ToolResult] = failed_result,
+        approvers: Sequence[str] = (),
     ) -> None:
         self._inner = inner
+        self._approvers = approvers
         self._words = words
         self._refuse = refuse
         asked = [each for each in recorded if type(each) is Asked and each.tool]
@@ -99,6 +101,7 @@ class ApprovalGateway:
             arguments=arguments,
             key=question.key,
             occurrence=question.occurrence,
+            approvers=self._approvers,
         )
 
     def _explain_refusal(self, tool: Tool, answered: Answered) -> str:

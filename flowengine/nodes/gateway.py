@@ -34,16 +34,16 @@ __all__ = [
 ]
 
 
-def gateway_of(context: Context, words: Messages | None = None) -> Gateway:
+def gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:
     """Each call is committed before its answer is used, none is made twice, and none that a limit does not allow.
 
-    `words`: of an agent that may call tools, for some of which a person's consent may be asked.
+    `words`: of an agent that may call tools, for some of which a person's consent may be asked; `approvers`: whose.
     """
     door = _door_of(context)
     recorded = context.recorded
     served: Gateway = RecordedGateway(door, recorded) if recorded else door
     if words is not None:
-        served = _asking(served, recorded, words)
+        served = _asking(served, recorded, words, approvers=approvers)
     if (start := find_warm_start(context)) is not None:
         served = hear_first_token(served, start)
     return served if context.around is None else context.around(served)
@@ -62,11 +62,15 @@ def _raise_refusal(text: str) -> NoReturn:
 
 
 def _asking(
-    gateway: Gateway, recorded: Sequence[Any], words: Messages, refuse: Callable[[str], ToolResult] = failed_result
+    gateway: Gateway,
+    recorded: Sequence[Any],
+    words: Messages,
+    refuse: Callable[[str], ToolResult] = failed_result,
+    approvers: Sequence[str] = (),
 ) -> Gateway:
     from flowengine.nodes.call_approval import ApprovalGateway  # Nodes without tools need none of it.
 
-    return ApprovalGateway(gateway, recorded, words, refuse)
+    return ApprovalGateway(gateway, recorded, words, refuse, approvers)
 
 
 def _door_of(context: Context) -> CountingGateway:
@@ -79,9 +83,9 @@ def _door_of(context: Context) -> CountingGateway:
     return door
 
 
-def telling_gateway_of(context: Context, words: Messages | None = None) -> Gateway:
+def telling_gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:
     """The same; and where somebody follows the run, free text is told while it is written."""
-    gateway, tell = gateway_of(context, words), context.tell
+    gateway, tell = gateway_of(context, words, approvers), context.tell
     return gateway if tell is None else _TellingGateway(gateway, tell)
 
 

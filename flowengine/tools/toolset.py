@@ -64,13 +64,15 @@ class ApprovalRules(NamedTuple):
     """Names of tools, of those of a server also as `server.tool`; `*` stands for any text."""
     external: bool = False
     """Every tool whose effect is `external`, but for those that say `approve=False`."""
+    approvers: tuple[str, ...] = ()
+    """Who alone may answer; empty: whoever may answer at all."""
 
     def match(self, name: str) -> bool:
         return any(re.fullmatch(re.escape(each).replace(r"\*", ".*"), name, re.DOTALL) for each in self.names)
 
     def applied(self, tool: Tool) -> Tool:
         """The tool that says itself whether a person is asked."""
-        if not any(self) and tool.approve is not None:
+        if not (self.names or self.external) and tool.approve is not None:
             return tool
         by_default = self.external and tool.effect == "external" and tool.approve is None
         asks = bool(tool.approve) or by_default or self.match(tool.name) or self.match(tool.qualified)

@@ -140,3 +140,10 @@ cases:
     )
     test = load_flowtest(case)
     assert [run_case(test, number) for number in range(2)] == [[], []]
+
+
+def test_the_file_says_who_alone_may_consent(tmp_path: Path):
+    file = write(tmp_path, f"{TOOLS}    approve: [refund]\n    approvers: [ann]")
+    flow = with_models(Flow.from_yaml(file), lambda seat, settings: ScriptedModel([REFUND, "Done."]))
+    [asked] = open_questions(flow.run_sync(store=MemoryStore()).events).values()
+    assert list(asked.approvers) == ["ann"]

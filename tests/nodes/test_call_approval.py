@@ -243,6 +243,18 @@ async def test_answers_are_taken_in_while_other_branches_work():
     assert len(shop.model.requests) == 2
 
 
+async def test_only_the_agents_approvers_may_consent():
+    shop = Shop(ONE)
+    store, _ = await parked(shop, approvers=["ann", "finance"])
+    assert list(run_questions(store)[0].approvers) == ["ann", "finance"]
+    with pytest.raises(ApprovalError, match="eve"):
+        await answer(store, "r", "help:refund", "accept", by="eve")
+    run = await shop.flow(approvers=["ann", "finance"]).approve("r", "help:refund", "accept", store=store, by="ann")
+    assert (run.status, shop.done) == ("succeeded", [("A-1", 12)])
+    with pytest.raises(DefinitionError, match="approvers must be a list, not 'ann'"):
+        shop.agent(approvers="ann")
+
+
 async def test_a_consent_holds_for_one_run_and_is_never_taken_from_a_cache():
     store = MemoryStore()
     for _ in range(2):

@@ -165,6 +165,7 @@ class AgentMaker:
             "tools": [self._tool(each) for each in settings.tools or ()],
             "mcp_servers": [each.server() for each in settings.mcp_servers or ()],
             "approve": settings.approve or (),
+            "approvers": settings.approvers or (),
             "max_tool_rounds": settings.max_tool_rounds,
         }
 
