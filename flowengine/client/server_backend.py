@@ -15,9 +15,7 @@ from flowengine.client.called_runs import CalledRun, ClientError, RunProgress, R
 from flowengine.engine.events import to_json_value
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.models.http.chat_protocol import EventReader, IncompleteAnswerError
-from flowengine.models.http.connection_pool import NoConnectionError
-from flowengine.models.http.http_connection import BrokenExchangeError
-from flowengine.models.http.loop_client import HttpCall, send_call
+from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
 
 __all__ = ["ServerBackend", "pause_before"]
 

@@ -16,9 +16,9 @@ import pytest
 from flowengine.client import AsyncClient, Client, ClientError, RunProgress
 from flowengine.errors import RunError
 from flowengine.journal.postgres.store import PostgresStore
+from tests.serving.test_flow_service import drain
 from tests.support.chat_server import ChatServer, chat_server
 from tests.support.postgres import empty_database
-from tests.support.queue_runs import drain
 
 ROOT = Path(__file__).parents[2]
 

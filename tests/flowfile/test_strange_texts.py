@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.errors import FlowError
-from flowengine.flowfile.checks.checks import check_strange_texts
+from flowengine.flowfile.checks.strange_texts import check_strange_texts
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.risks.ways import Ways, find_ways
