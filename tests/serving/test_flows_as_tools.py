@@ -122,6 +122,21 @@ async def test_a_user_who_declines_leaves_the_run_waiting(counted: Counted, mode
 
 
 @BOTH_ERAS
+async def test_a_question_that_was_put_off_is_asked_again_when_it_is_to_be_answered(
+    counted: Counted, mode: str
+) -> None:
+    answers = [types.ElicitResult(action="cancel"), types.ElicitResult(action="accept", content={"choice": "yes"})]
+    async with connected(counted.flows, mode, lambda params: answers.pop(0)) as (client, _):
+        waiting = (await client.call_tool("ask", {})).structured_content
+        assert waiting is not None
+        assert waiting["status"] == "waiting"
+        done = (await client.call_tool("answer_approval", {"run_id": waiting["run_id"]})).structured_content
+    assert done is not None
+    assert done["status"] == "succeeded"
+    assert answers == []
+
+
+@BOTH_ERAS
 async def test_a_client_that_cannot_ask_gets_the_question_and_answers_by_a_tool(counted: Counted, mode: str) -> None:
     async with connected(counted.flows, mode) as (client, _):
         waiting = (await client.call_tool("ask", {})).structured_content
