@@ -5,7 +5,7 @@ run asks expires.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import time
@@ -21,9 +21,10 @@ from flowengine.errors import FlowEngineError, FlowNotFoundError, JournalError, 
 from flowengine.flow import Flow
 from flowengine.masking.masker import Masker
 from flowengine.runners import local
+from flowengine.runners.deliveries import next_try
 from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runners.run import Run
-from flowengine.runs import Question, RunRecord
+from flowengine.runs import RunRecord
 from flowengine.serving.outcomes import RunOutcome, served, start_of
 from flowengine.serving.run_driver import DrivenRun, RunDriver
 from flowengine.serving.run_follower import RunFollower
@@ -64,7 +65,7 @@ class LocalRuns:
         self._follower = follower
         self._tasks: TaskGroup | None = None
         self._wakes: set[str] = set()
-        """Runs that go on when what they ask expires."""
+        """Runs that go on when what they ask expires, or is to be told again."""
 
     def begin_rescue(self, tasks: TaskGroup) -> None:
         """From now on go on with what is left, and with what expires."""
@@ -168,7 +169,7 @@ class LocalRuns:
         """Go on with what a server of this store left, at the start and whenever one has died since."""
         for info in await anyio.to_thread.run_sync(self._store.list):
             if info.status == "waiting" and info.flow in self._flows:
-                self._wake_at(info.run_id, RunRecord(await self._follower.events(info.run_id)).questions)
+                self._wake_at(info.run_id, await self._follower.events(info.run_id))
         while True:
             for run_id in await anyio.to_thread.run_sync(lambda: list(self._store.abandoned())):
                 await self._rescue(run_id)
@@ -193,13 +194,15 @@ class LocalRuns:
 
     def _wake_later(self, run: Run) -> None:
         if run.status == "waiting":
-            self._wake_at(run.id, RunRecord(run.events).questions)
+            self._wake_at(run.id, run.events)
 
-    def _wake_at(self, run_id: str, questions: Iterable[Question]) -> None:
-        """Go on with a run when the first of its questions expires."""
-        expiring = [each.expires for each in questions if each.expires is not None]
-        if expiring and self._tasks is not None and run_id not in self._wakes:
-            self._tasks.start_soon(logging_failure, partial(self._wake, run_id, min(expiring)), f"run {run_id}")
+    def _wake_at(self, run_id: str, events: Sequence[Event]) -> None:
+        """Go on with a run when the first of its questions expires, or when those are to be told again whom it did not
+        reach."""
+        times = [each.expires for each in RunRecord(events).questions if each.expires is not None]
+        times += [] if (retry := next_try(events)) is None else [retry]
+        if times and self._tasks is not None and run_id not in self._wakes:
+            self._tasks.start_soon(logging_failure, partial(self._wake, run_id, min(times)), f"run {run_id}")
 
     async def _wake(self, run_id: str, at: float) -> None:
         self._wakes.add(run_id)

@@ -40,6 +40,8 @@ class MailServer:
         self.mails: list[Mailed] = []
         self.refusals: list[str] = []
         self.tries = 0
+        self.arrived = threading.Event()
+        """Set once there is a mail."""
         self._password = password
 
     async def handle_DATA(self, server: SMTP, session: Any, envelope: Envelope) -> str:  # noqa: N802 - aiosmtpd's name
@@ -48,6 +50,7 @@ class MailServer:
             return self.refusals.pop(0)
         mail = cast(EmailMessage, message_from_bytes(cast(bytes, envelope.content), policy=default))
         self.mails.append(Mailed(str(envelope.mail_from), list(envelope.rcpt_tos), mail))
+        self.arrived.set()
         return "250 OK"
 
     def _authenticate(self, server: SMTP, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
