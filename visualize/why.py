@@ -19,6 +19,7 @@ __all__ = [
     "CodeText",
     "NodeName",
     "Words",
+    "edges_from",
     "explain_decision",
     "explain_edges",
     "explain_node",
@@ -212,6 +213,11 @@ def _list_others(labels: Sequence[str]) -> Words:
 
 
 # --- the nodes round one
+
+
+def edges_from(progress: Progress, row: NodeRow) -> list[tuple[str, Sequence[str]]]:
+    """The ways on from a node: the id of the node that each leads to, and the labels that open it."""
+    return [(_name(after).text, labels) for _, after, labels in _edges(progress, row, outward=True)]
 
 
 def rows_before(progress: Progress, row: NodeRow) -> list[NodeRow]:

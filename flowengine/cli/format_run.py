@@ -33,9 +33,15 @@ def format_run(progress: Progress, status: str = "") -> Iterator[str]:
     for row in rows:
         for path, asked in row.questions.items() if row.status == "waiting" else ():
             yield ""
-            form = f", and a form with: {fields_of(asked.form)}" if asked.form is not None and not asked.tool else ""
+            goes_with = f" (for {' or '.join(asked.form_for)})" if asked.form_for else ""
+            form = (
+                f", and a form with: {fields_of(asked.form)}{goes_with}"
+                if asked.form is not None and not asked.tool
+                else ""
+            )
             yield f"{path} asks for one of: {', '.join(asked.choices)}{form}"
             yield from indent_lines(shorten(asked.message))
+            yield from (f"  {choice}: {shorten(means)}" for choice, means in asked.describe.items())
             if asked.approvers:
                 yield f"  to be answered by {' or '.join(asked.approvers)}"
         yield from (f"  {format_told(told)}" for told in row.told)

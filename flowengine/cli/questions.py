@@ -104,7 +104,8 @@ def _prompt_choice(choices: Sequence[str]) -> str:
 
 def _prompt_form(asked: Asked, choice: str) -> Any:
     """What is filled in beside the choice: field by field, as text or as JSON."""
-    if asked.form is None or (asked.tool and choice != _CHANGE):
+    is_left_out = bool(asked.form_for) and choice not in asked.form_for
+    if asked.form is None or is_left_out or (asked.tool and choice != _CHANGE):
         return None
     properties = asked.form.get("properties")
     fields: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}

@@ -273,6 +273,10 @@ class Asked(NamedTuple):
     """Who may answer (`Answered.by`); empty: anybody who may answer at all."""
     notify: Sequence[Any] | None = None
     """Who is told of it: names of the project's channels, and channels of its own; None: the project says."""
+    describe: Mapping[str, str] = {}
+    """Choice → what it means, where that is said."""
+    form_for: Sequence[str] = ()
+    """The choices that the form goes with; empty: all."""
 
 
 class Notified(NamedTuple):

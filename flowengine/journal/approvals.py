@@ -332,6 +332,8 @@ def _check_answer(
         )
     if asked.tool:
         given = given._replace(form=_check_arguments(path, asked, label, given.form))
+    elif asked.form is not None and asked.form_for and label not in asked.form_for:
+        given = given._replace(form=None)  # It goes with other choices.
     elif asked.form is not None:
         _check_form(path, asked.form, given.form)
     elif given.form is not None:

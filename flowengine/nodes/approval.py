@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any, ClassVar, Unpack
 
-from flowengine.core.context import Context, NodeResult
+from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.records import Answered, Asked
 from flowengine.engine.ports import Ended, Park
 from flowengine.nodes.code_digest import digest_handed
@@ -20,7 +20,8 @@ class ApprovalNode(FlowNode):
 
     `form`: a JSON Schema of what is filled in beside the choice. `expires`: seconds after which
     `on_expire` counts as chosen, once somebody opens the run. `approvers`: who alone may answer. `notify`: who is
-    told, as the question has it (`Asked.notify`). The output is `{choice, comment, by, form}`.
+    told, as the question has it (`Asked.notify`). `describe`: choice → what it means; `form_for`: the choices that the
+    form goes with (none: all). The output is `{choice, comment, by, form}`.
     """
 
     kind: ClassVar[str] = "approval"
@@ -35,6 +36,8 @@ class ApprovalNode(FlowNode):
         on_expire: str | None = None,
         approvers: Sequence[str] = (),
         notify: Value | None = None,
+        describe: Mapping[str, str] = EMPTY,
+        form_for: Sequence[str] = (),
         clock: Callable[[], float] = time,
         **settings: Unpack[NodeSettings],
     ) -> None:
@@ -45,6 +48,8 @@ class ApprovalNode(FlowNode):
         self.on_expire = on_expire
         self.approvers = tuple(approvers)
         self.notify = notify
+        self.describe = describe
+        self.form_for = tuple(form_for)
         self._routes = dict(targets)
         self._clock = clock
 
@@ -76,7 +81,7 @@ class ApprovalNode(FlowNode):
         notify = None if self.notify is None else self.notify(context)
         message = self.handed(context)["message"]
         asked = Asked(message, list(self._routes), self.form, expires, self.on_expire)
-        return asked._replace(approvers=self.approvers, notify=notify)
+        return asked._replace(approvers=self.approvers, notify=notify, describe=self.describe, form_for=self.form_for)
 
     def identity(self) -> Sequence[Any]:
         who = (self.approvers,) if self.approvers else ()

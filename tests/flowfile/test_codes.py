@@ -304,7 +304,11 @@ CASES: dict[str, list[tuple[str, str]]] = {
         (
             "nodes: {a: {type: approval, message: m, routes: {yes: {}}, expires: 2h, on_expire: no}}",
             "3:73: FE224 node 'a': there is no choice 'no' (there are yes)",
-        )
+        ),
+        (
+            "nodes: {a: {type: approval, message: m, form: {}, form_for: [no], routes: {yes: {}}}}",
+            "FE224 node 'a': there is no choice 'no' (there are yes)",
+        ),
     ],
     # --- templates and expressions
     "FE301": [

@@ -209,3 +209,14 @@ async def test_an_answer_to_an_earlier_question_is_not_one_to_the_question_that_
     assert "has asked anew since" in await refused(store, "sign_off", "ship", asked=1.0)
     asked = times_asked(store.events("r"))["sign_off"]
     assert (await answer(store, "r", "sign_off", "ship", asked=asked)).node == "sign_off"
+
+
+async def test_a_form_goes_with_the_choices_that_need_it_and_with_no_other():
+    store, _ = await parked(release(form=FORM, form_for=["ship"], describe={"ship": "Out it goes"}))
+    [asked] = open_questions(store.events("r")).values()
+    assert (asked.form_for, asked.describe) == (("ship",), {"ship": "Out it goes"})
+    with pytest.raises(ApprovalError, match="asks for a form with: ticket"):
+        await answer(store, "r", "sign_off", "ship")
+    await answer(store, "r", "sign_off", "hold", form={"ticket": 3})
+    run = await release(form=FORM, form_for=["ship"]).resume("r", store=store)
+    assert run.nodes["sign_off"].output["form"] is None

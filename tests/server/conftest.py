@@ -65,7 +65,8 @@ FLOWS = {
           ask:
             type: approval
             message: "May it be published?"
-            routes: {"yes": {to: publish}, "no": {}}
+            routes: {"yes": {to: publish, description: "It is **read** by all"}, "no": {}}
+            form_for: ["yes"]
             form:
               type: object
               properties: {channel: {type: string, enum: [blog, mail]}}

@@ -101,7 +101,10 @@ def test_an_approval_is_answered_in_the_page_and_the_run_goes_on(tab: Tab, serve
     run_id = server.post("/api/runs", {"flow": "ask"}, 201)["run_id"]
     server.until(run_id, "waiting")
     tab.goto(f"{server.url}/runs/{run_id}#node=ask")
-    tab.wait("document.querySelector('#panel form')")
+    tab.wait("document.querySelector('#panel .approval.dressed')")
+    assert "It is **read** by all → publish" in tab.inner_text("#panel .choices")
+    assert not tab.is_visible("[name='form.channel']")
+    tab.click("#panel button:text('yes')")  # The choice that has a form opens it first.
     tab.select_option("[name='form.channel']", "mail")
     tab.fill("[name=comment]", "fine by me")
     tab.click("#panel button:text('yes')")

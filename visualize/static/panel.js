@@ -50,6 +50,7 @@ class Panel {
       tab.tabIndex = isChosen ? 0 : -1;
     }
     dressValues(this.box);
+    dressApprovals(this.box);
   }
 
   stepTabs(event) {

@@ -55,7 +55,7 @@ def answer_page(asked: Asked, about: AskedFor, action: str, style: str, problem:
             note(problem, kind="bad") if problem else None,
             element(
                 "form",
-                answer_fields(asked, has_arguments=about.choice != REFUSE),
+                answer_fields(asked, has_arguments=about.choice != REFUSE, choice=about.choice),
                 element("div", element("button", f"Answer: {about.choice}", type="submit"), class_="choices"),
                 method="post",
                 action=action,

@@ -7,11 +7,12 @@ that takes JSON. Whether what was said satisfies the schema is not decided here.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import REFUSE, Asked
+from flowengine.core.records import ACCEPT, REFUSE, Asked
 from visualize.viewer.html import Child, Markup, approve_url, element
 from visualize.viewer.parts import clock, fold, note, section
 
@@ -150,32 +151,72 @@ class FormAnswer(NamedTuple):
     form: Any = None
 
 
-def approval_form(run_id: str, node: str, asked: Asked, acting: Acting) -> Markup:
-    """The form, which posts to the run's approve address: a button for each choice.
+def approval_form(
+    run_id: str, node: str, asked: Asked, acting: Acting, *, about: Child = None, ways: Mapping[str, str] | None = None
+) -> Markup:
+    """The form, which posts to the run's approve address: a button for each choice, the first of them the primary one.
 
-    That of a tool's call begins with the model's arguments; what is changed in it is accepted as it then is.
+    That of a tool's call begins with the model's arguments; what is changed in it is accepted as it then is. `about`:
+    what the question is about; `ways`: choice → the node that it leads to.
     """
-    buttons = [element("button", choice, type="submit", name="choice", value=choice) for choice in asked.choices]
+    command = shlex.join(["flowengine", "approve", run_id, node, "--choice", *asked.choices[:1]])
     return section(
         "Your answer is waited for",
-        element("p", asked.message, class_="message"),
-        note("Nobody is waited for from ", clock(asked.expires), " on.") if asked.expires is not None else None,
+        element("div", asked.message, class_="message", data_markdown=True),
+        element("div", about, class_="about-it") if about else None,
+        _make_countdown(asked),
         form(
             approve_url(run_id, node),
             acting,
             answer_fields(asked),
-            element("div", buttons, class_="choices"),
+            element("ul", [_make_choice(asked, each, ways or {}) for each in asked.choices], class_="choices"),
             class_="asks",
         ),
+        fold("On the command line", element("pre", command)),
         class_="approval",
     )
 
 
-def answer_fields(asked: Asked, *, has_arguments: bool = True) -> list[Markup]:
-    """What is filled in beside the choice; `has_arguments`: where a call is asked about, its arguments too."""
+def _make_choice(asked: Asked, choice: str, ways: Mapping[str, str]) -> Markup:
+    """A button with what the choice means, and where it leads."""
+    takes_form = bool(asked.form) and (choice in asked.form_for or not asked.form_for) and not asked.tool
+    told = [asked.describe.get(choice, ""), f"→ {ways[choice]}" if choice in ways else ""]
+    button = element(
+        "button",
+        choice,
+        type="submit",
+        name="choice",
+        value=choice,
+        class_="primary" if choice == asked.choices[0] else None,
+        formnovalidate=bool(asked.form or asked.tool) and not takes_form and choice != ACCEPT,
+        data_form=True if takes_form and asked.form_for else None,
+    )
+    return element("li", button, element("small", " ".join(filter(None, told))) if any(told) else None)
+
+
+def _make_countdown(asked: Asked) -> Markup | None:
+    """Until when somebody is waited for, and what counts then; our script counts down."""
+    if asked.expires is None:
+        return None
+    then = [" Then ", element("strong", asked.on_expire), " counts."] if asked.on_expire else []
+    left = element("span", class_="left", data_until=asked.expires)
+    return note("Nobody is waited for from ", clock(asked.expires), " on", left, ".", *then)
+
+
+def answer_fields(asked: Asked, *, has_arguments: bool = True, choice: str | None = None) -> list[Markup]:
+    """What is filled in beside the choice; `has_arguments`: where a call is asked about, its arguments too.
+
+    `choice`: the only one that can be made.
+    """
     fields = fields_for(asked.form, "FormAnswer, as JSON") if asked.form and not asked.tool else []
     if asked.tool and has_arguments:
         fields = _argument_fields(asked)
+    if asked.form_for and not asked.tool:
+        goes_with = " or ".join(asked.form_for)
+        legend = element("legend", f"To be filled in for {goes_with}")
+        fields = [] if choice is not None and choice not in asked.form_for else [
+            element("fieldset", legend, fields, data_form_for=True)
+        ]  # fmt: skip
     return [*fields, labelled("Comment", element("textarea", name="comment", rows=2))]
 
 
@@ -193,7 +234,8 @@ def answer_of(asked: Asked, fields: Mapping[str, str]) -> FormAnswer:
     if asked.tool:
         said = "" if choice == REFUSE else fields.get("form", "").strip()
         return FormAnswer(choice, comment, _parse_json(said) if said else None)
-    return FormAnswer(choice, comment, said_in(asked.form, fields) if asked.form else None)
+    takes_form = bool(asked.form) and (choice in asked.form_for or not asked.form_for)
+    return FormAnswer(choice, comment, said_in(asked.form, fields) if asked.form and takes_form else None)
 
 
 def _argument_fields(asked: Asked) -> list[Markup]:

@@ -39,6 +39,7 @@ SCRIPTS: Final = (
     "rows.js",
     "markdown.js",
     "values.js",
+    "approval.js",
     "panel.js",
     "run.js",
     "lists.js",

@@ -39,12 +39,16 @@ from visualize.viewer.parts import (
     value,
 )
 from visualize.viewer.reading import Reading
-from visualize.why import CodeText, NodeName, Words, explain_edges, explain_node
+from visualize.why import CodeText, NodeName, Words, edges_from, explain_edges, explain_node, rows_before
 
 __all__ = ["node_panel"]
 
 _MAX_LISTED: Final = 200
 """Rows of a node's times that are listed."""
+
+
+_MAX_ABOUT: Final = 4
+"""Outputs that are shown beside a question."""
 
 
 def node_panel(run: Reading, node: str, acting: Acting | None = None, embeds: Embedded | None = None) -> Markup:
@@ -69,7 +73,11 @@ def _describe_row(
     yield _make_head(row)
     if row.status == "waiting" and acting is not None:
         for path, asked in row.questions.items():
-            yield approval_form(run.run_id, path, asked, acting)
+            ways = {label: after for after, labels in edges_from(run.progress, row) for label in labels}
+            about = [fold(["About: ", each.id], value(each.result.output), is_open=True)
+                     for each in rows_before(run.progress, row)
+                     if each.result is not None and each.result.output is not None]  # fmt: skip
+            yield approval_form(run.run_id, path, asked, acting, about=about[:_MAX_ABOUT], ways=ways)
     failed = [(seq, event.error) for seq, event in part if isinstance(event, NodeFailed)]
     if row.error is not None:
         yield from [_make_error(error, seq) for seq, error in failed[-1:]]

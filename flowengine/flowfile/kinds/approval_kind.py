@@ -35,6 +35,8 @@ class ApprovalNodeSpec(NodeKeys):
     """What the person is asked."""
     form: Maybe[JsonSchema] = None
     """What the person fills in beside the choice: a JSON Schema."""
+    form_for: ListOf[Name] = ()
+    """The choices that the form goes with; with the others none is filled in. Left out: all of them."""
     routes: Routes
     """Choice → node, {to, description}, or {} for nowhere."""
     expires: Maybe[Duration] = None
@@ -58,6 +60,13 @@ class ApprovalNodeSpec(NodeKeys):
         if self.on_expire is not None and self.on_expire not in self.routes:
             known = ", ".join(self.routes)
             raise refuse("FE224", f"there is no choice '{self.on_expire}' (there are {known})", at="on_expire")
+        if self.form_for and self.form is None:
+            raise refuse("FE202", "'form_for' goes with 'form', which is missing", at="form_for")
+        for choice in self.form_for:
+            if choice not in self.routes:
+                raise refuse(
+                    "FE224", f"there is no choice '{choice}' (there are {', '.join(self.routes)})", at="form_for"
+                )
         return self
 
     def own_routes(self) -> list[OwnRoute]:
@@ -98,6 +107,8 @@ def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompile
         expires=node.expires,
         on_expire=node.on_expire,
         approvers=node.approvers,
+        describe={choice: route.description for choice, route in node.routes.items() if route.description},
+        form_for=node.form_for,
         notify=None if node.notify is None else _notify(node.notify),
         **settings,
     )

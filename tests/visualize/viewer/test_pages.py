@@ -229,9 +229,22 @@ def test_a_form_has_a_field_for_each_simple_property():
         '<select name="form.channel" required>', '<input type="number" value="1" min="1" step="1" name="form.copies">',
         '<input type="checkbox" name="form.urgent" value="true">',
         '<textarea rows="4" maxlength="500" name="form.remark">',
-        '<button type="submit" name="choice" value="yes">yes</button>',
+        '<button type="submit" name="choice" value="yes" class="primary">yes</button>',
     ):  # fmt: skip
         assert part in text, part
+
+
+def test_a_question_says_what_each_choice_means_and_asks_for_the_form_where_it_is_needed():
+    asked = Asked("Pay?", ["yes", "no"], FORM, 9e9, "no", describe={"yes": "<now>"}, form_for=["yes"])
+    text = approval_form("r", "n", asked, Acting("t"), ways={"yes": "pay"})
+    assert "<small>&lt;now&gt; → pay</small>" in text
+    assert 'value="no" formnovalidate>no</button>' in text
+    assert 'value="yes" class="primary" data-form>yes</button>' in text
+    assert "To be filled in for yes" in text
+    assert 'data-until="9000000000.0"' in text
+    assert "<strong>no</strong> counts." in text
+    assert answer_of(asked, {"choice": "no", "form.channel": "mail"}) == FormAnswer("no", "", None)
+    assert "flowengine approve r n --choice yes" in text
 
 
 def test_what_was_posted_is_read_by_the_types_of_the_form():
@@ -286,7 +299,7 @@ def test_a_run_that_cannot_be_shown_is_told_in_words(error: Exception, status: i
 def test_script_and_style_are_files_that_fit_into_a_page():
     assert asset("viewer.js") == (script().encode(), "text/javascript; charset=utf-8")
     assert ".badge.s-failed" in style_sheet()
-    assert len(SCRIPTS) == 10
+    assert len(SCRIPTS) == 11
     assert "</script" not in script()
     assert "<!--" not in script()
     assert "</style" not in style_sheet()

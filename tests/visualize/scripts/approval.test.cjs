@@ -1,0 +1,15 @@
+// How long is left to answer, in words.
+
+const test = require("node:test");
+const assert = require("node:assert");
+const { load } = require("./load.cjs");
+
+const { leftText } = load(["approval.js"], ["leftText"]);
+
+test("the two largest units are told, and an end that is past", () => {
+  assert.strictEqual(leftText(90061), "1 d 1 h left");
+  assert.strictEqual(leftText(3600), "1 h left");
+  assert.strictEqual(leftText(250.9), "4 min 10 s left");
+  assert.strictEqual(leftText(0.4), "less than a second left");
+  assert.strictEqual(leftText(-5), "its time is up");
+});
