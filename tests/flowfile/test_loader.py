@@ -294,6 +294,17 @@ def test_a_flow_with_broken_characters_gives_a_spec_or_diagnostics(seed: int) ->
 # --- cost
 
 
+def test_loading_a_flow_to_run_it_looks_for_no_ways_of_strangers_texts(tmp_path: Path) -> None:
+    flow = tmp_path / "flow.yaml"
+    flow.write_text(TRIAGE)
+    code = (
+        f"import sys; from flowengine.flowfile.loader import load_flow; load_flow({str(flow)!r}); "
+        "print([name for name in sys.modules if name.startswith('flowengine.flowfile.risks')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_checking_a_flow_loads_neither_networkx_nor_litellm(tmp_path: Path) -> None:
     flow = tmp_path / "flow.yaml"
     flow.write_text(TRIAGE)
