@@ -74,6 +74,8 @@ class PictureNode(NamedTuple):
     """Items of a map, or rounds that a loop may have, where that is known."""
     hidden: int = 0
     """Nodes of its body that are not drawn."""
+    remark: str = ""
+    """What else is said of its kind: that its calls wait for a person, or that it ends early."""
     risk: Risk = ""
     """What it is on a way of a stranger's text to an effect."""
 

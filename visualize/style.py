@@ -102,7 +102,8 @@ def lines_of(node: PictureNode) -> list[str]:
 
 def kind_of(node: PictureNode) -> str:
     """The kind, and what is not drawn of its body."""
-    return cut(node.kind, _NAME) + (f" · {node.hidden:,} nodes inside" if node.hidden else "")
+    remark = f" · {node.remark}" if node.remark else ""
+    return cut(node.kind, _NAME) + remark + (f" · {node.hidden:,} nodes inside" if node.hidden else "")
 
 
 def standing(node: PictureNode) -> str:

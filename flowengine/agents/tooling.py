@@ -99,6 +99,12 @@ class Tooling:
         """Tools and servers by name."""
         return [*(tool.name for each in self.sets for tool in each.tools), *(each.name for each in self.servers)]
 
+    @property
+    def asks(self) -> bool:
+        """Whether a person is asked before some of the calls, as far as that is known before the servers run."""
+        tools = (tool for each in self.sets for tool in each.tools)
+        return bool(self.rules.names) or any(self.rules.applied(tool).approve for tool in tools)
+
     def check_rules(self, sets: Iterable[ToolSet]) -> None:
         """`DefinitionError` for a name in `approve` that no tool of these has: nobody would ever be asked."""
         tools = [tool for each in sets for tool in each.tools]

@@ -126,6 +126,10 @@ class AgentNode(FlowNode):
         agent = self.agent.prototype if isinstance(self.agent, Templated) else self.agent
         return agent.router is not None
 
+    @property
+    def remark(self) -> str:
+        return "asks a person" if self._prototype.tooling.asks else ""
+
     def prepare(self) -> None:
         _prepare(self.agent)
 

@@ -129,6 +129,10 @@ class MapNode(ContainerNode):
         self.until = until
         self.result = result if result is not None else self._of_the_last()
 
+    @property
+    def remark(self) -> str:
+        return "" if self.until is None else "until enough"
+
     def _of_the_last(self) -> Value:
         graph = self.body.graph
         if len(graph.leaves) != 1:

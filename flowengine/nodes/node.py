@@ -205,6 +205,11 @@ class FlowNode(ABC):
         """Whether it sets the engine's `routing_result`."""
         return False
 
+    @property
+    def remark(self) -> str:
+        """What a picture says of it beside its kind."""
+        return ""
+
     @abstractmethod
     async def run(self, context: Context, /) -> Ended:
         """Do the node's work; raising is failing."""

@@ -93,6 +93,11 @@ class ToolNode(FlowNode):
     def _unknown(self) -> Collection[str]:
         return self.arguments.keys() - self.known.keys()
 
+    @property
+    def remark(self) -> str:
+        asks = isinstance(self.tool, Tool) and self._rules.applied(replace(self.tool, effect=self.effect)).approve
+        return "asks a person" if asks else ""
+
     def prepare(self) -> None:
         if isinstance(self.tool, ServerTool):
             from flowengine.tools.mcp.client import check_library  # Most flows name no server.

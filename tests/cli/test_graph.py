@@ -148,3 +148,28 @@ def test_no_ways_are_drawn_of_a_run(flowengine: Command) -> None:
     said = flowengine("graph", "--risks", "@last")
     assert said.code == 2
     assert "--risks draws the ways through a flow file" in said.err
+
+
+def test_who_asks_a_person_and_what_ends_early_is_drawn(flowengine: Command, folder: Path) -> None:
+    (folder / "careful.yaml").write_text(
+        """
+flowengine: v1
+name: careful
+nodes:
+  tries:
+    type: map
+    over: "[1, 2]"
+    until: results | length >= 1
+    nodes:
+      help: {prompt: Help., tools: ["steps:shout"], approve: [shout], model: offline}
+  plain: {prompt: Help., tools: ["steps:shout"], model: offline}
+"""
+    )
+    said = flowengine("graph", "careful.yaml", "--format", "mermaid")
+    assert said.code == 0
+    assert "agent · asks a person" in said.out
+    assert "map · until enough" in said.out
+    nodes = {
+        each["id"]: each for each in json.loads(flowengine("graph", "careful.yaml", "--format", "json").out)["nodes"]
+    }
+    assert [nodes[name]["remark"] for name in ("tries", "tries.help", "plain")] == ["until enough", "asks a person", ""]

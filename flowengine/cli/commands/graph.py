@@ -15,6 +15,7 @@ from flowengine.flow import Flow
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.journal.codec import reading_record
+from flowengine.nodes.container import every_node
 from visualize.picture import Picture, picture_of_run, picture_of_skeleton
 from visualize.render import render
 
@@ -52,7 +53,7 @@ def _draw(what: str, form: str, store: str | None, risks: bool) -> bytes:
     """Of the flow file where there is one of that name, else of the run."""
     if os.path.exists(what) or what.endswith((".yaml", ".yml")):
         flow = Flow.from_yaml(what)
-        picture = picture_of_skeleton(flow.name, flow.plan.skeleton)
+        picture = _remark_nodes(picture_of_skeleton(flow.name, flow.plan.skeleton), flow)
         return render(_draw_risks(picture, what) if risks else picture, form)
     if risks:
         raise click.UsageError(f"--risks draws the ways through a flow file, and there is no file '{what}'")
@@ -63,6 +64,14 @@ def _draw(what: str, form: str, store: str | None, risks: bool) -> bytes:
                 return render(picture_of_run(read(kept, run_id)), form)
         except RunNotFoundError as error:
             raise RunNotFoundError(f"there is no file '{what}', and {error}") from error
+
+
+def _remark_nodes(picture: Picture, flow: Flow) -> Picture:
+    """Which nodes ask a person before they call a tool, and which maps end with enough results."""
+    nodes = dict(every_node(flow.plan.definitions))
+    return picture._replace(
+        nodes=tuple(each._replace(remark=nodes[each.id].remark if each.id in nodes else "") for each in picture.nodes)
+    )
 
 
 def _draw_risks(picture: Picture, file: str) -> Picture:
