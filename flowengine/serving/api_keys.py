@@ -33,9 +33,12 @@ _SPENT: Final = "serve.spent"
 _FRESH: Final = 1.0
 """Seconds for which what was read of the keys counts."""
 _SHARE: Final = 10
-"""A run of a flow without a limit of its own reserves that part of the day's budget."""
-_LEAST_USD: Final = 1e-6
-"""What is less than that is spent."""
+"""A run of a flow without a limit of its own reserves that part of what is left of the day's budget, so that runs at
+once never use all of it up."""
+_LEAST: Final = 0.01
+"""Of the day's budget; what is less than that is as good as spent."""
+_SOON: Final = 2
+"""Seconds until a budget that is reserved, and not spent, may be free again."""
 _DAY: Final = 86_400
 _MINUTE: Final = 60.0
 
@@ -180,21 +183,21 @@ class DayBudgets:
         `limit`: what the flow says that a run of it may cost. `QuotaError` where nothing is left today.
         """
         budget = caller.budget_usd_day or 0.0
-        wanted, given = budget / _SHARE if limit is None else limit, 0.0
-        day = self.today
+        day, given = self.today, 0.0
 
         def change(known: Any) -> Any:
             nonlocal given
             spent, open_runs = _read_day(known)
-            left = budget - spent - sum(open_runs.values())
-            if left < _LEAST_USD:
+            held = sum(amount for each, amount in open_runs.items() if each != run_id)
+            left, least = budget - spent - held, _LEAST * budget
+            if left < least and budget - spent >= least:
+                text = f"the {budget:g} US dollars of '{caller.name}' for today are reserved for runs that go on"
+                raise QuotaError(f"{text}: ask again in {_SOON} s", _SOON)
+            if left < least:
                 wait = _DAY - int(self._clock()) % _DAY
-                raise QuotaError(
-                    f"'{caller.name}' has spent its {budget:g} US dollars of today, or reserved them for runs that "
-                    f"go on: the next day begins in {wait} s",
-                    wait,
-                )
-            given = min(wanted, left)
+                text = f"'{caller.name}' has spent its {budget:g} US dollars of today"
+                raise QuotaError(f"{text}: the next day begins in {wait} s", wait)
+            given = left / _SHARE if limit is None else min(limit, left)
             return {"spent": spent, "open": {**open_runs, run_id: given}}
 
         self._store.revise(_SPENT, f"{caller.name} {day}", change)

@@ -79,14 +79,19 @@ def test_a_day_s_budget_is_reserved_and_settled_in_the_store(store: JournalStore
     here, there = DayBudgets(store, lambda: now[0]), DayBudgets(store, lambda: now[0])
     assert here.reserve(ann, "a", 0.7)[0] == 0.7
     amount, day = there.reserve(ann, "b", None)
-    assert amount == pytest.approx(0.1)
-    assert here.reserve(ann, "c", 0.7)[0] == pytest.approx(0.2)
-    with pytest.raises(QuotaError, match="spent its 1 US dollars of today"):
+    assert amount == pytest.approx(0.03)
+    assert here.reserve(ann, "c", 0.7)[0] == pytest.approx(0.27)
+    with pytest.raises(QuotaError, match="are reserved for runs that go on") as soon:
         there.reserve(ann, "d", None)
+    assert soon.value.retry_after == 2
     here.settle("ann", day, "a", 0.25)
     here.settle("ann", day, "a", 0.25)
     assert there.spent("ann") == (pytest.approx(0.25), pytest.approx(0.3))
     assert there.reserve(ann, "d", 1.0)[0] == pytest.approx(0.45)
+    here.settle("ann", day, "d", 0.745)
+    with pytest.raises(QuotaError, match="has spent its 1 US dollars of today") as late:
+        there.reserve(ann, "f", None)
+    assert late.value.retry_after > 2
     now[0] += 86_400
     assert there.reserve(ann, "e", None)[0] == pytest.approx(0.1)
 
