@@ -9,30 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from flowengine.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
-from flowengine.engine.events import (
-    Event,
-    NodeCancelled,
-    NodeFailed,
-    NodeFinished,
-    NodeSkipped,
-    NodeStarted,
-    TokenStreamed,
-    to_json_value,
-)
+from flowengine.engine.events import Event, TokenStreamed, to_json_value
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
 from flowengine.serving.flow_service import FlowService
+from flowengine.serving.http_answers import NODE_STATES
 from flowengine.serving.outcomes import RunOutcome
 
 __all__ = ["StoreBackend"]
-
-_STATES: Mapping[type[Any], str] = {
-    NodeStarted: "running",
-    NodeFinished: "succeeded",
-    NodeFailed: "failed",
-    NodeSkipped: "skipped",
-    NodeCancelled: "cancelled",
-}
 
 
 class StoreBackend:
@@ -96,7 +80,7 @@ class StoreBackend:
 def _read_event(event: Event | TokenStreamed) -> RunProgress | None:
     if isinstance(event, TokenStreamed):
         return RunProgress(event.node, text=event.text)
-    state = _STATES.get(type(event))
+    state = NODE_STATES.get(type(event))
     return None if state is None else RunProgress(getattr(event, "node", ""), state)
 
 

@@ -20,6 +20,7 @@ from flowengine.server.problems import ProblemError, reading_records
 from flowengine.server.requests import read_json, read_json_object
 from flowengine.server.schemas import ANSWER
 from flowengine.server.sse import StreamResponse
+from flowengine.serving.door_requests import caller_of, run_key_of
 from flowengine.serving.flow_documents import describe_flows
 from flowengine.serving.http_answers import (
     accepted_response,
@@ -107,17 +108,17 @@ class _FlowRoutes:
 
     async def call_flow(self, request: Request) -> Response:
         """Start the flow, or find the run of the key; and answer as is wished."""
-        wish, caller, flow = _Wish.of(request), _caller_of(request), request.path_params["flow"]
+        wish, caller, flow = _Wish.of(request), caller_of(request), request.path_params["flow"]
         self._service.flow(flow, caller)  # Who asks for another need not send its inputs.
         inputs = await read_json_object(request, self._parts.max_body)
-        key, url = request.headers.get("idempotency-key"), request.headers.get("flowengine-callback")
+        url = request.headers.get("flowengine-callback")
         callbacks = self._parts.callbacks
         if url is not None and callbacks is not None:
             callbacks.check(url)
         run = await self._service.start(
             flow,
             inputs,
-            run_key=None if key is None else key.strip().removeprefix('"').removesuffix('"'),
+            run_key=run_key_of(request),
             caller=caller,
             labels=parse_labels(request.headers.getlist("flowengine-label")),
             session=request.headers.get("flowengine-session"),
@@ -138,23 +139,23 @@ class _FlowRoutes:
         return outcome_response(outcome, root, headers)
 
     async def list_flows(self, request: Request) -> Response:
-        names = self._service.names(_caller_of(request))
+        names = self._service.names(caller_of(request))
         found = [{"name": name, "description": self._service.flows[name].description} for name in names]
         return json_response({"flows": found})
 
     async def describe_flow(self, request: Request) -> Response:
-        flow = self._service.flow(request.path_params["flow"], _caller_of(request))
+        flow = self._service.flow(request.path_params["flow"], caller_of(request))
         return json_response(describe_flows([flow], _root_of(request)))
 
     async def describe_all(self, request: Request) -> Response:
-        caller = _caller_of(request)
+        caller = caller_of(request)
         flows = [self._service.flows[name] for name in self._service.names(caller)]
         return json_response(describe_flows(flows, _root_of(request)))
 
     async def list_runs(self, request: Request) -> Response:
         asked = request.query_params
         found = await self._service.list_runs(
-            _caller_of(request),
+            caller_of(request),
             flow=asked.get("flow", ""),
             status=asked.get("status", ""),
             labels=parse_labels(asked.getlist("label")),
@@ -162,7 +163,7 @@ class _FlowRoutes:
         return json_response({"runs": [each._asdict() | {"path": None} for each in found]})
 
     async def get_run(self, request: Request) -> Response:
-        record = await self._service.record(request.path_params["run_id"], _caller_of(request))
+        record = await self._service.record(request.path_params["run_id"], caller_of(request))
         said = to_run_state(RunOutcome.of(record.events), _root_of(request))
         usage = {
             "model_calls": record.usage.calls, "tokens": record.usage.tokens, "cost_usd": record.usage.cost_usd
@@ -175,7 +176,7 @@ class _FlowRoutes:
 
     async def follow_run(self, request: Request) -> Response:
         """The run's events; where the client knows how it stands, those from then on, and 204 where none will come."""
-        run_id, caller, after = request.path_params["run_id"], _caller_of(request), _read_position(request)
+        run_id, caller, after = request.path_params["run_id"], caller_of(request), _read_position(request)
         events = (await self._service.record(run_id, caller)).events
         if after > len(events):
             raise ProblemError(400, "No such position", f"run '{run_id}' has fewer than {after} events")
@@ -185,7 +186,7 @@ class _FlowRoutes:
         return _stream(self._messages(run_id, caller, _root_of(request), after, stay=is_known), {})
 
     async def answer_run(self, request: Request) -> Response:
-        body, caller = await read_json(request, ANSWER), _caller_of(request)
+        body, caller = await read_json(request, ANSWER), caller_of(request)
         run_id: str = request.path_params["run_id"]
         node = await self._service.answer(
             run_id,
@@ -199,12 +200,12 @@ class _FlowRoutes:
         return json_response({"run_id": run_id, "node": node}, 202, {"Location": f"{_root_of(request)}/runs/{run_id}"})
 
     async def cancel_run(self, request: Request) -> Response:
-        run_id, caller = request.path_params["run_id"], _caller_of(request)
+        run_id, caller = request.path_params["run_id"], caller_of(request)
         await self._service.cancel(run_id, caller)
         return json_response(to_run_state(await self._service.outcome(run_id, caller), _root_of(request)))
 
     async def resume_run(self, request: Request) -> Response:
-        run_id, caller = request.path_params["run_id"], _caller_of(request)
+        run_id, caller = request.path_params["run_id"], caller_of(request)
         await self._service.resume(run_id, caller)
         return accepted_response(await self._service.outcome(run_id, caller), _root_of(request), {})
 
@@ -238,11 +239,6 @@ def _headers_of(run: StartedRun, wish: _Wish) -> dict[str, str]:
     if wish.is_async:
         headers["Preference-Applied"] = "respond-async"
     return headers
-
-
-def _caller_of(request: Request) -> FlowCaller | None:
-    found: FlowCaller | None = request.state.caller
-    return found
 
 
 def _root_of(request: Request) -> str:

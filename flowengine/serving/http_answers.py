@@ -26,6 +26,7 @@ from flowengine.serving.run_feed import Followed
 from visualize.viewer.html import whole
 
 __all__ = [
+    "NODE_STATES",
     "accepted_response",
     "encode_message",
     "error_response",
@@ -35,7 +36,7 @@ __all__ = [
     "to_run_state",
 ]
 
-_STATES: Final[Mapping[type[Any], str]] = {
+NODE_STATES: Final[Mapping[type[Any], str]] = {
     NodeStarted: "running",
     NodeFinished: "succeeded",
     NodeFailed: "failed",
@@ -128,7 +129,7 @@ async def progress_messages(events: AsyncGenerator[Followed]) -> AsyncGenerator[
 def _encode_progress(position: int | None, event: Event | TokenStreamed) -> bytes | None:
     if isinstance(event, TokenStreamed):
         return encode_message("token", {"node": event.node, "text": event.text, "begins": event.begins})
-    state = _STATES.get(type(event))
+    state = NODE_STATES.get(type(event))
     if state is None:
         return None
     said = {"node": getattr(event, "node", ""), "state": state, "at": event.at}
