@@ -32,10 +32,20 @@ class Panel {
     const { scrollTop } = this.box;
     this.box.replaceChildren(content);
     this.box.dataset.node = node;
+    this.openWays();
     this.showPane(this.pane);
     this.box.scrollTop = isSame ? scrollTop : 0;
     if (isSame) this.box.querySelectorAll("details").forEach((each, number) => { each.open = wereOpen[number] ?? each.open; });
     this.paintWriting();
+  }
+
+  // The ways on from the node, where an edge was asked about.
+  openWays() {
+    const ways = this.box.querySelector("details:has(> ul.why)");
+    if (!this.isAtWays || !ways) return;
+    this.isAtWays = false;
+    ways.open = true;
+    ways.scrollIntoView({ block: "nearest" });
   }
 
   // One part of the panel, or all; where the node has no such part, all, and the choice is kept for the next node.

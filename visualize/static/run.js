@@ -3,6 +3,17 @@
 
 const CULLED = 150; // Above this many nodes, those out of sight are not displayed.
 
+// The edge at a point or a few pixels beside it: a line is thin to hit.
+function edgeNear(x, y) {
+  for (const off of [0, 3, -3, 6, -6]) {
+    for (const [across, down] of [[off, 0], [0, off]]) {
+      const edge = document.elementFromPoint(x + across, y + down)?.closest("[data-edge]");
+      if (edge) return edge;
+    }
+  }
+  return null;
+}
+
 class RunPage {
   constructor(head, lines) {
     this.head = head;
@@ -49,8 +60,8 @@ class RunPage {
   listen(view) {
     view.addEventListener("click", (event) => {
       const group = event.target.closest("[data-node]");
-      const edge = event.target.closest("[data-edge]");
-      if (edge) this.choose(this.pathOfSite(this.head.drawn[this.head.edges[Number(edge.dataset.edge)]?.[0]])); // its "Why" says of each way on
+      const edge = group ? null : edgeNear(event.clientX, event.clientY);
+      if (edge) this.openEdge(Number(edge.dataset.edge));
       if (group) this.choose(this.pathOfSite(this.head.drawn[Number(group.dataset.node)]));
     });
     for (const button of document.querySelectorAll("[data-zoom]")) {
@@ -72,6 +83,16 @@ class RunPage {
     });
     document.addEventListener("keydown", (event) => this.press(event, find));
     setInterval(() => this.isGoing() && this.paint(), 1000);
+  }
+
+  // An edge is told of where it begins: its "Why" says of each way on whether it was taken.
+  openEdge(number) {
+    const ends = this.head.edges[number];
+    if (!ends) return;
+    this.panel.isAtWays = true;
+    const path = this.pathOfSite(this.head.drawn[ends[0]]);
+    if (path === this.node) this.panel.openWays();
+    else this.choose(path);
   }
 
   press(event, find) {

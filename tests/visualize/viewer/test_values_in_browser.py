@@ -108,6 +108,21 @@ def test_what_went_in_stands_before_the_calls_and_what_came_out(tab: Tab):
     assert "From look" in given
 
 
+def test_a_click_beside_an_edge_tells_why_it_was_taken(tab: Tab):
+    tab.key("j")
+    tab.wait("document.querySelector('#panel h2 .path')?.textContent === 'act'")
+    x, y = tab.evaluate("""(() => {
+      const edge = document.querySelector('[data-edge]');
+      const at = edge.getPointAtLength(edge.getTotalLength() / 2).matrixTransform(edge.getScreenCTM());
+      return [at.x + 3, at.y];
+    })()""")
+    tab.evaluate(f"""document.elementFromPoint({x}, {y}).dispatchEvent(
+      new MouseEvent('click', {{ bubbles: true, clientX: {x}, clientY: {y} }}))""")
+    tab.wait("document.querySelector('#panel h2 .path')?.textContent === 'look'")
+    tab.wait("document.querySelector('#panel details:has(> ul.why)')?.open")
+    assert "To act: taken" in tab.inner_text("#panel")
+
+
 def test_markdown_is_read_a_table_made_and_markup_left_as_text(tab: Tab):
     tab.click("[data-open=output]")
     assert tab.texts("[data-pane=output] .markdown h3") == ["Found"]
