@@ -373,7 +373,10 @@ async def _drive(
             files = _keeper(plan, store, run_id, lambda: find_files(list(store.events(run_id))))
             ledger = _ledger(walk, limits, above)
             scheduled = partial(_schedule, plan, walk, journal, limits, live, clock, fence, mail, files, ledger)
-            stop = await _tell_beside(plan, walk, journal, clock, mail, limits, scheduled)
+            if plan.notifier is None and limits.timeout is None:  # Nothing beside it: two waits less for every step.
+                stop = await scheduled(None)
+            else:
+                stop = await _tell_beside(plan, walk, journal, clock, mail, limits, scheduled)
         finished = _finish(plan, walk, stop, clock())
         if finished.status == "succeeded":
             await leave(fence)
