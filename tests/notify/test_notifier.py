@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.to_thread
@@ -15,7 +16,7 @@ import pytest
 
 from flowengine import Flow
 from flowengine.core.records import Answered, Asked, Notified
-from flowengine.engine.events import NodeRecorded
+from flowengine.engine.events import Event, NodeRecorded
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_export import store_run
@@ -47,7 +48,13 @@ nodes:
     return Flow.of(replace(flow.plan, notifier=replace(notifier, pace=pace)))
 
 
-def told(run: Run, node: str = "sign_off") -> list[Notified]:
+class Known(NamedTuple):
+    """A run as far as it is on record."""
+
+    events: Sequence[Event]
+
+
+def told(run: Run | Known, node: str = "sign_off") -> list[Notified]:
     records = [each.record for each in run.events if isinstance(each, NodeRecorded) and each.node == node]
     return sorted((each for each in records if isinstance(each, Notified)), key=lambda each: each[:2])
 
@@ -261,15 +268,20 @@ async def test_a_password_goes_to_the_mail_server_and_into_no_record(folder: Pat
         assert len(server.mails) == 1
 
 
-async def test_a_delivery_whose_record_was_lost_is_made_again_with_the_same_mark(folder: Path, mails: MailServer):
-    flow, store = load(folder, "    notify: {type: mail, to: bo@example.com}"), MemoryStore()
-    run = await flow.run(store=store)
-    lost = next(at for at, each in enumerate(run.events) if isinstance(getattr(each, "record", None), Notified))
-    killed = MemoryStore()
-    await store_run(killed, run.events[:lost], run.id)
-    assert (await flow.resume(run.id, store=killed)).status == "waiting"
-    first, second = (each.mail["Message-ID"] for each in mails.mails)
-    assert first == second
+async def test_a_run_that_was_killed_at_any_event_tells_everybody_at_least_once(folder: Path, mails: MailServer):
+    """Where the record of a delivery was lost it is made again, with the same mark."""
+    flow = load(folder, "    notify: {type: mail, to: [bo@example.com, cy@example.com]}")
+    run = await flow.run(store=MemoryStore())
+    events, marks = run.events, {each.to[0]: each.mail["Message-ID"] for each in mails.mails}
+    for length in range(1, len(events) + 1):
+        mails.mails.clear()
+        killed = MemoryStore()
+        await store_run(killed, events[:length], run.id)
+        assert (await flow.resume(run.id, store=killed)).status == "waiting"
+        has_asked = any(isinstance(getattr(each, "record", None), Asked) for each in events[:length])
+        known = {each.to for each in told(Known(events[:length]))}
+        assert {each.to[0] for each in mails.mails} == marks.keys() - known
+        assert not has_asked or all(each.mail["Message-ID"] == marks[each.to[0]] for each in mails.mails)
 
 
 def test_those_who_could_not_be_told_are_told_again_ever_later():
