@@ -51,7 +51,7 @@ def sign_message(secrets: Sequence[bytes], message_id: str, at: int, body: bytes
     """The header `webhook-signature`.
 
     >>> sign_message([b"0123456789abcdef"], "msg_1", 1, b"{}")
-    'v1,7MxsnThQWKFZmfmrNBfHyvxmgYXEvnYvlWKMZ6Pdskc='
+    'v1,/Pg3D0au/cuVtF2Guo3MS57J79/MvJN2q4wIhs0KTXY='
     """
     signed = f"{message_id}.{at}.".encode() + body
     return " ".join(f"v1,{b64encode(_hmac(secret, signed)).decode()}" for secret in secrets)
