@@ -154,7 +154,9 @@ def _make_why(run: Reading, row: NodeRow) -> Markup | None:
     return section(
         "Why",
         element("ul", reasons, class_="why") if reasons else None,
-        fold(f"Where it leads: {len(ways)}", element("ul", ways, class_="why")) if ways else None,
+        fold(f"Where it leads: {len(ways)}", element("ul", ways, class_="why"), seq=_end_position(run, row))
+        if ways
+        else None,
         seq=seq,
     )
 

@@ -223,3 +223,14 @@ def test_a_decision_shows_its_expression_and_its_values_as_text():
     made = panel("n", [*one_record(), NodeStarted("n", 1.5), *one_record(Decided("if", "then", (test,)))[1:]])
     assert "if was true: inputs.x == '<b>' , where inputs.x = \"<b>\" , so it took then" in words(made)
     assert "<b>" not in made
+
+
+def test_where_a_node_leads_is_not_told_of_a_moment_before_it_ended():
+    made = panel("draft")
+    begun, ended = (
+        re.search(r'<section data-seq="(\d+)"><h3>Why', made),
+        re.search(r'<details data-seq="(\d+)"><summary>Where', made),
+    )
+    assert begun is not None
+    assert ended is not None
+    assert int(begun[1]) < int(ended[1])
