@@ -16,7 +16,18 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.core.budget import Spending
 from flowengine.core.context import SkipCause
-from flowengine.core.records import EffectDecided, ModelCall, Retry, RoundEnded, ToolCall, usage_of
+from flowengine.core.records import (
+    ACCEPT,
+    Answered,
+    Asked,
+    EffectDecided,
+    ModelCall,
+    Retry,
+    RoundEnded,
+    ToolCall,
+    tool_key,
+    usage_of,
+)
 from flowengine.engine.events import (
     Event,
     NodeFailed,
@@ -56,7 +67,8 @@ class Attempts:
     def add(self, node: str, record: Any) -> None:
         records = self._records.setdefault(node, [])
         if type(record) is Retry:
-            records[:] = [each for each in records if type(each) is Retry or _is_external_effect(each)]
+            deeds = _select_deeds(records)
+            records[:] = [each for each in records if type(each) is Retry or any(each is deed for deed in deeds)]
         records.append(record)
 
     def replace(self, node: str, records: Sequence[Any]) -> None:
@@ -65,7 +77,7 @@ class Attempts:
 
     def fail(self, node: str) -> None:
         """The node failed for good."""
-        deeds = [each for each in self._records.pop(node, ()) if _is_external_effect(each)]
+        deeds = _select_deeds(self._records.pop(node, ()))
         if deeds:
             self._records[node] = deeds
 
@@ -81,6 +93,24 @@ class Attempts:
     def finish_inside(self, container: str) -> None:
         for node in [each for each in self._records if each.startswith((f"{container}.", f"{container}["))]:
             self.finish(node)
+
+
+def _select_deeds(records: Sequence[Any]) -> list[Any]:
+    """External effects, with the consents that they were done by: nobody is asked again about what is done."""
+    done = {each.key for each in records if _is_external_effect(each)}
+    if not done:
+        return []
+    accepted = {each.name: each for each in records if type(each) is Answered and each.choice == ACCEPT}
+    consents: set[str] = set()
+    for each in records:
+        if type(each) is Asked and each.tool and (answered := accepted.get(each.name)) is not None:
+            given = each.arguments if answered.form is None else answered.form
+            consents.update([each.name] if tool_key(each.tool, given or {}) in done else ())
+    return [each for each in records if _is_external_effect(each) or _is_about(each, consents)]
+
+
+def _is_about(record: Any, names: Collection[str]) -> bool:
+    return type(record) in (Asked, Answered) and record.name in names
 
 
 def _is_external_effect(record: Any) -> bool:

@@ -12,7 +12,7 @@ from flowengine import Agent, Flow, tool
 from flowengine.core.context import Context
 from flowengine.core.records import Answered, Asked, ModelCall, ToolCall
 from flowengine.engine.events import NodeFinished, NodeRecorded
-from flowengine.errors import ApprovalError, DefinitionError, RunError
+from flowengine.errors import ApprovalError, DefinitionError, PermanentModelError, RunError
 from flowengine.journal.approvals import answer, open_questions
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
@@ -241,6 +241,28 @@ async def test_answers_are_taken_in_while_other_branches_work():
     assert events.run is not None
     assert (events.run.status, shop.done[0], {*shop.done[1:]}) == ("succeeded", "A-1", {("A-1", 12), ("B-2", 5)})
     assert len(shop.model.requests) == 2
+
+
+async def test_a_call_that_was_made_before_its_node_failed_is_neither_asked_about_nor_made_again():
+    shop = Shop()
+    wish = ToolRequest("c", "refund", ONE[0][1])
+    shop.model = ScriptedModel([wish, PermanentModelError("the vendor is gone"), wish, "Done."])
+    marked = tool(effect="external", approve=True, name="refund")(lambda_of(shop))
+    node = AgentNode(Agent("help", "Help.", model=shop.model, tools=[marked]), prompt=lambda context: "Pay me back.")
+    flow, store = Flow("shop", {"help": node}), MemoryStore()
+    await flow.run(store=store, run_id="r")
+    changed = {"order": "A-1", "amount": 3}
+    run = await flow.approve("r", "help:refund", "accept", store=store, form=changed)
+    assert (run.status, shop.done) == ("failed", [("A-1", 3)])
+    run = await flow.resume("r", store=store)
+    assert (run.status, shop.done, len(records(run, Asked))) == ("succeeded", [("A-1", 3)], 1)
+
+
+def lambda_of(shop: Shop) -> Any:
+    def refund(order: str, amount: int) -> str:
+        return shop.refund(order, amount)
+
+    return refund
 
 
 async def test_only_the_agents_approvers_may_consent():
