@@ -17,6 +17,7 @@ from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStar
 from flowengine.engine.ports import Journal
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.server.app import make_app
+from tests.server.conftest import FLOWS
 from tests.server.test_following import other_process
 from tests.support.browser import LOOKS, Browser, Tab
 from tests.support.pace import done_within
@@ -185,7 +186,7 @@ def test_flows_are_shown_with_source_picture_marks_and_their_last_runs(tab: Tab,
         server.post("/api/runs", {"flow": "shout", "run_id": f"r{number}"}, 201)
         server.until(f"r{number}", "succeeded")
     tab.goto(f"{server.url}/flows")
-    assert len(tab.texts("tbody tr")) == 6
+    assert len(tab.texts("tbody tr")) == len(FLOWS)
     assert "✗" in next(each for each in tab.texts("tbody tr") if each.startswith("bad"))
     tab.click("tbody a:text-is('shout')")
     tab.wait("document.querySelector('h1')?.textContent === 'shout'")
