@@ -14,7 +14,16 @@ from flowengine.errors import InputError, did_you_mean
 from flowengine.experiments.eval_sets import EvalRow, EvalSet
 from flowengine.experiments.score_statistics import Difference, Estimate, estimate_difference, estimate_mean
 
-__all__ = ["Comparison", "EvalReport", "Moved", "ScorerReport", "SliceReport", "make_report", "parse_bounds"]
+__all__ = [
+    "Comparison",
+    "EvalReport",
+    "Moved",
+    "ScorerReport",
+    "SliceReport",
+    "make_report",
+    "parse_bounds",
+    "scores_by_row",
+]
 
 WORST: Final = 10
 """Rows that a report tells of one by one."""
@@ -152,7 +161,7 @@ def parse_bounds(pairs: Iterable[str], scorers: Sequence[str]) -> Mapping[str, f
 # --- Scores of rows
 
 
-def _scores_by_row(rows: Iterable[EvalRow], scorer: str) -> Mapping[str, float]:
+def scores_by_row(rows: Iterable[EvalRow], scorer: str) -> Mapping[str, float]:
     """Row → the mean of its samples' scores."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for row in rows:
@@ -164,7 +173,7 @@ def _scores_by_row(rows: Iterable[EvalRow], scorer: str) -> Mapping[str, float]:
 
 def _report_scorer(made: EvalSet, name: str) -> ScorerReport:
     passes_from = made.passes_from[name]
-    scores = _scores_by_row(made.rows, name)
+    scores = scores_by_row(made.rows, name)
     groups: defaultdict[tuple[str, str], list[EvalRow]] = defaultdict(list)
     for row in made.rows:
         for column, value in row.slices.items():
@@ -179,7 +188,7 @@ def _report_scorer(made: EvalSet, name: str) -> ScorerReport:
 
 
 def _report_slice(column: str, value: str, rows: Sequence[EvalRow], scorer: str, passes_from: float) -> SliceReport:
-    values = list(_scores_by_row(rows, scorer).values())
+    values = list(scores_by_row(rows, scorer).values())
     cost = math.fsum(each.cost_usd for each in rows)
     return SliceReport(column, value, estimate_mean(values), _failures(values, passes_from), cost)
 
@@ -210,7 +219,7 @@ def _compare(before: EvalSet, after: EvalSet) -> Comparison:
     better: dict[str, Sequence[Moved]] = {}
     worse: dict[str, Sequence[Moved]] = {}
     for name in names:
-        old, new = _scores_by_row(before.rows, name), _scores_by_row(after.rows, name)
+        old, new = scores_by_row(before.rows, name), scores_by_row(after.rows, name)
         keys = [each for each in new if each in old]
         differences[name] = estimate_difference([old[each] for each in keys], [new[each] for each in keys])
         moved = _moved(before, after, name)

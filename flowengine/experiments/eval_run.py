@@ -83,6 +83,8 @@ class EvalRun:
     concurrency: int | None = None
     budget: Budget | None = None
     """Instead of the file's limits."""
+    shared: Ledger | None = None
+    """What several evals may spend together, instead of either."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     batch: BatchPace | None = None
     """Through vendors' batches."""
@@ -97,7 +99,7 @@ class EvalRun:
         self.data = self._open_data()
         limits = self.file.spec.limits
         budget = self.budget or Budget(limits.cost_usd, limits.tokens, limits.model_calls)
-        self.ledger = Ledger(budget, of="the eval", on_limit="pause")
+        self.ledger = self.shared or Ledger(budget, of="the eval", on_limit="pause")
         self._infos = {each.run_id: each for each in self.store.list()}
         self._earlier = self._find_earlier()
         self._pairs = dict[tuple[str, int], EvalRow]() if self.against is None else self.against.by_place()

@@ -50,3 +50,18 @@ def test_an_eval_on_the_command_line(flowengine: Command, folder: Path) -> None:
     assert (again.code, "--force writes over it" in again.err) == (2, True)
     said = flowengine("eval", "new.floweval.yaml", "--format", "json", "-q")
     assert json.loads(said.out)["scorers"]["loud"]["mean"] == 1.0
+
+
+def test_the_edit_between_two_revisions_is_blamed(flowengine: Command, folder: Path) -> None:
+    path = project(folder, rows=[{"text": f"a{n}", "expected": f"A{n}", "part": "A", "kind": "x"} for n in range(8)])
+    git(folder, "init")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-m", "good")
+    (folder / "shout.yaml").write_text(FLOW.replace('inputs.text }}"}', "inputs.text | replace('a', 'c') }}\"}"))
+    git(folder, "commit", "-am", "bad")
+    said = flowengine("blame", path.name, "--good", "HEAD~1", "--bad", "HEAD", "-q", "--scorer", "equal")
+    assert said.code == 0, said.err
+    assert "'equal': good 1.000, bad 0.000" in said.out
+    assert "to blame: 'shout'" in said.out
+    same = flowengine("blame", path.name, "--good", "HEAD", "--bad", "HEAD", "-q")
+    assert (same.code, "say the same" in same.err) == (2, True)

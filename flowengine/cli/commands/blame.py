@@ -1,0 +1,98 @@
+"""`flowengine blame` says which edit between two versions of a flow moved the score of an eval."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import click
+
+from flowengine.cli.environment import load_environment
+from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.terminal import Results, complain, format_dollars, format_table
+from flowengine.core.budget import Budget
+from flowengine.experiments.blame import Blame, BlameReport, Probe
+from flowengine.experiments.eval_file import load_eval
+from flowengine.experiments.git_version import PREFIX, revision_of, tree_at
+from flowengine.experiments.score_statistics import require_statistics
+from flowengine.journal.run_export import dumps
+
+__all__ = ["command"]
+
+
+@click.command("blame")
+@click.argument("file", metavar="FILE")
+@click.option("--good", required=True, metavar="REV", help="A revision of git whose score was good.")
+@click.option("--bad", required=True, metavar="REV", help="One whose score is not.")
+@click.option("--scorer", metavar="NAME", help="Whose score.  [default: the eval's first]")
+@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="What it may cost.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@store_option
+def command(
+    file: str,
+    good: str,
+    bad: str,
+    scorer: str | None,
+    max_cost: float | None,
+    form: str,
+    quiet: bool,
+    store: str | None,
+) -> int:
+    """Say which edit of a flow moved the score of the eval in FILE.
+
+    Parts of the flow's file (nodes, agents, other keys) are taken back to what they were, singly and in halves. Each
+    such flow pays only behind what it changes.
+    """
+    results = Results()
+    require_statistics()
+    with results.alone():
+        loaded = load_eval(file, environ=load_environment())
+    path = loaded.flow_path
+    commits = [revision_of(path, each.removeprefix(PREFIX)) for each in (good, bad)]
+    with tree_at(path, commits[0]) as then, tree_at(path, commits[1]) as now, open_journal(choose_store(store)) as kept:
+        asked = Blame(
+            file=loaded,
+            store=kept,
+            good=then,
+            bad=now,
+            scorer=scorer,
+            budget=Budget(cost_usd=max_cost),
+            environ=load_environment(),
+            settings={"folder": os.getcwd()},
+            tell=(lambda text: None) if quiet else complain,
+        )
+        with results.alone():
+            report = run_until_interrupted(asked.run)
+    if report is None:
+        complain("interrupted\n  the same command takes what was paid from its runs")
+        return INTERRUPTED
+    if form == "json":
+        results.json(dumps({**report._asdict(), "blamed": report.blamed}, indent=2))
+    else:
+        for line in _lines(report):
+            results.line(line)
+    return 0 if report.finished else 4
+
+
+def _lines(report: BlameReport) -> Iterator[str]:
+    yield f"'{report.scorer}': good {report.good:.3f}, bad {report.bad:.3f}"
+    if not report.whole.is_certain:
+        yield "the difference of the two versions may be chance: more rows would tell"
+    yield ""
+    yield from format_table(
+        [["TAKEN BACK", "MEAN", "GAIN [95 %]", ""], *(_row(report, each) for each in report.probes)]
+    )
+    yield ""
+    names = ", ".join(f"'{each}'" for each in report.blamed)
+    yield f"to blame: {names}" if names else "no part by itself brings the score back for certain"
+    yield f"paid {format_dollars(report.paid_usd)}{'' if report.finished else '; the limit was reached'}"
+
+
+def _row(probe: Probe) -> list[str]:
+    gain = probe.gain
+    if gain is None or probe.mean is None:
+        return [", ".join(probe.parts), "-", "-", probe.error]
+    interval = f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+    return [", ".join(probe.parts), f"{probe.mean:.3f}", interval, "" if gain.is_certain else "may be chance"]

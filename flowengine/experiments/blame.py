@@ -1,0 +1,224 @@
+"""Finds which edit between two versions of a flow moved its score: parts are taken back one by one, or in halves.
+
+A part is a node, a named agent, or another key of the file. A probe is the bad version with some parts as the good one
+has them, scored by the eval; it pays only behind the parts that it changes, since its rows take what still holds from
+both versions. Code and texts in other files are those of the bad version throughout.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from math import fsum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from flowengine.core.budget import Budget, Ledger
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import FlowError, InputError, did_you_mean
+from flowengine.experiments.eval_file import EvalFile
+from flowengine.experiments.eval_report import scores_by_row
+from flowengine.experiments.eval_run import EvalRun
+from flowengine.experiments.eval_sets import EvalSet
+from flowengine.experiments.score_statistics import Difference, estimate_difference
+from flowengine.flow import Flow
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.yaml.parser import parse_yaml
+from flowengine.runners.row_runs import RowResult
+
+__all__ = ["Blame", "BlameReport", "Probe", "changed_parts", "with_parts"]
+
+_SINGLY: Final = 8
+"""So many parts are tried one by one; of more, halves are tried first."""
+_BY_NAME: Final = ("nodes", "agents", "inputs", "shared_state", "outputs")
+"""Keys of a flow file whose entries are parts of their own."""
+Part = tuple[str, ...]
+
+
+class Probe(NamedTuple):
+    """The bad version with some parts taken back."""
+
+    parts: Sequence[str]
+    mean: float | None
+    """None where such a flow is none, or the limit did not allow it."""
+    gain: Difference | None
+    """Against the bad version, row by row."""
+    error: str = ""
+
+
+class BlameReport(NamedTuple):
+    """What was found."""
+
+    scorer: str
+    good: float
+    bad: float
+    whole: Difference
+    """Of the good version against the bad one."""
+    parts: Sequence[str]
+    """Those that differ."""
+    probes: Sequence[Probe]
+    paid_usd: float
+    finished: bool
+    """Whether the limit allowed everything."""
+
+    @property
+    def blamed(self) -> Sequence[str]:
+        """Parts that by themselves bring the score back for certain, the one that brings most first."""
+        found = [each for each in self.probes if len(each.parts) == 1 and each.gain is not None and _helps(self, each)]
+        return [each.parts[0] for each in sorted(found, key=lambda each: -abs(each.gain.mean if each.gain else 0.0))]
+
+
+def _helps(report: BlameReport, probe: Probe) -> bool:
+    gain = probe.gain
+    return gain is not None and gain.is_certain and gain.mean * report.whole.mean > 0
+
+
+def changed_parts(good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[Part]:
+    """The parts that differ between two flow files, as data."""
+    found: list[Part] = []
+    for key in dict.fromkeys([*bad, *good]):
+        one, two = good.get(key), bad.get(key)
+        if one == two or key in ("name", "description"):
+            continue
+        if key in _BY_NAME and is_map(one or {}) and is_map(two or {}):
+            old, new = dict(one or {}), dict(two or {})
+            found += [(key, name) for name in dict.fromkeys([*new, *old]) if old.get(name, ...) != new.get(name, ...)]
+        else:
+            found.append((key,))
+    return found
+
+
+def with_parts(bad: Mapping[str, Any], good: Mapping[str, Any], parts: Sequence[Part]) -> dict[str, Any]:
+    """The bad version with some parts as the good one has them."""
+    made: dict[str, Any] = deepcopy(dict(bad))
+    for part in parts:
+        here, there = made, good
+        for key in part[:-1]:
+            here, there = here.setdefault(key, {}), there.get(key) or {}
+        if part[-1] in there:
+            here[part[-1]] = deepcopy(there[part[-1]])
+        else:
+            here.pop(part[-1], None)
+    return made
+
+
+@dataclass(kw_only=True)
+class Blame:
+    """One question about two versions."""
+
+    file: EvalFile
+    store: JournalStore
+    good: Path
+    """The flow's file in the good version's tree."""
+    bad: Path
+    scorer: str | None = None
+    budget: Budget = field(default_factory=Budget)
+    environ: Mapping[str, str] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    heard: Callable[[RowResult], None] | None = None
+    tell: Callable[[str], object] = lambda text: None
+
+    def __post_init__(self) -> None:
+        names = list(self.file.spec.scorers)
+        self.chosen = self.scorer or names[0]
+        if self.chosen not in names:
+            raise InputError(f"the eval has no scorer '{self.chosen}'{did_you_mean(self.chosen, names)}")
+        self._then, self._now = (_read(each) for each in (self.good, self.bad))
+        self.parts = changed_parts(self._then, self._now)
+        if not self.parts:
+            raise InputError("the two versions of the flow's file say the same: no part of it is to blame")
+        self._ledger = Ledger(self.budget, of="the search", on_limit="pause")
+        self._probes: list[Probe] = []
+        self._paid: list[float] = []
+        self._sets: list[str] = []
+
+    async def run(self) -> BlameReport:
+        """Score both versions, then probes between them."""
+        good = await self._score(Flow.from_yaml(self.good, environ=self.environ), "blame: good")
+        bad = await self._score(Flow.from_yaml(self.bad, environ=self.environ), "blame: bad")
+        self._bad_scores = scores_by_row(bad.rows, self.chosen)
+        good_scores = scores_by_row(good.rows, self.chosen)
+        whole = self._difference(good_scores)
+        if good.finished and bad.finished:
+            await self._search(self.parts, whole)
+        return BlameReport(
+            self.chosen,
+            _mean(good_scores),
+            _mean(self._bad_scores),
+            whole,
+            [_name(each) for each in self.parts],
+            self._probes,
+            fsum(self._paid),
+            not self._ledger.has_refused,
+        )
+
+    async def _search(self, parts: Sequence[Part], whole: Difference) -> None:
+        """Try parts singly; of many, the halves that bring something back."""
+        if len(parts) <= _SINGLY:
+            for part in parts:
+                await self._probe([part])
+            return
+        middle = len(parts) // 2
+        for half in (parts[:middle], parts[middle:]):
+            probe = await self._probe(half)
+            if probe.gain is None or probe.gain.mean * whole.mean > 0:
+                await self._search(half, whole)
+
+    async def _probe(self, parts: Sequence[Part]) -> Probe:
+        names = [_name(each) for each in parts]
+        probe = await self._try(parts, names)
+        self._probes.append(probe)
+        return probe
+
+    async def _try(self, parts: Sequence[Part], names: Sequence[str]) -> Probe:
+        if self._ledger.has_refused:
+            return Probe(names, None, None, "the limit was reached")
+        text = json.dumps(with_parts(self._now, self._then, parts), ensure_ascii=False, default=str)
+        try:
+            flow = Flow.from_text(text, self.bad, environ=self.environ)
+        except FlowError as error:
+            said = error.diagnostics[0].message if error.diagnostics else str(error)
+            return Probe(names, None, None, f"by itself it makes no flow: {said}")
+        made = await self._score(flow, f"blame: {', '.join(names)}"[:200])
+        if not made.finished:
+            return Probe(names, None, None, "the limit was reached")
+        scores = scores_by_row(made.rows, self.chosen)
+        return Probe(names, _mean(scores), self._difference(scores))
+
+    async def _score(self, flow: Flow, version: str) -> EvalSet:
+        self.tell(version)
+        go = EvalRun(
+            file=self.file,
+            store=self.store,
+            flow=flow,
+            version=version,
+            shared=self._ledger,
+            settings=self.settings,
+            reuse_sets=self._sets[:2],
+            heard=self.heard,
+        )
+        made = await go.run()
+        self._paid.append(fsum(each.paid_usd for each in made.rows))
+        self._sets.append(made.id)
+        return made
+
+    def _difference(self, scores: Mapping[str, float]) -> Difference:
+        keys = [each for each in scores if each in self._bad_scores]
+        return estimate_difference([self._bad_scores[each] for each in keys], [scores[each] for each in keys])
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    data: Any = parse_yaml(path.read_text("utf-8-sig"), str(path)).data
+    if not is_map(data):
+        raise InputError(f"{path} is no flow file")
+    return data
+
+
+def _mean(scores: Mapping[str, float]) -> float:
+    return fsum(scores.values()) / len(scores) if scores else 0.0
+
+
+def _name(part: Part) -> str:
+    return part[1] if part[0] == "nodes" else ".".join(part)

@@ -1,0 +1,81 @@
+"""Which edit moved the score: parts are taken back, and only what is behind them is paid."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flowengine.errors import InputError
+from flowengine.experiments.blame import Blame, BlameReport, changed_parts, with_parts
+from flowengine.experiments.eval_file import load_eval
+from flowengine.journal.memory import MemoryStore
+
+STEPS = """
+def note(text):
+    with open(FILE, "a") as file:
+        file.write("x")
+    return text
+"""
+
+
+def flow(count: int, *, bad: bool) -> str:
+    """A chain of nodes that are all edited, of which one spoils the answer."""
+    nodes = ["  n0: {type: function, call: 'steps:note', with: {text: '{{ inputs.text }}'}}"]
+    for at in range(1, count):
+        edit = f" {{# edit {at} #}}" if bad else ""
+        spoil = " spoilt" if bad and at == count - 2 else ""
+        text = f"{{{{ nodes.n{at - 1}.output }}}}{spoil}"
+        nodes.append(f"  n{at}: {{type: function, call: 'steps:note', with: {{text: {json.dumps(text + edit)}}}}}")
+    head = "flowengine: v1\nname: chain\ninputs: {text: {type: string}}\n"
+    return f"{head}nodes:\n" + "\n".join(nodes) + f"\noutputs: {{said: '{{{{ nodes.n{count - 1}.output }}}}'}}\n"
+
+
+def project(folder: Path, count: int) -> Blame:
+    for name, bad in (("good", False), ("bad", True)):
+        place = folder / name
+        place.mkdir()
+        (place / "flowengine.toml").write_text('allow_calls = ["steps"]\n')
+        (place / "steps.py").write_text(f"FILE = {str(folder / 'calls')!r}\n{STEPS}")
+        (place / "chain.yaml").write_text(flow(count, bad=bad))
+    (folder / "bad" / "rows.jsonl").write_text("".join(f'{{"text": "row {n}"}}\n' for n in range(12)))
+    path = folder / "bad" / "chain.floweval.yaml"
+    claim = '{outputs: {said: {matches: "^row [0-9]+ *$"}}}'
+    path.write_text(f"flow: chain.yaml\ndata: rows.jsonl\nscorers: {{clean: {claim}}}\n")
+    file = load_eval(path)
+    return Blame(file=file, store=MemoryStore(), good=folder / "good" / "chain.yaml", bad=folder / "bad" / "chain.yaml")
+
+
+async def test_the_edit_that_spoils_the_answer_is_found_singly(tmp_path: Path) -> None:
+    report: BlameReport = await project(tmp_path, 5).run()
+    assert (report.good, report.bad) == (1.0, 0.0)
+    assert report.blamed == ["n3"]
+    assert [list(each.parts) for each in report.probes] == [["n1"], ["n2"], ["n3"], ["n4"]]
+    calls = len((tmp_path / "calls").read_text())
+    assert calls < 12 * 5 * 6  # Two versions and four probes would be so many, if each were run anew.
+
+
+async def test_of_many_edits_halves_are_tried_first(tmp_path: Path) -> None:
+    report = await project(tmp_path, 14).run()
+    assert report.blamed == ["n12"]
+    assert [len(each.parts) for each in report.probes][:2] == [6, 7]
+    assert len(report.probes) < 13
+
+
+async def test_versions_that_say_the_same_have_nothing_to_blame(tmp_path: Path) -> None:
+    asked = project(tmp_path, 4)
+    with pytest.raises(InputError, match="say the same"):
+        Blame(file=asked.file, store=asked.store, good=asked.bad, bad=asked.bad)
+    with pytest.raises(InputError, match="no scorer 'clear'; did you mean 'clean'"):
+        Blame(file=asked.file, store=asked.store, good=asked.good, bad=asked.bad, scorer="clear")
+
+
+def test_parts_are_taken_back_whatever_became_of_them() -> None:
+    good = {"nodes": {"a": 1, "b": 2}, "limits": {"x": 1}, "name": "one"}
+    bad = {"nodes": {"a": 3, "c": 4}, "agents": {"w": {}}, "name": "two"}
+    parts = changed_parts(good, bad)
+    assert parts == [("nodes", "a"), ("nodes", "c"), ("nodes", "b"), ("agents", "w"), ("limits",)]
+    whole = with_parts(bad, good, parts)
+    assert whole == {"nodes": {"a": 1, "b": 2}, "agents": {}, "name": "two", "limits": {"x": 1}}
+    assert with_parts(bad, good, [("nodes", "b")])["nodes"] == {"a": 3, "c": 4, "b": 2}
