@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.errors import InputError
-from flowengine.experiments.blame import Blame, BlameReport, changed_parts, with_parts
+from flowengine.experiments.edit_search import Blame, BlameReport, changed_parts, with_parts
 from flowengine.experiments.eval_file import load_eval
 from flowengine.journal.memory import MemoryStore
 

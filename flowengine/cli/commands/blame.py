@@ -12,7 +12,7 @@ from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.budget import Budget
-from flowengine.experiments.blame import Blame, BlameReport, Probe
+from flowengine.experiments.edit_search import Blame, BlameReport, Probe
 from flowengine.experiments.eval_file import load_eval
 from flowengine.experiments.git_version import PREFIX, revision_of, tree_at
 from flowengine.experiments.score_statistics import require_statistics
@@ -81,9 +81,8 @@ def _lines(report: BlameReport) -> Iterator[str]:
     if not report.whole.is_certain:
         yield "the difference of the two versions may be chance: more rows would tell"
     yield ""
-    yield from format_table(
-        [["TAKEN BACK", "MEAN", "GAIN [95 %]", ""], *(_row(report, each) for each in report.probes)]
-    )
+    rows = [_row(each) for each in report.probes]
+    yield from format_table([["TAKEN BACK", "MEAN", "GAIN [95 %]", ""], *rows])
     yield ""
     names = ", ".join(f"'{each}'" for each in report.blamed)
     yield f"to blame: {names}" if names else "no part by itself brings the score back for certain"

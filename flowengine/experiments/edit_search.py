@@ -13,9 +13,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.budget import Budget, Ledger
+from flowengine.core.context import EMPTY
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowError, InputError, did_you_mean
 from flowengine.experiments.eval_file import EvalFile
@@ -94,9 +95,10 @@ def with_parts(bad: Mapping[str, Any], good: Mapping[str, Any], parts: Sequence[
     """The bad version with some parts as the good one has them."""
     made: dict[str, Any] = deepcopy(dict(bad))
     for part in parts:
-        here, there = made, good
+        here: dict[str, Any] = made
+        there: Mapping[str, Any] = good
         for key in part[:-1]:
-            here, there = here.setdefault(key, {}), there.get(key) or {}
+            here, there = here.setdefault(key, {}), cast("Mapping[str, Any]", there.get(key) or EMPTY)
         if part[-1] in there:
             here[part[-1]] = deepcopy(there[part[-1]])
         else:
