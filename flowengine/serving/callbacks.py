@@ -130,12 +130,16 @@ class CallbackSender:
 
     async def run(self) -> None:
         """Send what is due, whenever a run of this process ends and every few seconds."""
+        is_away = False
         while True:
             self._bell = anyio.Event()
             try:
                 await self._send_due()
-            except FlowEngineError as error:  # A store that is away for a while.
-                _LOG.error("call-backs: %s", error)
+                is_away = False
+            except FlowEngineError as error:  # A store that is away for a while, which is told once.
+                if not is_away:
+                    _LOG.error("call-backs: %s", error)
+                is_away = True
             with anyio.move_on_after(_LOOK):
                 await self._bell.wait()
 
