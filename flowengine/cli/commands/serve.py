@@ -128,7 +128,8 @@ def command(
 
         with listening, results.alone():
             serve(app, listening, announce, ConnectionLimits(request_timeout, _WITHOUT_HEAD), service.drain)
-    complain("stopped")
+    if not quiet:
+        complain("stopped")
     return 0
 
 
