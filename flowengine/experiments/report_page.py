@@ -12,9 +12,9 @@ from flowengine.experiments.eval_report import Comparison, EvalReport, Moved
 from flowengine.experiments.eval_sets import EvalRow, SetInfo
 from flowengine.experiments.report_formats import format_dollars_short, format_estimate, format_number
 
-__all__ = ["evals_page", "report_page"]
+__all__ = ["STYLE", "evals_page", "report_page"]
 
-_STYLE: Final = """
+STYLE: Final = """
 :root{color-scheme:light dark;--line:#8883;--bad:#c33;--good:#283;--dim:#777}
 body{font:14px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:76rem;padding:0 1rem}
 h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
@@ -37,13 +37,16 @@ RunLink = Callable[[str], str]
 """Run → the address of its page."""
 
 
-def report_page(report: EvalReport, *, run_link: RunLink | None = None, heading: str = "") -> str:
-    """The page; `run_link`: where a run's page is, None where there is no viewer."""
+def report_page(
+    report: EvalReport, *, run_link: RunLink | None = None, heading: str = "", stylesheet: str | None = None
+) -> str:
+    """The page; `run_link`: where a run's page is, None where there is no viewer; `stylesheet`: the address of STYLE,
+    None where it stands in the page."""
     made = report.of
     title = f"{made.eval} {made.version}".strip()
     return "".join(
         [
-            _head(title),
+            _head(title, stylesheet),
             heading,
             f"<h1>{escape(title)}</h1>",
             f"<p>{_summary(report)}</p>",
@@ -57,9 +60,14 @@ def report_page(report: EvalReport, *, run_link: RunLink | None = None, heading:
     )
 
 
-def evals_page(names: Sequence[str], sets: Callable[[str], Sequence[SetInfo]], link: Callable[[str], str]) -> str:
+def evals_page(
+    names: Sequence[str],
+    sets: Callable[[str], Sequence[SetInfo]],
+    link: Callable[[str], str],
+    stylesheet: str | None = None,
+) -> str:
     """The page that lists the evals of a store, with their sets."""
-    parts = [_head("Evals"), "<h1>Evals</h1>"]
+    parts = [_head("Evals", stylesheet), "<h1>Evals</h1>"]
     for name in names:
         rows = [
             [
@@ -77,13 +85,19 @@ def evals_page(names: Sequence[str], sets: Callable[[str], Sequence[SetInfo]], l
     return "".join([*parts, "</body></html>\n"])
 
 
-def _head(title: str) -> str:
+def _head(title: str, stylesheet: str | None) -> str:
+    if stylesheet is not None:  # Whoever serves it says in a header what the page may load.
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+            f'content="width=device-width"><title>{escape(title)}</title>'
+            f'<link rel="stylesheet" href="{escape(stylesheet)}"></head><body>'
+        )
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f'<meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body>"
+        f"<style>{STYLE}</style></head><body>"
     )
 
 

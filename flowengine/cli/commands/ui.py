@@ -61,6 +61,7 @@ def command(
         raise click.UsageError("--token must have 16 characters or more")
     secret = token or make_token()
     try:
+        from flowengine.experiments.eval_pages import make_eval_routes
         from flowengine.server.app import make_app
         from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
     except ModuleNotFoundError as error:
@@ -85,6 +86,7 @@ def command(
             environ=read_environment(project.root, load_environment()),
             by=find_user(),
         )
+        app.router.routes[:0] = make_eval_routes()
         limits = ConnectionLimits(seconds=request_timeout)
         serve(app, listening, lambda: _announce(results, address, format_store(store), is_here, no_open), limits)
     complain("stopped")

@@ -1,0 +1,74 @@
+"""The pages of evals in the viewer: which there are, and the report of each set. They change nothing.
+
+app.router.routes[:0] = make_eval_routes()  # Of an app of `flowengine.server.app`, behind its gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import FlowEngineError
+from flowengine.experiments.eval_report import make_report
+from flowengine.experiments.eval_sets import list_evals, list_sets, load_set
+from flowengine.experiments.report_page import STYLE, evals_page, report_page
+
+__all__ = ["make_eval_routes"]
+
+
+def make_eval_routes() -> list[Route]:
+    """`/evals`, and `/evals/{set}` with `?against={set}`."""
+    return [
+        Route("/evals", _list, methods=["GET"]),
+        Route(_STYLESHEET, _style, methods=["GET"]),
+        Route("/evals/{id}", _show, methods=["GET"]),
+    ]
+
+
+_STYLESHEET: Final = "/evals/style.css"
+
+
+async def _style(request: Request) -> Response:
+    return Response(STYLE, media_type="text/css")
+
+
+async def _list(request: Request) -> HTMLResponse:
+    return await _answer(
+        request, lambda store: evals_page(list_evals(store), lambda name: list_sets(store, name), _link_of, _STYLESHEET)
+    )
+
+
+async def _show(request: Request) -> HTMLResponse:
+    against = request.query_params.get("against")
+
+    def make(store: JournalStore) -> str:
+        made = load_set(store, request.path_params["id"])
+        before = None if against is None else load_set(store, against)
+        heading = '<p><a href="/evals">Evals</a></p>'
+        return report_page(make_report(made, before), run_link=_run_link, heading=heading, stylesheet=_STYLESHEET)
+
+    return await _answer(request, make)
+
+
+def _run_link(run: str) -> str:
+    return f"/runs/{quote(run)}"
+
+
+def _link_of(found: str) -> str:
+    return f"/evals/{quote(found)}"
+
+
+async def _answer(request: Request, make: Callable[[JournalStore], str]) -> HTMLResponse:
+    """The page, made where the store is read."""
+    shelf: Any = request.app.state.parts.shelf
+    try:
+        page: str = await shelf.do(make, shelf.store)
+    except FlowEngineError:
+        return HTMLResponse("<!doctype html><title>Evals</title><p>There is no such eval.</p>", 404)
+    return HTMLResponse(page)

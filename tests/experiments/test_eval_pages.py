@@ -1,0 +1,36 @@
+"""The pages of evals in the viewer: behind its gate, with links to runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from flowengine.experiments.eval_pages import make_eval_routes
+from flowengine.journal.memory import MemoryStore
+from flowengine.server.app import make_app
+from tests.experiments.test_eval_run import project, score
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_evals_are_shown_to_who_has_the_token(tmp_path: Path, anyio_backend: str) -> None:
+    store = MemoryStore()
+    made = await score(project(tmp_path), store)
+    app = make_app(store, [], "a token of this test")
+    app.router.routes[:0] = make_eval_routes()
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as web,
+    ):
+        assert (await web.get("/evals")).status_code in (401, 403)
+        web.headers["authorization"] = "Bearer a token of this test"
+        listed = await web.get("/evals")
+        assert f'href="/evals/{made.id}"' in listed.text
+        page = await web.get(f"/evals/{made.id}?against={made.id}")
+        assert page.status_code == 200
+        assert f'href="/runs/{made.rows[0].run_id}"' in page.text
+        assert "<style" not in page.text
+        assert (await web.get("/evals/style.css")).headers["content-type"].startswith("text/css")
+        assert (await web.get("/evals/<b>")).status_code == 404
