@@ -83,6 +83,8 @@ class AgentKeywords(_Work, _Model, total=False):
     system_message: str
     output: Any
     tools: Any
+    approve: str | Sequence[str]
+    approvers: str | Sequence[str]
     mcp_servers: Sequence[Mapping[str, Any]]
     max_tool_rounds: int
     context: Any
@@ -110,6 +112,7 @@ class ConditionKeywords(_Work, total=False):
     then: Any
     else_: Any
     cases: Sequence[Mapping[str, Any]]
+    switch: str
     call: Any
     routes: Mapping[str, Any]
 
@@ -156,6 +159,9 @@ class SubflowKeywords(_Bounded, total=False):
 
 class ApprovalKeywords(_Node, total=False):
     form: Mapping[str, Any]
+    form_for: str | Sequence[str]
+    approvers: str | Sequence[str]
+    notify: Any
     expires: str | float
     on_expire: str
 
@@ -173,6 +179,7 @@ class MapKeywords(_Bounded, total=False):
     concurrency: int
     on_item_error: Literal["fail", "collect", "skip"]
     prompt_cache: Literal["auto", "warm"]
+    until: str
     result: Any
 
 

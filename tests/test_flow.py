@@ -64,7 +64,7 @@ def chain(**nodes: Any) -> dict[str, FunctionNode]:
 def test_the_public_names_are_those_that_are_promised():
     promised = {
         *("Flow", "FlowBuilder", "RunLimits", "NodeLimits", "Budget", "InputField", "StateKey", "RetryPolicy", "Run"),
-        *("Runs", "RunRecord", "Question"),
+        *("Runs", "RunRecord", "RowResult", "Question"),
         *("FlowNode", "NodeSettings", "FunctionNode", "ConditionNode", "AgentNode", "RoutingNode", "EvaluationNode"),
         *("LoopNode", "MapNode", "SubflowNode", "ApprovalNode"),
         *("Agent", "RoutingAgent", "EvaluationAgent", "get_llm"),

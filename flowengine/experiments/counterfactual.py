@@ -135,7 +135,7 @@ class WhatIf:
     """Which (see `recorded_rows.parse_runs`)."""
     budget: Budget = field(default_factory=Budget)
     concurrency: int = 10
-    environ: Mapping[str, str] | None = None
+    environ: Mapping[str, str] | None = field(default=None, repr=False)
     batch: BatchPace | None = None
     """Through vendors' batches."""
     tell: Callable[[str], object] = lambda text: None

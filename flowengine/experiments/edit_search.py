@@ -117,7 +117,7 @@ class Blame:
     bad: Path
     scorer: str | None = None
     budget: Budget = field(default_factory=Budget)
-    environ: Mapping[str, str] | None = None
+    environ: Mapping[str, str] | None = field(default=None, repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     heard: Callable[[RowResult], None] | None = None
     tell: Callable[[str], object] = lambda text: None

@@ -11,11 +11,12 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Collection
 from time import monotonic
-from typing import Final
-
-from procrastinate import App
+from typing import TYPE_CHECKING, Final
 
 from flowengine.version import __version__
+
+if TYPE_CHECKING:
+    from procrastinate import App
 
 __all__ = ["Presence", "Tell", "Vitals", "WorkerNotice"]
 
