@@ -7,6 +7,7 @@ They are one list, for each server that has runs (`make_answer_routes`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import wraps
 from time import time
 from typing import Final, NamedTuple, TypeAlias
@@ -42,10 +43,11 @@ _HEADERS: Final = {
 _STYLE: Final = f"{ANSWERS}page/style.css"
 
 
-class AnswerDesk(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AnswerDesk:
     """What a server gives the pages of links."""
 
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)
     """Where the secret of links is."""
     events: Callable[[str], Awaitable[Sequence[Event]]]
     """The events of a run; `RunNotFoundError` where there is none."""
