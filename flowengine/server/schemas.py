@@ -143,6 +143,12 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             },
             "key": _TEXT,
             "occurrence": _COUNT,
+            "describe": {
+                "type": "object",
+                "additionalProperties": _TEXT,
+                "description": "What a choice means, in Markdown.",
+            },
+            "form_for": {**_TEXTS, "description": "The choices that the form goes with; empty: all of them."},
             "approvers": {**_TEXTS, "description": "Who alone may answer; empty: anybody who may answer at all."},
         }
     ),

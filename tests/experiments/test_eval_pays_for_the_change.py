@@ -19,13 +19,12 @@ from flowengine.experiments.eval_sets import EvalSet
 from flowengine.journal.memory import MemoryStore
 from tests.support.model_server import ModelServer
 
-ROWS = 200
 NEEDS = {"a": "", "b": "a", "c": "a", "d": "b", "e": "c", "f": "e", "g": "d", "h": "f g"}
 """Node → whose answers it reads; `e` is edited."""
 JUDGE = '{judge: {model: openai/judge, target: "{{ outputs.h }}", criteria: {good: It is good}}}'
 
 
-def write(folder: Path, edit: str = "") -> Path:
+def write(folder: Path, rows: int, edit: str = "") -> Path:
     lines = ["flowengine: v1", "name: eight", "inputs: {n: {type: integer}}", "nodes:"]
     for node, needs in NEEDS.items():
         reads = " ".join(f"{{{{ nodes.{each}.output }}}}" for each in needs.split())
@@ -33,7 +32,7 @@ def write(folder: Path, edit: str = "") -> Path:
         lines.append(f"  {node}: {{model: openai/m, temperature: 0, prompt: {json.dumps(prompt)}}}")
     lines += ["outputs: {h: '{{ nodes.h.output }}', f: '{{ nodes.f.output }}'}"]
     (folder / "eight.yaml").write_text("\n".join(lines))
-    (folder / "rows.jsonl").write_text("".join(f'{{"n": {n}, "side": "{n % 2}"}}\n' for n in range(ROWS)))
+    (folder / "rows.jsonl").write_text("".join(f'{{"n": {n}, "side": "{n % 2}"}}\n' for n in range(rows)))
     path = folder / "eight.floweval.yaml"
     scorers = f"scorers: {{long: {{outputs: {{h: {{matches: '.'}}}}}}, good: {JUDGE}}}\n"
     path.write_text(f"flow: eight.yaml\ndata: rows.jsonl\nslices: side\n{scorers}")
@@ -75,30 +74,31 @@ async def score(path: Path, store: MemoryStore, **options: Any) -> EvalSet:
     return await EvalRun(file=load_eval(path), store=store, concurrency=40, **options).run()
 
 
+@pytest.mark.parametrize("rows", [10, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_exactly_the_calls_that_depend_on_an_edit_are_made(
-    server: ModelServer, tmp_path: Path, anyio_backend: str
+    server: ModelServer, tmp_path: Path, anyio_backend: str, rows: int
 ) -> None:
     store = MemoryStore()
-    first = await score(write(tmp_path), store)
-    assert calls(server) == {**dict.fromkeys(NEEDS, ROWS), "judge": ROWS}
+    first = await score(write(tmp_path, rows), store)
+    assert calls(server) == {**dict.fromkeys(NEEDS, rows), "judge": rows}
     assert first.finished
-    assert sum(each.paid_calls for each in first.rows) == sum(each.calls for each in first.rows) == 9 * ROWS
+    assert sum(each.paid_calls for each in first.rows) == sum(each.calls for each in first.rows) == 9 * rows
 
-    edited = await score(write(tmp_path, "with more care"), store)
-    odd = ROWS // 2  # Where the edit changed the answer; elsewhere nothing behind it is asked.
-    assert calls(server) == {"e": ROWS, "f": odd, "h": odd, "judge": odd}
-    assert sum(each.paid_calls for each in edited.rows) == ROWS + 3 * odd
-    assert sum(each.calls for each in edited.rows) == 9 * ROWS
+    edited = await score(write(tmp_path, rows, "with more care"), store)
+    odd = rows // 2  # Where the edit changed the answer; elsewhere nothing behind it is asked.
+    assert calls(server) == {"e": rows, "f": odd, "h": odd, "judge": odd}
+    assert sum(each.paid_calls for each in edited.rows) == rows + 3 * odd
+    assert sum(each.calls for each in edited.rows) == 9 * rows
 
-    back = await score(write(tmp_path), store)  # To what the first set asked.
+    back = await score(write(tmp_path, rows), store)  # To what the first set asked.
     assert calls(server) == {}
     assert [each.scores for each in back.rows] == [each.scores for each in first.rows]
 
-    judged = write(tmp_path)
+    judged = write(tmp_path, rows)
     judged.write_text(judged.read_text().replace("It is good", "It is very good"))
     await score(judged, store)
-    assert calls(server) == {"judge": ROWS}
+    assert calls(server) == {"judge": rows}
 
     renamed = Flow.from_yaml(tmp_path / "eight.yaml")
     await score(judged, store, flow=renamed, fresh=True, first_rows=3)
