@@ -88,9 +88,10 @@ class LoopNode(ContainerNode):
             seen = level.seen()
             ended = told.get(index)
             if ended is None:
-                ended = self._judged(index, variables, seen)
-                if self._test is not None:
-                    context.explain(Decided("until", "true" if ended.stopped else "false", (self._test(seen),)))
+                test = None if self._test is None else self._test(seen)
+                ended = self._judged(index, variables, seen, test)
+                if test is not None:
+                    context.explain(Decided("until", "true" if ended.stopped else "false", (test,)))
                 await context.note(ended)
             wrote = store_of(context).following(wrote, level.contribution())
             if ended.stopped:
@@ -103,8 +104,10 @@ class LoopNode(ContainerNode):
             raise RunError(f"`until` was not true in any of the {self.max_iterations} rounds")
         return _result(chosen, wrote, self.max_iterations, exhausted=self.until is not None)
 
-    def _judged(self, index: int, variables: Mapping[str, Any], seen: Context) -> RoundEnded:
-        stopped = self.until is not None and self.until(seen)
+    def _judged(
+        self, index: int, variables: Mapping[str, Any], seen: Context, test: Mapping[str, Any] | None
+    ) -> RoundEnded:
+        stopped = test["answer"] if test is not None else self.until is not None and self.until(seen)
         if not isinstance(stopped, bool):
             raise TemplateError(f"`until` must give true or false, found {describe_value(stopped)}")
         mark = None if self.best_by is None else self.best_by(seen)
