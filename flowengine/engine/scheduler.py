@@ -132,6 +132,7 @@ class Scheduler:
         self._scopes: set[anyio.CancelScope] = set()
         self._tasks: TaskGroup | None = None
         self._fatal: JournalError | None = None
+        self._interrupt: KeyboardInterrupt | None = None
         self._fence = None if self.scope is None else self.scope.fence
 
     def inside(self, walk: Walk, nodes: Sequence[Node], ledger: Ledger | None) -> Scheduler:
@@ -181,6 +182,8 @@ class Scheduler:
                 self._tasks = tasks
                 await self._work(tasks)
             self._tasks = None
+            if self._interrupt is not None:
+                raise self._interrupt
         if self._is_inside and self._parked is not None:
             self._parked.leave(self)
         if self._fatal is not None:
@@ -237,6 +240,12 @@ class Scheduler:
             self.give_up(error)
             if tasks is not None and not isinstance(error, SupersededError):  # What is paid for is stored all the same.
                 tasks.cancel_scope.cancel()
+        except KeyboardInterrupt as error:
+            if tasks is None:
+                raise
+            walk.stop()
+            self._interrupt = error  # Raised when the others have ended: out of a task it would stop asyncio's loop.
+            tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
             walk.stop()
             raise
