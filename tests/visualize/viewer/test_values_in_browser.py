@@ -99,7 +99,7 @@ def test_the_chosen_part_of_the_panel_is_in_the_address_and_stays_from_node_to_n
 
 def test_what_went_in_stands_before_the_calls_and_what_came_out(tab: Tab):
     order = "[...document.querySelectorAll('#panel .pane')].map((each) => each.dataset.pane)"
-    assert tab.evaluate(order) == ["input", "calls", "output", "definition"]
+    tab.wait(f"{order}.join() === 'input,calls,output,definition'")
     tab.key("j")
     tab.wait("document.querySelector('#panel h2 .path')?.textContent === 'act'")
     given = tab.inner_text("[data-pane=input]")
