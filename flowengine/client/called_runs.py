@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from flowengine.errors import FlowEngineError, RunError
+from flowengine.serving.outcomes import SETTLED
 
 __all__ = ["CallBackend", "CalledRun", "ClientError", "RunProgress", "RunQuestion"]
-
-_SETTLED: Final = frozenset({"succeeded", "failed", "partial", "cancelled", "waiting", "paused"})
 
 
 class ClientError(FlowEngineError):
@@ -53,7 +52,7 @@ class CalledRun:
     @property
     def is_settled(self) -> bool:
         """Whether nothing happens until somebody answers or takes it up."""
-        return self.status in _SETTLED
+        return self.status in SETTLED
 
     def raise_for_status(self) -> CalledRun:
         """This run if it succeeded; else a `RunError` that says why not."""
