@@ -152,8 +152,11 @@ class Client:
         self._portal: BlockingPortal | None = None
 
     def __enter__(self) -> Client:
-        self._portal = self._stack.enter_context(start_blocking_portal())
-        self._stack.enter_context(self._portal.wrap_async_context_manager(self._client))
+        with ExitStack() as opening:  # Closed again where the client cannot be opened.
+            portal = opening.enter_context(start_blocking_portal())
+            opening.enter_context(portal.wrap_async_context_manager(self._client))
+            self._stack = opening.pop_all()
+        self._portal = portal
         return self
 
     def __exit__(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,6 +16,7 @@ import anyio
 import pytest
 
 from flowengine.client import AsyncClient, Client, ClientError, RunProgress
+from flowengine.client.server_backend import ServerBackend
 from flowengine.errors import RunError
 from flowengine.journal.postgres.store import PostgresStore
 from tests.serving.test_flow_service import drain
@@ -152,6 +155,25 @@ def test_one_that_is_not_open_and_an_address_that_is_none_are_refused() -> None:
         Client("http://127.0.0.1:9").get("x")
     with pytest.raises(ClientError, match="an address begins with"):
         Client("sqlite:///runs.db")
+
+
+def test_a_client_that_cannot_be_opened_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(backend: ServerBackend) -> None:
+        raise ClientError("not here")
+
+    monkeypatch.setattr(ServerBackend, "opened", refuse)
+    before = threading.enumerate()
+    with pytest.raises(ClientError, match="not here"), Client("http://127.0.0.1:9"):
+        pass
+    assert threading.enumerate() == before, "a thread that is left keeps the program from ending"
+
+
+def test_a_store_is_called_without_the_libraries_of_a_server() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", "import flowengine.client.store_backend, sys; sys.exit('starlette' in sys.modules)"],
+        check=False,
+    )
+    assert found.returncode == 0
 
 
 def test_a_server_that_comes_back_is_asked_again() -> None:
