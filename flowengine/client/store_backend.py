@@ -13,8 +13,7 @@ from flowengine.engine.events import Event, TokenStreamed, to_json_value
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
 from flowengine.serving.flow_service import FlowService
-from flowengine.serving.http_answers import NODE_STATES
-from flowengine.serving.outcomes import RunOutcome
+from flowengine.serving.outcomes import NODE_STATES, RunOutcome
 
 __all__ = ["StoreBackend"]
 

@@ -8,25 +8,15 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from flowengine.engine.events import (
-    Event,
-    NodeCancelled,
-    NodeFailed,
-    NodeFinished,
-    NodeSkipped,
-    NodeStarted,
-    TokenStreamed,
-    to_json_value,
-)
+from flowengine.engine.events import Event, NodeFailed, TokenStreamed, to_json_value
 from flowengine.server.problems import ProblemError, problem_response
 from flowengine.serving.api_keys import QuotaError
-from flowengine.serving.outcomes import AccessError, KeyReusedError, RunOutcome
+from flowengine.serving.outcomes import NODE_STATES, AccessError, KeyReusedError, RunOutcome
 from flowengine.serving.run_driver import OverloadedError, StoppingError
 from flowengine.serving.run_feed import Followed
 from visualize.viewer.html import whole
 
 __all__ = [
-    "NODE_STATES",
     "accepted_response",
     "encode_message",
     "error_response",
@@ -36,13 +26,6 @@ __all__ = [
     "to_run_state",
 ]
 
-NODE_STATES: Final[Mapping[type[Any], str]] = {
-    NodeStarted: "running",
-    NodeFinished: "succeeded",
-    NodeFailed: "failed",
-    NodeSkipped: "skipped",
-    NodeCancelled: "cancelled",
-}
 _PROBLEMS: Final[Mapping[type[Exception], tuple[int, str]]] = {
     AccessError: (403, "Not allowed"),
     KeyReusedError: (422, "The key was used with other inputs"),

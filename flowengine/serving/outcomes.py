@@ -9,13 +9,24 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY, RunStatus
-from flowengine.engine.events import ErrorInfo, Event, RunFinished, RunStarted
+from flowengine.engine.events import (
+    ErrorInfo,
+    Event,
+    NodeCancelled,
+    NodeFailed,
+    NodeFinished,
+    NodeSkipped,
+    NodeStarted,
+    RunFinished,
+    RunStarted,
+)
 from flowengine.errors import FlowEngineError, RunNotFoundError, StoreCorruptError
 from flowengine.runs import Question, RunRecord
 
 __all__ = [
     "CALLER",
     "ENDED",
+    "NODE_STATES",
     "SERVED",
     "SETTLED",
     "AccessError",
@@ -35,6 +46,14 @@ SERVED: Final = "served"
 """The setting of a run that says how it was called."""
 ENDED: Final = frozenset({"succeeded", "failed", "partial", "cancelled"})
 SETTLED: Final = ENDED | {"waiting", "paused"}
+NODE_STATES: Final[Mapping[type[Any], str]] = {
+    NodeStarted: "running",
+    NodeFinished: "succeeded",
+    NodeFailed: "failed",
+    NodeSkipped: "skipped",
+    NodeCancelled: "cancelled",
+}
+"""What callers are told of a node when an event of it comes."""
 
 
 class AccessError(FlowEngineError):
