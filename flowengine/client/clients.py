@@ -236,10 +236,7 @@ class Client:
         return self._do(lambda: self._client.list_runs(flow=flow, status=status, labels=labels))
 
     def _do(self, work: Callable[[], Awaitable[T]]) -> T:
-        async def call() -> T:
-            return await work()
-
-        return self._open_portal().call(call)
+        return self._open_portal().call(work)
 
     def _open_portal(self) -> BlockingPortal:
         if self._portal is None:

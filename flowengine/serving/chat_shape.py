@@ -32,6 +32,7 @@ __all__ = [
     "may_ask",
     "outputs_schema_of",
     "to_text",
+    "tooling_of",
 ]
 
 _MESSAGE_NAMES: Final = ("message", "question", "prompt")
@@ -111,11 +112,16 @@ def may_ask(flow: Flow) -> bool:
     False
     """
     for _, node in every_node(flow.plan.definitions):
-        agent = getattr(node, "agent", None)
-        tooling = getattr(getattr(agent, "prototype", agent), "tooling", None)
+        tooling = tooling_of(node)
         if node.kind in _ASKING or node.kind not in TRAITS or (tooling and (tooling.sets or tooling.servers)):
             return True
     return False
+
+
+def tooling_of(node: Any) -> Any:
+    """What the agent of a node may call; None where there is no agent."""
+    agent = getattr(node, "agent", None)
+    return getattr(getattr(agent, "prototype", agent), "tooling", None)
 
 
 def outputs_schema_of(flow: Flow) -> Mapping[str, Any]:

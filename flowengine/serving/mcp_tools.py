@@ -19,7 +19,7 @@ from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import every_node
 from flowengine.runs import Question
 from flowengine.server.flow_catalog import make_input_schema
-from flowengine.serving.chat_shape import outputs_schema_of, to_text
+from flowengine.serving.chat_shape import outputs_schema_of, to_text, tooling_of
 from flowengine.serving.outcomes import RunOutcome
 from flowengine.serving.question_texts import PersonsAnswer
 from flowengine.tools.mcp.server_tool import ServerTool
@@ -176,8 +176,7 @@ def _tools_of(node: Any) -> list[str]:
     """The effects of the tools that a node's agent has; what servers have is not known, and counts as external."""
     if isinstance(getattr(node, "tool", None), ServerTool):
         return [node.effect]
-    agent = getattr(node, "agent", None)
-    tooling = getattr(getattr(agent, "prototype", agent), "tooling", None)
+    tooling = tooling_of(node)
     if tooling is None:
         return []
     found = [tool.effect for each in tooling.sets for tool in each.tools]
