@@ -160,9 +160,10 @@ class Scheduler:
                 await self._run_on()
             except JournalError as error:
                 self.give_up(error)  # Raised once the group is closed, so that it comes out alone.
+            except KeyboardInterrupt as error:
+                self._interrupt = error  # As well.
             tasks.cancel_scope.cancel()
-        if self._fatal is not None:
-            raise self._fatal
+        self._raise_end()
 
     async def _run_on(self) -> None:
         """The level, and again what parked and was answered while the rest of it ended."""
@@ -182,10 +183,14 @@ class Scheduler:
                 self._tasks = tasks
                 await self._work(tasks)
             self._tasks = None
-            if self._interrupt is not None:
-                raise self._interrupt
         if self._is_inside and self._parked is not None:
             self._parked.leave(self)
+        self._raise_end()
+
+    def _raise_end(self) -> None:
+        """What ended the level before its time."""
+        if self._interrupt is not None:
+            raise self._interrupt
         if self._fatal is not None:
             raise self._fatal
 

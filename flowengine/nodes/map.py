@@ -33,7 +33,7 @@ FOR_EACH_SUSPENDED: Final = 4
 class Crew:
     """Does `work(0)` … `work(count - 1)`, `limit` at once; `stop` begins no further piece.
 
-    `work` should raise nothing: what it raises ends the crew.
+    `work` should raise nothing: what it raises ends the crew; a `KeyboardInterrupt` comes out alone.
     """
 
     def __init__(self, count: int, work: Callable[[int], Awaitable[None]], limit: int | None = None) -> None:
@@ -43,11 +43,14 @@ class Crew:
         self._next = 0
         self._at_work = 0
         self._on_their_way = 0
+        self._interrupt: KeyboardInterrupt | None = None
 
     async def run(self) -> None:
         if self._count:
             async with anyio.create_task_group() as tasks:
                 await self._worker(tasks)
+        if self._interrupt is not None:
+            raise self._interrupt
 
     def stop(self) -> None:
         self._next = self._count
@@ -64,6 +67,10 @@ class Crew:
             self._hire(tasks)
             try:
                 await self._work(index)
+            except KeyboardInterrupt as error:  # As in the scheduler: raised when the others have ended.
+                self._interrupt = error
+                self.stop()
+                tasks.cancel_scope.cancel()
             finally:
                 self._at_work -= 1
 

@@ -10,10 +10,13 @@ import anyio
 import pytest
 
 from flowengine.core.context import Context
-from flowengine.engine.events import NodeCancelled, NodeFailed
+from flowengine.engine.events import NodeCancelled, NodeFailed, NodeStarted, RunFinished
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.map import MapNode
+from flowengine.nodes.node import FlowNode
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -49,6 +52,39 @@ def test_a_run_whose_node_raises_it_is_interrupted(backend: str, timeout: float 
     interrupts = False
     run = anyio.run(lambda: flow.resume(info.run_id, store=store), backend=backend)
     assert run.nodes["bad"].output == "well"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("is_file", [False, True], ids=["in memory", "in a file"])
+@pytest.mark.parametrize("is_inside", [False, True], ids=["at the top", "in a map"])
+def test_it_comes_out_alone_when_all_beside_have_ended(tmp_path: Path, backend: str, is_file: bool, is_inside: bool):
+    ended: list[str | None] = []
+
+    async def act(context: Context) -> None:
+        if context.current_node in ("bad", "map[1].one"):
+            await anyio.wait_all_tasks_blocked()
+            raise KeyboardInterrupt
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(context.current_node)
+
+    nodes: dict[str, FlowNode] = {"other": FunctionNode(act)}
+    if is_inside:
+        nodes["map"] = MapNode({"one": FunctionNode(act)}, over=lambda context: [1, 2, 3])
+    else:
+        nodes["bad"] = FunctionNode(act)
+    flow, store = Flow("f", nodes), SQLiteStore(tmp_path / "s.db") if is_file else MemoryStore()
+    with pytest.raises(BaseException) as caught:
+        anyio.run(lambda: flow.run(store=store), backend=backend)
+    assert type(caught.value) is KeyboardInterrupt
+    assert sorted(map(str, ended)) == (["map[0].one", "map[2].one", "other"] if is_inside else ["other"])
+    [info] = store.list()
+    events = store.events(info.run_id)
+    cancelled = {each.node for each in events if type(each) is NodeCancelled}
+    assert cancelled == {each.node for each in events if type(each) is NodeStarted}
+    assert type(events[-1]) is RunFinished
+    assert events[-1].status == "cancelled"
 
 
 async def one(context: Context) -> int:
