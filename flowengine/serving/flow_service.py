@@ -86,7 +86,8 @@ class FlowService:
         """
         self.store = store
         self.flows: Mapping[str, Flow] = _load_flows(flows, os.environ if environ is None else environ)
-        self.driver = RunDriver(store, admission or Admission(), log_failure, self._settle_soon)
+        self.driver = RunDriver(store, admission or Admission(), log_failure)
+        self.driver.tell(self._settle_soon)
         self.budgets = DayBudgets(store)
         self._tasks: TaskGroup | None = None
         self._follower = RunFollower(store, self.driver)
@@ -344,7 +345,7 @@ class FlowService:
     def _settle_soon(self, driven: DrivenRun) -> None:
         """A run that went on here has ended or waits."""
         is_bound = driven.started is None or _DAY in served(driven.started)
-        if self._tasks is not None and driven.run is not None and is_bound:
+        if self._tasks is not None and is_bound:
             self._tasks.start_soon(logging_failure, partial(self._settle, driven.run_id), f"run {driven.run_id}")
 
     async def _settle(self, run_id: str) -> None:

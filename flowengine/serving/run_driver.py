@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.core.context import NodeResult
+from flowengine.core.context import NodeResult, RunStatus
 from flowengine.core.run_scope import Fence
 from flowengine.core.values import copy_mutable
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
@@ -85,6 +85,13 @@ class DrivenRun:
         self.journal: Journal | None = None
         """There where the run was created before it is its turn."""
 
+    @property
+    def status(self) -> RunStatus | None:
+        """How the run stands when it stops here, `running` where it is put back; None where its record does not say."""
+        if self.run is not None:
+            return self.run.status
+        return None if self.finished is None else self.finished.status
+
 
 class RunDriver:
     """The runs that this process drives."""
@@ -94,14 +101,11 @@ class RunDriver:
         store: JournalStore,
         admission: Admission,
         log: Callable[[str, Exception], None],
-        ended: Callable[[DrivenRun], None] = lambda driven: None,
     ) -> None:
-        """`log` hears what goes wrong with a run beyond what its record tells, `ended` of each that was
-        launched and goes on no more here."""
+        """`log` hears what goes wrong with a run beyond what its record tells."""
         self._store = store
         self._admission = admission
         self._log = log
-        self._ended = ended
         self._tasks: TaskGroup | None = None
         self._driven: dict[str, DrivenRun] = {}
         self._lingering: dict[str, RunFeed] = {}
@@ -113,7 +117,7 @@ class RunDriver:
         self._listeners: list[Callable[[DrivenRun], None]] = []
 
     def tell(self, listener: Callable[[DrivenRun], None]) -> None:
-        """`listener` hears of each run that stops here, with what became of it."""
+        """`listener` hears of each run that stops here, also of one that is cancelled or put back."""
         self._listeners.append(listener)
 
     def begin(self, tasks: TaskGroup) -> None:
@@ -237,8 +241,7 @@ class RunDriver:
             driven.ended.set()
             if driven.feed.is_kept and self._tasks is not None:
                 self._tasks.start_soon(self._linger, driven)
-            self._ended(driven)
-            if driven.run is not None:
+            if driven.status is not None:
                 for listener in self._listeners:
                     listener(driven)
             self._next()

@@ -54,7 +54,7 @@ class ServingMetrics:
         service.driver.tell(self._count_run)
 
     def _count_run(self, driven: DrivenRun) -> None:
-        status = "interrupted" if driven.run is None else driven.run.status
+        status = "interrupted" if driven.status == "running" else driven.status
         self._runs.labels(driven.flow, status).inc()
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:

@@ -21,6 +21,7 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller, KeyReusedError
 from flowengine.serving.run_driver import Admission, OverloadedError, StoppingError
+from flowengine.serving.serving_metrics import ServingMetrics
 from tests.serving.conftest import Counted
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain
@@ -157,6 +158,22 @@ async def test_what_is_left_at_the_end_goes_on_at_the_next_start(store: JournalS
         for run in runs:
             assert (await service.wait(run.run_id)).outputs == {"wait": "through"}
     assert len(counted.calls) == 2
+
+
+async def test_a_run_that_is_cancelled_or_put_back_is_counted_and_settled(store: JournalStore, counted: Counted):
+    ann = FlowCaller("ann", budget_usd_day=1.0)
+    async with FlowService(store, counted.flows, grace=0) as service:
+        metrics = ServingMetrics(service)
+        run = await service.start("slow", {}, caller=ann)
+        await service.cancel(run.run_id)
+        with anyio.fail_after(20):
+            while service.budgets.open_runs(ann):  # noqa: ASYNC110 - nobody is told that it was settled
+                await anyio.sleep(0.01)
+        await service.start("slow", {})
+        await service.drain()
+        text = metrics.text().decode()
+    for status in ("cancelled", "interrupted"):
+        assert f'flowengine_runs_total{{flow="slow",status="{status}"}} 1.0' in text
 
 
 async def test_a_run_is_answered_and_goes_on_here(store: JournalStore, counted: Counted):
