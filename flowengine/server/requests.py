@@ -17,9 +17,11 @@ from flowengine.server.run_watch import RunWatches
 from flowengine.server.safety import AccessKeys
 
 __all__ = [
+    "FORM",
     "ServerParts",
     "check_schema",
     "get_parts",
+    "parse_form",
     "parse_json",
     "read_body",
     "read_form",
@@ -29,6 +31,8 @@ __all__ = [
 
 # --- Bodies of requests
 
+FORM: Final = "application/x-www-form-urlencoded"
+"""The media type of a form."""
 _MAX_FORM_BYTES: Final = 256_000
 """Bytes of a form."""
 _MAX_JSON_BYTES: Final = 4_000_000
@@ -38,12 +42,15 @@ _MAX_FIELDS: Final = 1_000
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """The fields of a posted form; of a field that is there twice, the last counts."""
-    _expect_media_type(request, "application/x-www-form-urlencoded")
-    body = await read_body(request, _MAX_FORM_BYTES)
+    """The fields of a posted form."""
+    _expect_media_type(request, FORM)
+    return parse_form(await read_body(request, _MAX_FORM_BYTES))
+
+
+def parse_form(body: bytes) -> Mapping[str, str]:
+    """The fields of a form; of a field that is there twice, the last counts."""
     try:
-        text = body.decode()
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except ValueError:
         raise ProblemError(400, "Not a form", "the body is no form of at most 1,000 fields") from None
 

@@ -5,10 +5,9 @@ A call that comes again, because its sender had no answer or because somebody re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import time
-from typing import Any, Final
-from urllib.parse import parse_qsl
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +17,7 @@ from flowengine.errors import DefinitionError, FlowNotFoundError, TemplateError,
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.webhook_tables import WebhookRule
 from flowengine.server.problems import ProblemError
-from flowengine.server.requests import parse_json, read_body
+from flowengine.server.requests import FORM, parse_form, parse_json, read_body
 from flowengine.serving.flow_routes import Handler, answering_errors
 from flowengine.serving.http_answers import json_response
 from flowengine.serving.outcomes import FlowCaller
@@ -26,9 +25,6 @@ from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 from flowengine.serving.signatures import SignatureError, read_secrets, verify
 
 __all__ = ["make_webhook_routes"]
-
-_FORM: Final = "application/x-www-form-urlencoded"
-_MAX_FIELDS: Final = 1_000
 
 
 def make_webhook_routes(parts: ServingParts) -> MountedRoutes:
@@ -84,10 +80,7 @@ async def _take_call(parts: ServingParts, rule: WebhookRule, secrets: Sequence[b
 
 def _read_fields(content_type: str, raw: bytes) -> Any:
     """The body as templates see it: JSON, the fields of a form, or the JSON in a form's field `payload`."""
-    if content_type.partition(";")[0].strip().lower() != _FORM:
+    if content_type.partition(";")[0].strip().lower() != FORM:
         return parse_json(raw)
-    try:
-        fields: Mapping[str, str] = dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
-    except ValueError:
-        raise ProblemError(400, "Not a form", "the body is no form") from None
-    return parse_json(fields["payload"].encode()) if fields.keys() == {"payload"} else fields
+    fields = parse_form(raw)
+    return parse_json(fields["payload"].encode()) if set(fields) == {"payload"} else fields
