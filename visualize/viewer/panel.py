@@ -154,7 +154,7 @@ def _make_why(run: Reading, row: NodeRow) -> Markup | None:
     return section(
         "Why",
         element("ul", reasons, class_="why") if reasons else None,
-        fold(f"Where it leads: {len(ways)}", element("ul", ways, class_="why"), seq=_end_position(run, row))
+        fold(f"Where it leads: {len(ways)}", element("ul", ways, class_="why"), seq=run.end_position(row.id))
         if ways
         else None,
         seq=seq,
@@ -288,18 +288,12 @@ def _list_times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
                 ["Node", "Status", "Took", "Cost", "Result"],
                 cells,
                 numbers=(2, 3),
-                seqs=[_end_position(run, row) for row in listed],
+                seqs=[run.end_position(row.id) for row in listed],
                 class_="times",
             ),
             note(f"And {more:,} more: choose one in the timeline.") if more else None,
         ]
     )
-
-
-def _end_position(run: Reading, row: NodeRow) -> int | None:
-    """The position of the last event that changed a row: what a list says of it was not true before."""
-    part = run.part(row.id)
-    return next((seq for seq, event in reversed(part) if not isinstance(event, NodeRecorded)), None)
 
 
 def _make_gist(row: NodeRow) -> Child:

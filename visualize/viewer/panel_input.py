@@ -36,7 +36,7 @@ def input_sections(run: Reading, row: NodeRow) -> Iterator[Markup]:
     for each in before[:_MAX_BEFORE]:
         if each.result is not None and each.result.output is not None:
             title = ["From ", element("a", each.id[len(each.spot.unit) :], href=place(each.id))]
-            yield section(title, value(each.result.output), seq=_end_position(run, each))
+            yield section(title, value(each.result.output), seq=run.end_position(each.id))
     if len(before) > _MAX_BEFORE:
         yield note(f"And from {len(before) - _MAX_BEFORE:,} more nodes.")
     started = run.progress.started
@@ -72,10 +72,6 @@ def parse_excerpt(text: str) -> Any:
         except (ValueError, RecursionError):
             continue
     return text
-
-
-def _end_position(run: Reading, row: NodeRow) -> int | None:
-    return next((seq for seq, event in reversed(run.part(row.id)) if not isinstance(event, NodeRecorded)), None)
 
 
 # --- How the node is defined

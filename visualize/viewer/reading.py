@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
-from flowengine.engine.events import Event
+from flowengine.engine.events import Event, NodeRecorded
 from visualize.edge_states import in_order
 from visualize.picture import Picture, closed, picture_of_progress
 from visualize.progress import NodeRow, folded
@@ -55,6 +55,10 @@ class Reading:
     def part(self, path: str) -> Sequence[tuple[int, Event]]:
         """The events of one node, with their positions."""
         return self._parts.get(path, ())
+
+    def end_position(self, path: str) -> int | None:
+        """The position of the last event that changed a node's row: what is said of it was not true before."""
+        return next((seq for seq, event in reversed(self.part(path)) if not isinstance(event, NodeRecorded)), None)
 
     def row(self, path: str) -> NodeRow | None:
         return self.progress.nodes.get(path)
