@@ -21,7 +21,7 @@ from flowengine.core.records import ACCEPT, Asked
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import ApprovalError
-from flowengine.journal.approvals import Given, answer, open_questions
+from flowengine.journal.approvals import Given, answer, may_answer, open_questions
 from flowengine.tools.result_text import cut
 
 __all__ = ["ask_person", "can_ask_person", "describe_question", "format_choices", "name_person"]
@@ -74,7 +74,7 @@ def _ask(store: JournalStore, run_id: str, events: Sequence[Event], path: str, a
     who = name_person(events, path, None)
     for line in describe_question(path, asked):
         complain(line)
-    if asked.approvers and who not in asked.approvers:
+    if not may_answer(who, asked.approvers):
         complain(f"  you are '{who}', who is none of them")
         return None
     while True:

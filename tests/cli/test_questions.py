@@ -97,6 +97,19 @@ def test_what_nobody_answers_waits_on(flowengine: Command, shop: Path, typing: C
     assert "Their word: too much" in said.err
 
 
+def test_a_mail_address_answers_however_it_is_written(
+    flowengine: Command, folder: Path, typing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "ask.yaml").write_text(
+        "flowengine: v1\nname: ask\nnodes:\n"
+        '  ask: {type: approval, message: May it?, routes: {"yes": {}, "no": {}}, approvers: [cfo@example.com]}\n'
+    )
+    monkeypatch.setattr("flowengine.cli.questions.find_account", lambda: "CFO@example.com")
+    typing("yes\n\n")
+    said = flowengine("run", "ask.yaml")
+    assert said.code == 0, said.err
+
+
 def test_without_a_terminal_the_command_says_what_to_add(flowengine: Command, shop: Path) -> None:
     assert flowengine("run", "shop.yaml", "--run-id", "r1").code == 3
     said = flowengine("approve", "r1")

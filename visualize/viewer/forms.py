@@ -179,7 +179,7 @@ def approval_form(
 
 def _make_choice(asked: Asked, choice: str, ways: Mapping[str, str]) -> Markup:
     """A button with what the choice means, and where it leads."""
-    takes_form = bool(asked.form) and (choice in asked.form_for or not asked.form_for) and not asked.tool
+    takes_form = _takes_form(asked, choice)
     told = [asked.describe.get(choice, ""), f"→ {ways[choice]}" if choice in ways else ""]
     button = element(
         "button",
@@ -192,6 +192,11 @@ def _make_choice(asked: Asked, choice: str, ways: Mapping[str, str]) -> Markup:
         data_form=True if takes_form and asked.form_for else None,
     )
     return element("li", button, element("small", " ".join(filter(None, told))) if any(told) else None)
+
+
+def _takes_form(asked: Asked, choice: str) -> bool:
+    """Whether the question's form is filled in with a choice; the arguments of a call are none."""
+    return bool(asked.form) and not asked.tool and (choice in asked.form_for or not asked.form_for)
 
 
 def _make_countdown(asked: Asked) -> Markup | None:
@@ -234,8 +239,7 @@ def answer_of(asked: Asked, fields: Mapping[str, str]) -> FormAnswer:
     if asked.tool:
         said = "" if choice == REFUSE else fields.get("form", "").strip()
         return FormAnswer(choice, comment, _parse_json(said) if said else None)
-    takes_form = bool(asked.form) and (choice in asked.form_for or not asked.form_for)
-    return FormAnswer(choice, comment, said_in(asked.form, fields) if asked.form and takes_form else None)
+    return FormAnswer(choice, comment, said_in(asked.form or {}, fields) if _takes_form(asked, choice) else None)
 
 
 def _argument_fields(asked: Asked) -> list[Markup]:
