@@ -32,10 +32,11 @@ from flowengine.core.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import Durability, JournalStore
-from flowengine.errors import DefinitionError, names_arguments, unknown_argument
+from flowengine.errors import DefinitionError, Diagnostic, FlowError, names_arguments, unknown_argument
 from flowengine.journal.approvals import answer
 from flowengine.journal.stores import TeeStore, open_store
 from flowengine.nodes.compiled_flow import CompiledFlow, InputField, assemble
+from flowengine.nodes.container import every_node
 from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.runners import local
 from flowengine.runners.run import Run
@@ -105,7 +106,7 @@ class Flow:
         """`inputs`: name → field or type; None accepts any. `shared_state`: key → default or `StateKey`.
 
         `outputs`: name → function of the final context; None gives the last nodes' outputs by name.
-        Raises `FlowError` for no nodes, unknown targets and cycles.
+        Raises `FlowError` for no nodes, unknown targets, cycles, and approvals that name whom to tell.
         """
         self.plan = assemble(
             name,
@@ -116,6 +117,7 @@ class Flow:
             limits=limits or RunLimits(),
             description=description,
         )
+        _refuse_told_people(self.plan)
 
     @classmethod
     def of(cls: type[F], plan: CompiledFlow) -> F:
@@ -491,6 +493,14 @@ async def _run_into(stream: EventStream, send: MemoryObjectSendStream[Streamed],
             stream.run = await start()
         except Exception as error:
             stream.failure = error
+
+
+def _refuse_told_people(plan: CompiledFlow) -> None:
+    """`FlowError` where a question names whom to tell: without a project file nobody would be, and nothing said so."""
+    text = "only a flow with a project file can tell people (`notify`); FlowBuilder and flow files make such flows"
+    told = [path for path, node in every_node(plan.definitions) if node.tells_people]
+    if told:
+        raise FlowError([Diagnostic("FE531", text, node=path) for path in told])
 
 
 def as_node(step: Step) -> FlowNode:

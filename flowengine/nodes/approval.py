@@ -12,7 +12,12 @@ from flowengine.engine.ports import Ended, Park
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 
-__all__ = ["ApprovalNode"]
+__all__ = ["ApprovalNode", "tell_nobody"]
+
+
+def tell_nobody(context: Context) -> Sequence[Any]:
+    """`notify` of a question that nobody is told of, whatever the project says."""
+    return ()
 
 
 class ApprovalNode(FlowNode):
@@ -20,8 +25,9 @@ class ApprovalNode(FlowNode):
 
     `form`: a JSON Schema of what is filled in beside the choice. `expires`: seconds after which
     `on_expire` counts as chosen, once somebody opens the run. `approvers`: who alone may answer. `notify`: who is
-    told, as the question has it (`Asked.notify`). `describe`: choice → what it means; `form_for`: the choices that the
-    form goes with (none: all). The output is `{choice, comment, by, form}`.
+    told, as the question has it (`Asked.notify`); only of a flow with a project file, which says how. `describe`:
+    choice → what it means; `form_for`: the choices that the form goes with (none: all). The output is
+    `{choice, comment, by, form}`.
     """
 
     kind: ClassVar[str] = "approval"
@@ -72,6 +78,10 @@ class ApprovalNode(FlowNode):
         output = {"choice": answered.choice, "comment": answered.comment, "by": answered.by, "form": answered.form}
         given = digest_handed(context, {"message": asked.message})
         return NodeResult(output, route=answered.choice, given=given)
+
+    @property
+    def tells_people(self) -> bool:
+        return self.notify is not None and self.notify is not tell_nobody
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         return {"message": str(self.message(context))}

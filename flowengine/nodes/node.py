@@ -232,6 +232,11 @@ class FlowNode(ABC):
         """Before a run begins: raise a `DefinitionError` for what can be known to fail, start what takes long."""
 
     @property
+    def tells_people(self) -> bool:
+        """Whether it names whom a run tells of its question, which needs a project that says how."""
+        return False
+
+    @property
     def checks_servers(self) -> bool:
         """Whether something of its definition is known only once its servers run."""
         return False

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.errors import FlowError
+from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.checks.strange_texts import check_strange_texts
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project.project import Project, find_project
@@ -652,4 +653,6 @@ def test_many_nodes_are_no_many_warnings(folder: Path) -> None:
 def test_nothing_is_loaded_for_a_flow_without_effects(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load_flow(text=HEAD + A % "")
     monkeypatch.setitem(__import__("sys").modules, "flowengine.flowfile.risks.ways", None)
-    check_strange_texts(spec, Project(folder), None)  # type: ignore[arg-type]  # Nothing is told.
+    report = Report(spec)
+    check_strange_texts(spec, Project(folder), report)
+    assert report.found == []

@@ -8,7 +8,7 @@ import pytest
 
 from flowengine.core.context import Context
 from flowengine.engine.events import RunFinished
-from flowengine.errors import ApprovalError
+from flowengine.errors import ApprovalError, FlowError
 from flowengine.flow import Flow
 from flowengine.journal.approvals import answer, open_questions, times_asked
 from flowengine.journal.memory import MemoryStore
@@ -17,6 +17,7 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode
+from flowengine.nodes.subflow import SubflowNode
 from flowengine.runners.run import Run
 
 pytestmark = pytest.mark.anyio
@@ -220,3 +221,21 @@ async def test_a_form_goes_with_the_choices_that_need_it_and_with_no_other():
     await answer(store, "r", "sign_off", "hold", form={"ticket": 3})
     run = await release(form=FORM, form_for=["ship"]).resume("r", store=store)
     assert run.nodes["sign_off"].output["form"] is None
+
+
+def test_a_flow_without_a_project_refuses_to_name_whom_to_tell():
+    """Nobody would be told, and nothing would say so."""
+    ask = ApprovalNode(lambda context: "Ship?", {"yes": None, "no": None}, notify=lambda context: ["finance"])
+    inner = MapNode({"ask": ask}, over=lambda context: [1])
+    with pytest.raises(FlowError, match="only a flow with a project file can tell people") as caught:
+        Flow("release", {"publish": FunctionNode(name), "each": inner})
+    assert [(each.code, each.node) for each in caught.value.diagnostics] == [("FE531", "each.ask")]
+
+
+def test_a_flow_without_a_project_may_run_a_file_that_tells_nobody():
+    text = (
+        "flowengine: v1\nname: ask\nnodes:\n"
+        "  ok: {type: approval, message: Ship?, notify: [], routes: {ship: {}, hold: {}}}\n"
+    )
+    plan = Flow.from_text(text, "ask.yaml").plan
+    assert Flow("outer", {"sub": SubflowNode(plan)}).name == "outer"

@@ -98,8 +98,9 @@ def _addresses(rendered: Any) -> list[str]:
 
 
 def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.approval import ApprovalNode
+    from flowengine.nodes.approval import ApprovalNode, tell_nobody
 
+    notify = None if node.notify is None else _notify(node.notify) if node.notify else tell_nobody
     return ApprovalNode(
         template(node.message),
         {choice: route.to for choice, route in node.routes.items()},
@@ -109,7 +110,7 @@ def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompile
         approvers=node.approvers,
         describe={choice: route.description for choice, route in node.routes.items() if route.description},
         form_for=node.form_for,
-        notify=None if node.notify is None else _notify(node.notify),
+        notify=notify,
         **settings,
     )
 
