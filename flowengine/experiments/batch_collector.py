@@ -204,7 +204,7 @@ class BatchCollector:
                     return
                 self._keep(mark, {**kept, "batch": found})
         except ModelError as error:
-            self._fail(kept["ids"], error)
+            self._give_up(mark, error)
             return
         await self._follow(mark, vendor)
 
@@ -250,7 +250,7 @@ class BatchCollector:
             except TransientModelError:
                 continue
             except ModelError as error:
-                self._fail(self._kept[mark]["ids"], error)
+                self._give_up(mark, error)
                 return
             if look.state == "failed":
                 names = self._kept[mark]["ids"]
@@ -277,6 +277,11 @@ class BatchCollector:
             else:
                 self._fresh[name] = waiting
                 self._asked.set()
+
+    def _give_up(self, mark: str, error: ModelError) -> None:
+        """Fail the calls that wait for a batch; whoever asks for it later looks at it anew."""
+        self._followed.discard(mark)
+        self._fail(self._kept[mark]["ids"], error)
 
     def _fail(self, names: Sequence[str], error: ModelError) -> None:
         for name in names:

@@ -47,13 +47,19 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchServer]:
 
 
 async def run(
-    folder: Path, store: MemoryStore, vendor: str = "openai", pace: BatchPace | None = PACE, **options: Any
+    folder: Path,
+    store: MemoryStore,
+    vendor: str = "openai",
+    pace: BatchPace | None = PACE,
+    *,
+    concurrency: int = 100,
+    **options: Any,
 ) -> Sequence[RowResult]:
     path = folder / "two.yaml"
     path.write_text(FLOW.replace("MODEL", MODELS[vendor]))
     flow = Flow.from_yaml(path)
     rows = open_row_set(flow.plan, store, "rows", vendor)
-    runs = RowRuns(plan=flow.plan, store=store, rows=rows, concurrency=100, **options)
+    runs = RowRuns(plan=flow.plan, store=store, rows=rows, concurrency=concurrency, **options)
     data = [DataRow(n, {"n": n}) for n in range(1, ROWS + 1)]
     if pace is None:
         async with aclosing(runs.results(data)) as results:
@@ -152,6 +158,23 @@ async def test_stopped_anywhere_nothing_is_lost_or_posted_twice(
     check(await run(tmp_path, store, vendor))
     assert set(server.posted.values()) == {1}
     assert server.live == 0
+
+
+async def test_a_batch_that_cannot_be_looked_at_fails_rows_that_come_later_too(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    """Started again with fewer rows in flight than the batch has requests, and with a key that was revoked."""
+    store, stop, loop = MemoryStore(), anyio.Event(), anyio.lowlevel.current_token()
+    server.heard = lambda told: anyio.from_thread.run_sync(stop.set, token=loop) if told == "look" else None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, tmp_path, store)
+        await stop.wait()
+        tasks.cancel_scope.cancel()
+    server.heard, server.denied = lambda told: None, True
+    with anyio.fail_after(20):
+        found = await run(tmp_path, store, concurrency=5)
+    assert {each.status for each in found} == {"failed"}
+    assert set(server.posted.values()) == {1}
 
 
 async def test_a_limit_holds_for_batches_too(server: BatchServer, tmp_path: Path, anyio_backend: str) -> None:

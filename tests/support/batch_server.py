@@ -34,6 +34,8 @@ class BatchServer:
         """So many batches are taken, and the connection is closed without an answer."""
         self.lost_looks = 0
         """So many looks are answered by an error."""
+        self.denied = False
+        """Looks are refused, as with a key that was revoked."""
         self.left_out: Callable[[str], bool] = lambda asked: False
         """Requests that come back expired, the first time."""
         self.refused = False
@@ -196,7 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
             batch = owner.batches[path.split("/")[-1]]
             batch["looks"] += 1
             owner.heard("look")
-            if owner.lost_looks > 0:
+            if owner.denied:
+                self._say({"error": {"message": "the key was revoked"}}, 401)
+            elif owner.lost_looks > 0:
                 owner.lost_looks -= 1
                 self._say({"error": {"message": "busy"}}, 503)
             else:
