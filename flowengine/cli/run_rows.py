@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
+import click
+
 from flowengine.cli.failure import report
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.run_access import choose_store, keeps, open_journal
@@ -27,7 +29,7 @@ from flowengine.journal.run_export import dumps
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.row_runs import RowResult, RowRuns, RowSet, open_row_set
 
-__all__ = ["RowMeter", "RowsCommand", "rows_exit_code"]
+__all__ = ["RowMeter", "RowsCommand", "pace_of", "rows_exit_code"]
 
 _BOUNDS: Final = Budget._fields
 CONCURRENCY: Final = 20
@@ -133,6 +135,13 @@ def rows_exit_code(statuses: Mapping[str, int], left: int) -> int:
 
 
 # --- The command
+
+
+def pace_of(*, batch: bool, deadline: float | None) -> BatchPace | None:
+    """What `--batch` and `--deadline` say; None where calls are made one by one."""
+    if deadline is not None and not batch:
+        raise click.UsageError("--deadline goes with --batch")
+    return BatchPace(deadline=deadline) if batch else None
 
 
 @dataclass(slots=True)

@@ -7,6 +7,8 @@ import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
 from flowengine.experiments.git_version import revision_of, tree_at
 from tests.cli.conftest import Command
 from tests.experiments.test_eval_run import FLOW, project
@@ -65,3 +67,17 @@ def test_the_edit_between_two_revisions_is_blamed(flowengine: Command, folder: P
     assert "to blame: 'shout'" in said.out
     same = flowengine("blame", path.name, "--good", "HEAD", "--bad", "HEAD", "-q")
     assert (same.code, "say the same" in same.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "shout.yaml", "--data", "rows.jsonl"],
+        ["eval", "shout.floweval.yaml"],
+        ["whatif", "--node", "shout", "--model", "offline", "--runs", "flow=shout"],
+    ],
+)
+def test_a_deadline_is_one_of_batches(flowengine: Command, folder: Path, words: list[str]) -> None:
+    project(folder)
+    said = flowengine(*words, "--deadline", "6h")
+    assert (said.code, "--deadline goes with --batch" in said.err) == (2, True)

@@ -12,7 +12,7 @@ from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
-from flowengine.cli.run_rows import RowMeter
+from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.budget import Budget
 from flowengine.engine.ports import JournalStore
@@ -88,13 +88,13 @@ def run_eval(
 
     Each row takes what still holds from its last run in this eval, judges too. Stopped and started again, it goes on.
     """
+    pace = pace_of(batch=batch, deadline=deadline)
     results = Results()
     require_statistics()
     with results.alone():
         loaded = load_eval(file, model=model, environ=load_environment())
     wanted = parse_bounds(bounds, list(loaded.spec.scorers))
     with open_journal(choose_store(store)) as kept:
-        pace = BatchPace(deadline=deadline) if batch else None
         go = _Go(loaded, kept, results, fresh, first_rows, concurrency, max_cost, model, quiet, pace)
         before = _choose_set(go, against)
         made = go.run(before)

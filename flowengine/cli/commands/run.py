@@ -82,9 +82,7 @@ def command(
     all rows together, each time.
     """
     only_data = {"-o": output, "--map": mapping, "--retry-failed": retry_failed, "--fresh": fresh}
-    only_data |= {"--allow-changed": allow_changed, "--batch": batch}
-    if deadline is not None and not batch:
-        raise click.UsageError("--deadline goes with --batch")
+    only_data |= {"--allow-changed": allow_changed, "--batch": batch, "--deadline": deadline}
     _refuse_options(only_data if data is None else {"--run-id": run_id, "--reuse": reuse, "--session": session}, data)
     reporting = reporting_of(as_json, events, quiet)
     results = Results()
@@ -103,8 +101,7 @@ def command(
     )
 
     if data is not None:
-        from flowengine.cli.run_rows import RowsCommand  # A single run does without.
-        from flowengine.experiments.batch_collector import BatchPace
+        from flowengine.cli.run_rows import RowsCommand, pace_of  # A single run does without.
 
         if events:
             raise click.UsageError("--events does not go with --data: --json says how the rows ended")
@@ -123,7 +120,7 @@ def command(
             retry_failed=retry_failed,
             fresh=fresh,
             allow_changed=allow_changed,
-            batch=BatchPace(deadline=deadline) if batch else None,
+            batch=pace_of(batch=batch, deadline=deadline),
         ).run()
 
     async def job(journals: JournalStore) -> Run:

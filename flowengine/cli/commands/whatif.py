@@ -13,11 +13,10 @@ from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
-from flowengine.cli.run_rows import RowMeter
+from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.budget import Budget
 from flowengine.errors import InputError
-from flowengine.experiments.batch_collector import BatchPace
 from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, WhatIfRow
 from flowengine.journal.run_export import dumps
 
@@ -59,6 +58,7 @@ def command(
     Each run is forked at the node. What is behind it is recomputed only where its answer differs. Nothing has an effect
     outside, and nobody is asked: what was recorded stands, and where something else is asked, the fork ends there.
     """
+    pace = pace_of(batch=batch, deadline=deadline)
     change = _read_change(model, prompt, settings)
     results = Results()
     with open_journal(choose_store(store)) as kept:
@@ -71,7 +71,7 @@ def command(
                 budget=Budget(cost_usd=max_cost),
                 concurrency=concurrency,
                 environ=load_environment(),
-                batch=BatchPace(deadline=deadline) if batch else None,
+                batch=pace,
                 tell=complain,
             )
         meter = RowMeter(len(asked.chosen), quiet=quiet)
