@@ -75,6 +75,11 @@ class WhatIfReport(NamedTuple):
     """Runs that a limit left out."""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether no limit left a run out or stopped its fork."""
+        return not self.left and all(each.status != "paused" for each in self.rows)
+
+    @property
     def told(self) -> Sequence[WhatIfRow]:
         """Those that came to their end, where before and after can be compared."""
         return [each for each in self.rows if each.status == "succeeded"]
@@ -91,6 +96,7 @@ class WhatIfReport(NamedTuple):
         return {
             "runs": len(self.rows),
             "left": self.left,
+            "paused": sum(each.status == "paused" for each in self.rows),
             "ended": len(told),
             "ended_at_an_effect": sum(each.ended_at is not None for each in self.rows),
             "answers_differ": sum(bool(each.answer_differs) for each in self.rows),

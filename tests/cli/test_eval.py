@@ -81,3 +81,17 @@ def test_a_deadline_is_one_of_batches(flowengine: Command, folder: Path, words: 
     project(folder)
     said = flowengine(*words, "--deadline", "6h")
     assert (said.code, "--deadline goes with --batch" in said.err) == (2, True)
+
+
+def test_a_fork_that_a_limit_pauses_is_told(flowengine: Command, folder: Path) -> None:
+    """The other answer leads to one more call, which the flow's own limit does not allow."""
+    (folder / "two.yaml").write_text(
+        "flowengine: v1\nname: two\nlimits: {model_calls: 1, on_limit: pause}\nnodes:\n"
+        "  say: {model: offline, prompt: short}\n"
+        "  far: {type: condition, if: \"'longer' in nodes.say.output\", then: more}\n"
+        "  more: {model: offline, prompt: and more}\n"
+    )
+    assert flowengine("run", "two.yaml").code == 0
+    said = flowengine("whatif", "--node", "say", "--prompt", "much longer", "--runs", "flow=two", "-q")
+    assert (said.code, "the same command goes on where it was" in said.err) == (4, True), said.err + said.out
+    assert "paused" in said.out

@@ -119,6 +119,8 @@ async def test_a_limit_leaves_runs_out(flow: Flow) -> None:
     )  # fmt: skip
     report = await asked.run()
     assert [each.status for each in report.rows] == ["succeeded", "paused"]
+    assert (report.is_whole, report.left, report.totals()["paused"]) == (False, 0, 1)
+    assert (await asked.run()).is_whole
 
 
 def test_a_node_inside_another_is_found_by_its_path() -> None:

@@ -89,7 +89,10 @@ def command(
     else:
         for line in _lines(report):
             results.line(line)
-    return 4 if report.left else 0
+    if not report.is_whole:
+        complain("a limit was reached: the same command goes on where it was")
+        return 4
+    return 0
 
 
 def _read_change(model: str | None, prompt: str | None, settings: tuple[str, ...]) -> dict[str, Any]:
