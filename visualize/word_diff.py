@@ -1,0 +1,214 @@
+r"""Tells two texts apart word by word, in time that grows with their length and not with its square.
+
+Pure. Lines are matched first, then the words of lines that changed; both by what occurs once on either side, and by
+comparing everything with everything only where little is left. What is found is exact: without the pieces
+that were added the text is the old one, without those that were removed it is the new one.
+
+    >>> [tuple(each) for each in diff_words("Be short.", "Be very short.")]
+    [('same', 'Be '), ('added', 'very '), ('same', 'short.')]
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["Piece", "count_words", "diff_words", "shorten_pieces"]
+
+_WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|\s+|.", re.DOTALL)
+"""A word, a gap, or a sign; a sign of a script without gaps by itself."""
+_DEEPEST: Final = 12
+"""How often a part is cut at what occurs once on both sides."""
+_MOST_PAIRS: Final = 20_000
+"""Of two parts without anything that occurs once on both sides, so many pairs of words are compared at most."""
+_MOST_WORDS: Final = 20_000
+"""Words of a change that are told apart; where there are more, its lines are."""
+_LEAST_ALIKE: Final = 0.2
+"""The share of a change that has to have stayed for its words to be told apart: below, nobody could read it."""
+
+Kind = Literal["same", "removed", "added", "hidden"]
+
+
+class Piece(NamedTuple):
+    """A stretch of text that is in both, in the old one, or in the new one."""
+
+    kind: Kind
+    """`hidden`: the text says what was left out (`shorten_pieces`)."""
+    text: str
+
+
+def diff_words(before: str, after: str) -> list[Piece]:
+    """The pieces of both texts in their order; where one was replaced, the old one stands before the new one."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    found: list[Piece] = []
+    for is_same, old_part, new_part in _match(old, new):
+        if is_same:
+            found.append(Piece("same", "".join(old_part)))
+        else:
+            found += _diff_change("".join(old_part), "".join(new_part))
+    return list(_join_neighbours(found))
+
+
+def count_words(pieces: Iterable[Piece]) -> tuple[int, int]:
+    """How many words were removed, and how many added.
+
+    >>> count_words(diff_words("one two three", "one 2 three four"))
+    (1, 2)
+    """
+    counts: Counter[str] = Counter()
+    for kind, text in pieces:
+        if kind in ("removed", "added"):
+            counts[kind] += sum(each[0].isalnum() or each[0] == "_" for each in _WORD.findall(text))
+    return counts["removed"], counts["added"]
+
+
+def shorten_pieces(pieces: Sequence[Piece], *, lines: int = 2, most: int = 20_000) -> list[Piece]:
+    r"""The pieces with what stayed cut down to so many lines before and after each change, and with `most` characters
+    of each change; what was left out is counted in pieces of their own.
+
+    >>> [each.text for each in shorten_pieces(diff_words("a\nb\nc\nd\n1", "a\nb\nc\nd\n2"), lines=1)]
+    ['… 3 equal lines\n', 'd\n', '1', '2']
+    """
+    found: list[Piece] = []
+    for number, piece in enumerate(pieces):
+        if piece.kind == "same":
+            # The line in which a change begins or ends is one of the change's own.
+            head = lines + (not pieces[number - 1].text.endswith("\n")) if number else 0
+            tail = lines + (not piece.text.endswith("\n")) if number < len(pieces) - 1 else 0
+            found += _shorten_same(piece, head, tail)
+        elif len(piece.text) > most:
+            hidden = Piece("hidden", f"… {len(piece.text) - most:,} more characters {piece.kind}\n")
+            found += [Piece(piece.kind, piece.text[:most]), hidden]
+        else:
+            found.append(piece)
+    return found
+
+
+def _shorten_same(piece: Piece, head: int, tail: int) -> list[Piece]:
+    kept = piece.text.splitlines(keepends=True)
+    hidden = len(kept) - head - tail
+    if hidden < 2:
+        return [piece]
+    parts = [
+        Piece("same", "".join(kept[:head])),
+        Piece("hidden", f"… {hidden:,} equal lines\n"),
+        Piece("same", "".join(kept[head + hidden :])),
+    ]
+    return [each for each in parts if each.text]
+
+
+def _diff_change(before: str, after: str) -> Iterator[Piece]:
+    """What changed, by its words where enough of it stayed."""
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    if not old or not new or len(old) + len(new) > _MOST_WORDS:
+        yield from (Piece("removed", before), Piece("added", after))
+        return
+    parts = list(_absorb(_match(old, new)))
+    stayed = sum(len("".join(part)) for is_same, part, _ in parts if is_same)
+    if stayed < _LEAST_ALIKE * min(len(before), len(after)):
+        yield from (Piece("removed", before), Piece("added", after))
+        return
+    for is_same, old_part, new_part in parts:
+        if is_same:
+            yield Piece("same", "".join(old_part))
+        else:
+            yield from (Piece("removed", "".join(old_part)), Piece("added", "".join(new_part)))
+
+
+_Part = tuple[bool, Sequence[str], Sequence[str]]
+"""Whether both sides are the same, and both sides."""
+
+
+def _absorb(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """A gap or a sign that stayed between two changes is a part of one change: people read phrases."""
+    found: list[_Part] = []
+    for is_same, old, new in parts:
+        if (
+            not is_same
+            and len(found) > 1
+            and not found[-2][0]
+            and len(found[-1][1]) <= 2
+            and not any(each[0].isalnum() for each in found[-1][1])
+        ):
+            between, before = found.pop(), found.pop()
+            found.append((False, [*before[1], *between[1], *old], [*before[2], *between[2], *new]))
+        else:
+            found.append((is_same, old, new))
+    return iter(found)
+
+
+def _join_neighbours(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Pieces without those that are empty, and with neighbours of one kind as one; of a change the old text first."""
+    pending: dict[Kind, str] = {}
+    for kind, text in pieces:
+        if not text:
+            continue
+        if pending and (kind == "same") != ("same" in pending):
+            yield from (Piece(each, pending[each]) for each in ("same", "removed", "added") if each in pending)
+            pending = {}
+        pending[kind] = pending.get(kind, "") + text
+    yield from (Piece(each, pending[each]) for each in ("same", "removed", "added") if each in pending)
+
+
+def _match(old: Sequence[str], new: Sequence[str]) -> Iterator[_Part]:
+    """Both sequences cut into parts that are the same and parts that are not."""
+    done_old = done_new = 0
+    for old_at, new_at, size in [*_find_blocks(old, new), (len(old), len(new), 0)]:
+        if done_old < old_at or done_new < new_at:
+            yield False, old[done_old:old_at], new[done_new:new_at]
+        if size:
+            yield True, old[old_at : old_at + size], new[new_at : new_at + size]
+        done_old, done_new = old_at + size, new_at + size
+
+
+def _find_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Where the same begins on both sides, and how long it is; in order."""
+    found: list[tuple[int, int, int]] = []
+    todo = [(0, len(old), 0, len(new), 0)]
+    while todo:
+        low, high, new_low, new_high, depth = todo.pop()
+        begin, end = low, high
+        while begin < high and new_low < new_high and old[begin] == new[new_low]:
+            begin, new_low = begin + 1, new_low + 1
+        while end > begin and new_high > new_low and old[end - 1] == new[new_high - 1]:
+            end, new_high = end - 1, new_high - 1
+        found += [(low, new_low - (begin - low), begin - low), (end, new_high, high - end)]
+        if begin == end or new_low == new_high:
+            continue
+        anchors = _find_anchors(old[begin:end], new[new_low:new_high]) if depth < _DEEPEST else []
+        if anchors:
+            ends = [*((begin + i, new_low + j) for i, j in anchors), (end, new_high)]
+            starts = [(begin, new_low), *ends[:-1]]
+            todo += [(i, to_i, j, to_j, depth + 1) for (i, j), (to_i, to_j) in zip(starts, ends, strict=True)]
+        elif (end - begin) * (new_high - new_low) <= _MOST_PAIRS:
+            pairs = SequenceMatcher(str.isspace, old[begin:end], new[new_low:new_high], autojunk=False)
+            found += [(begin + i, new_low + j, size) for i, j, size in pairs.get_matching_blocks()]
+    return sorted(each for each in found if each[2])
+
+
+def _find_anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Places of what occurs once on both sides and has something to it, the most of them that are in one order."""
+    counts, new_counts = Counter(old), Counter(new)
+    places = {each: number for number, each in enumerate(new)}
+    pairs = [
+        (number, places[each])
+        for number, each in enumerate(old)
+        if counts[each] == 1 and new_counts[each] == 1 and any(map(str.isalnum, each))
+    ]
+    tops: list[int] = []  # For each length, the place in `new` where the line of that length ends soonest.
+    ends: list[int] = []  # Likewise, the number of its last pair.
+    before: list[int] = []
+    for number, (_, place) in enumerate(pairs):
+        at = bisect_left(tops, place)
+        before.append(ends[at - 1] if at else -1)
+        tops[at : at + 1], ends[at : at + 1] = [place], [number]
+    line: list[tuple[int, int]] = []
+    number = ends[-1] if ends else -1
+    while number >= 0:
+        line.append(pairs[number])
+        number = before[number]
+    return line[::-1]
