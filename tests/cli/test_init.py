@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.cli.main import main
+import flowengine
+from flowengine.cli.main import COMMANDS, main
+from flowengine.core.node_traits import TRAITS
+from flowengine.flowfile.analysis.texts import DESCRIBED
+from flowengine.flowfile.checks.codes import CODES
 from flowengine.flowfile.project.project import _EXPECTED
 
 FLOWS = sorted((Path(__file__).parents[2] / "flows").glob("*.yaml"))
@@ -75,3 +79,76 @@ def test_the_new_project_file_points_to_a_list_of_every_key(
     assert main(["explain", code]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert [key for key in _EXPECTED if f"`{key}`" not in told] == []
+
+
+# --- `--agents`
+
+SKILL = Path(".agents/skills/flowengine-flows")
+
+
+@pytest.fixture(scope="module")
+def for_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("agents")
+    assert main(["init", str(root), "--agents"]) == 0
+    return root
+
+
+def test_the_file_for_agents_has_what_the_code_has_and_can_be_read(for_agents: Path):
+    text = (for_agents / "AGENTS.md").read_text("utf-8")
+    assert len(text.encode()) <= 32 * 1024  # What some agents read of it.
+    wanted = [*(f"- {code} {each.title}: " for code, each in CODES.items()), *(f"| `{each}` |" for each in TRAITS)]
+    assert [each for each in (*wanted, *(f"| `{each}` |" for each in DESCRIBED)) if each not in text] == []
+    assert [each for each in COMMANDS if not re.search(rf"^\| `{each}[ `]", text, re.MULTILINE)] == []
+    rules = re.findall(r"^(\d+)\. \*\*", text.partition("## Rules")[2], re.MULTILINE)
+    assert [int(each) for each in rules] == list(range(1, len(rules) + 1))
+    assert len(rules) > 20
+    assert "](" not in text
+
+
+def test_the_skill_is_faultless_and_holds_the_reference(for_agents: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["skills", "check", "--strict", str(for_agents / ".agents/skills")]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "1 skills: 0 errors and 0 warnings" in told.err
+    folder = for_agents / SKILL
+    assert len((folder / "SKILL.md").read_text("utf-8").encode()) <= 8 * 1024
+    pages = {each.name: each.read_text("utf-8") for each in (folder / "references").iterdir()}
+    assert sorted(pages) == ["commands.md", "errors.md", "format.md", "rules.md"]
+    reference = (Path(flowengine.__file__).parent / "docs" / "reference.md").read_text("utf-8")
+    assert reference.count("\n| `") == pages["format.md"].count("\n| `")
+    links = {link for text in pages.values() for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link}
+    assert links <= pages.keys()
+
+
+def test_the_flow_and_the_test_that_agents_are_shown_hold(for_agents: Path, tmp_path: Path):
+    flow, test = re.findall(r"^```yaml\n(.*?)^```$", (for_agents / "AGENTS.md").read_text("utf-8"), re.M | re.S)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "reviewed_reply.yaml").write_text(flow)
+    (tmp_path / "tests" / "reviewed_reply.flowtest.yaml").write_text(test)
+    assert main(["validate", str(tmp_path / "reviewed_reply.yaml")]) == 0
+    assert main(["test", str(tmp_path)]) == 0
+
+
+def test_files_for_agents_are_written_over_only_by_force(
+    for_agents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    skill = tmp_path / ".claude/skills/flowengine-flows/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("mine")
+    command = ["init", str(tmp_path), "--agents", "--skills-folder", ".claude/skills"]
+    assert main(command) == 2
+    assert f"{skill} is there already; --force writes over it" in capsys.readouterr().err
+    assert (skill.read_text(), (tmp_path / "AGENTS.md").exists()) == ("mine", False)
+    elsewhere = tmp_path / "elsewhere.md"
+    elsewhere.write_text("mine")
+    (tmp_path / "AGENTS.md").symlink_to(elsewhere)
+    assert main([*command, "--force"]) == 0
+    assert skill.read_text("utf-8") == (for_agents / SKILL / "SKILL.md").read_text("utf-8")
+    assert ".claude/skills/flowengine-flows/references/" in (tmp_path / "AGENTS.md").read_text("utf-8")
+    assert elsewhere.read_text() == "mine"
+
+
+@pytest.mark.parametrize("wrong", [["--agents", "--skills-folder", "../out"], ["--force"]])
+def test_files_for_agents_stay_in_the_project(wrong: list[str], tmp_path: Path):
+    assert main(["init", str(tmp_path / "new"), *wrong]) == 2
+    assert not (tmp_path / "new").exists()

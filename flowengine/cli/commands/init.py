@@ -1,6 +1,6 @@
 """`flowengine init` writes a project to begin with: a flow, its test, the project file, and the schema for editors.
 
-It overwrites no file.
+With `--agents` it writes what coding agents read instead. It overwrites no file, unless told to.
 """
 
 from __future__ import annotations
@@ -51,11 +51,25 @@ _GITIGNORE: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
 @click.argument("folder", metavar="[FOLDER]", default=".")
 @click.option("--example", "name", default="hello", show_default=True, metavar="NAME", help="Which flow to begin with.")
 @click.option("--list", "listing", is_flag=True, help="Only list the examples.")
-def command(folder: str, name: str, listing: bool) -> int:
+@click.option("--agents", is_flag=True, help="Write AGENTS.md and a skill for coding agents, and nothing else.")
+@click.option(
+    "--skills-folder",
+    default=".agents/skills",
+    show_default=True,
+    metavar="FOLDER",
+    help="With --agents: where the skill goes, below FOLDER; `.claude/skills` for Claude Code.",
+)
+@click.option("--force", is_flag=True, help="With --agents: write over what is there.")
+def command(folder: str, name: str, listing: bool, agents: bool, skills_folder: str, force: bool) -> int:
     """Write a project into FOLDER: a flow with a test, the project file, and a schema that editors complete from.
 
-    Files that are there already are left as they are.
+    Files that are there already are left as they are. With --agents, an AGENTS.md and a skill are written that say to a
+    coding agent how flows are written, checked and tested here; where one of these files is there, none is written.
     """
+    if agents:
+        return _write_agent_files(Path(folder), skills_folder, force)
+    if force:
+        raise click.UsageError("--force goes with --agents: examples overwrite nothing")
     examples = {path.stem: path for path in sorted(_examples_folder().glob("*.yaml"))}
     if listing:
         for each in examples:
@@ -71,6 +85,23 @@ def command(folder: str, name: str, listing: bool) -> int:
     if not written:
         complain("everything is there already")
     complain(f"next: cd {folder}; flowengine validate {name}.yaml; flowengine test")
+    return 0
+
+
+def _write_agent_files(root: Path, skills_folder: str, is_forced: bool) -> int:
+    from flowengine.cli.agent_files import make_agent_files  # It needs every kind of node and every command.
+
+    if Path(skills_folder).is_absolute() or ".." in Path(skills_folder).parts:
+        raise InputError(f"'{skills_folder}' is no folder below {root}: the skill belongs to the project")
+    files = make_agent_files(skills_folder)
+    there = [] if is_forced else [root / path for path in files if (root / path).exists()]
+    if there:
+        raise InputError(f"{there[0]} is there already; --force writes over it, and nothing was written now")
+    for path, text in files.items():
+        if is_forced:
+            (root / path).unlink(missing_ok=True)  # A link is replaced, and what it leads to stays.
+        _write(root / path, text)
+        complain(f"wrote {root / path}")
     return 0
 
 

@@ -1,0 +1,126 @@
+"""Writes the commands and the codes of problems as Markdown, for the pages of the documentation and for coding agents.
+
+Everything is read from the code that answers a command line: nothing is said here of a single command or code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from inspect import cleandoc
+from textwrap import indent
+from typing import Final
+
+import click
+
+from flowengine.cli import main as command_line
+from flowengine.flowfile.checks.codes import CODES
+
+__all__ = ["codes_page", "commands_page", "exit_codes", "format_rows", "list_commands"]
+
+_FAMILIES: Final = {
+    "FE1": "The file and its YAML",
+    "FE2": "Structure and references",
+    "FE3": "Templates and expressions",
+    "FE4": "Types and values",
+    "FE5": "The project and its code",
+    "FE9": "Warnings",
+}
+"""How a code begins, and what these codes are about."""
+
+
+def format_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; a bar inside a cell is escaped, and a line break becomes a blank.
+
+    >>> print(format_rows(["name", ""], [["a|b", "one\\ntwo"]]))
+    | name | |
+    |---|---|
+    | a\\|b | one two |
+    """
+    lines = [f"| {' | '.join(head)} |".replace("|  |", "| |"), "|---" * len(head) + "|"]
+    for row in rows:
+        cells = (" ".join(each.split()).replace("\\|", "|").replace("|", "\\|") for each in row)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+# --- Commands
+
+
+def list_commands() -> Iterator[tuple[str, click.Command]]:
+    """Each command that does something, by its whole name, in the order of the help."""
+    yield from _commands_of(command_line.cli, ())
+
+
+def _commands_of(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if found is None or found.hidden:
+            continue
+        if isinstance(found, click.Group):
+            if found.invoke_without_command:
+                yield " ".join((*path, name)), found
+            yield from _commands_of(found, (*path, name))
+        else:
+            yield " ".join((*path, name)), found
+
+
+def exit_codes() -> Sequence[tuple[str, str]]:
+    """Each exit code with what it means, as the command line's own module lists them."""
+    listed = (command_line.__doc__ or "").partition("\n\n")[2]
+    rows = (line.split(maxsplit=1) for line in listed.splitlines() if line.startswith("    "))
+    return [(code, meaning) for code, meaning in rows if code.isdigit()]
+
+
+def commands_page() -> str:
+    """Every command with its arguments and options."""
+    parts = [
+        "# Commands",
+        "Made from the commands themselves. Results go to stdout, everything else to stderr. `flowengine COMMAND "
+        "--help` prints the same.",
+        format_rows(["exit code", ""], exit_codes()),
+    ]
+    for name, command in list_commands():
+        context = click.Context(command, info_name=f"flowengine {name}")
+        usage = " ".join(command.collect_usage_pieces(context))
+        parts.append(f"## `flowengine {name}`\n\n    flowengine {name} {usage}".rstrip())
+        parts.append(_help_of(command))
+        rows = [_option_row(each) for each in command.params if isinstance(each, click.Option) and not each.hidden]
+        if rows:
+            parts.append(format_rows(["option", ""], rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def _help_of(command: click.Command) -> str:
+    """What the command does; a paragraph that stands as it is written (`\\b`) becomes a block."""
+    paragraphs = cleandoc(command.help or "").split("\n\n")
+    return "\n\n".join(indent(each[2:], "    ") if each.startswith("\b\n") else each for each in paragraphs)
+
+
+def _option_row(option: click.Option) -> tuple[str, str]:
+    names = ", ".join(f"`{each}`" for each in (*option.opts, *option.secondary_opts))
+    value = "" if option.is_flag or option.count else f" `{option.make_metavar(click.Context(click.Command('')))}`"
+    default = option.default
+    said = option.show_default and isinstance(default, int | float | str) and not isinstance(default, bool)
+    return f"{names}{value}", f"{option.help or ''}{f' Default: `{default}`.' if said else ''}"
+
+
+# --- Codes of problems
+
+
+def codes_page() -> str:
+    """Every code with its meaning, what to write instead, and text that earns it."""
+    parts = [
+        "# Errors of flow files",
+        "Made from the table that the checks read. All problems of a file are told in one pass, each with its place: "
+        "`flows/review.yaml:22:10: FE203 …`. Codes stay: one that is retired is never given again. "
+        "`flowengine explain FE203` prints what stands here.",
+    ]
+    family = ""
+    for code, each in CODES.items():
+        if code[:3] != family:
+            family = code[:3]
+            parts.append(f"## {_FAMILIES[family]}")
+        example = "\n".join(f"    {line}" for line in each.example.splitlines())
+        parts.append(f"### {code}: {each.title}\n\n{each.explanation}\n\n{example}")
+    return "\n\n".join(parts) + "\n"
