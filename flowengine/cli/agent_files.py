@@ -18,7 +18,7 @@ from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.analysis.texts import DESCRIBED
 from flowengine.flowfile.checks.codes import CODES
 from flowengine.flowfile.schema.node_kinds import spec_of
-from flowengine.flowfile.schema.reference import reference
+from flowengine.flowfile.schema.reference import providers_section, reference
 from flowengine.templating.filters import FILTERS, TESTS
 from flowengine.version import __version__
 
@@ -92,7 +92,10 @@ def _references() -> Mapping[str, tuple[str, str]]:
     """File → its text, and when to read it."""
     rules = (Path(flowengine.__file__).parent / "docs" / "flow-format.md").read_text("utf-8")
     return {
-        "format.md": (_relink(reference()), "every key of every node with its values and default"),
+        "format.md": (
+            _relink(f"{reference()}\n{providers_section()}"),
+            "every key of every node, with its values and default",
+        ),
         "rules.md": (_relink(rules), "what keys mean together: joins, failures, state, loops, approvals, tests"),
         "errors.md": (codes_page(), "each code with its meaning, the fix, and text that earns it"),
         "commands.md": (commands_page(), "each command with its options"),

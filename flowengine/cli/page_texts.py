@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from flowengine import errors
 from flowengine.cli import main as command_line
 from flowengine.flowfile.checks.codes import CODES
 
@@ -123,4 +124,8 @@ def codes_page() -> str:
             parts.append(f"## {_FAMILIES[family]}")
         example = "\n".join(f"    {line}" for line in each.example.splitlines())
         parts.append(f"### {code}: {each.title}\n\n{each.explanation}\n\n{example}")
+    tree = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\nMessages")[0]
+    parts.append(
+        f"## Errors in Python\n\nAll are in `flowengine.errors`, which says [what each means](api.md).\n\n{tree}"
+    )
     return "\n\n".join(parts) + "\n"

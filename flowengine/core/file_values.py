@@ -44,9 +44,9 @@ class FileRules:
     root: Path | None = None
     """The folder below which the paths lie that texts name; None: the working folder."""
     max_file: int = 20 * 2**20
-    """Bytes of one file."""
+    """Bytes of one file, or a text such as `"20MiB"`."""
     max_run: int = 200 * 2**20
-    """Bytes of all files of a run, equal ones counted once."""
+    """The same of all files of a run, equal ones counted once."""
     media_types: tuple[str, ...] = ("*/*",)
     """What files may be, by their contents."""
     allow_urls: tuple[str, ...] = ()

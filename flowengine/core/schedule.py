@@ -48,12 +48,17 @@ class Schedule:
     """An entry of `schedules` in a project file."""
 
     name: str
+    """How its runs begin; left out, the name of the flow's file."""
     flow: str
     """Its file, below the project's root."""
     cron: str
+    """When it runs: minute, hour, day, month, weekday."""
     timezone: str = "UTC"
+    """Where that is the time of day."""
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of each of its runs."""
     overlap: Overlap = "skip"
+    """What is done while the run before still goes on: `skip` it, `queue` it, or `cancel` the run before."""
     catch_up: bool | Literal["last"] = False
     """Whether missed ticks run: all, the last one alone, or none."""
     queue: str = "default"

@@ -30,6 +30,7 @@ class ModelDefinition:
     model: str
     """As flows name models: `openai/gpt-4o-mini`."""
     base_url: str | None = None
+    """The address where it is asked."""
     key_env: str | None = None
     """The environment variable that holds the key."""
     key_command: tuple[str, ...] | None = field(default=None, repr=False)
@@ -37,13 +38,17 @@ class ModelDefinition:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Of every call, in the shape of `Request.extra`; those of a node go before them."""
     price: Price | None = None
+    """What it costs, as in `prices`."""
     window: int | None = None
     """The longest question, in tokens."""
     longest_answer: int | None = None
+    """In tokens."""
     structured_output: str | None = None
+    """How it takes the shape of an answer."""
     images: bool | None = None
     """Whether it takes images."""
     adapter: str | None = None
+    """`native`, or `litellm`: through litellm although there is a client for it here."""
     place: str = ""
     """Where it is written."""
 

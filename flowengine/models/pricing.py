@@ -96,7 +96,9 @@ class Price:
     """
 
     input: float
+    """Of prompts."""
     output: float
+    """Of answers."""
     per_call: float = 0.0
     """Dollars for each call, beside its tokens."""
     cache_read: float | None = field(default=None, repr=False)

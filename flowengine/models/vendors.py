@@ -47,9 +47,11 @@ class RateLimits:
     """What a vendor allows; None means no limit."""
 
     requests_per_minute: int | None = None
+    """Begun in any minute."""
     tokens_per_minute: int | None = None
     """Of prompts and answers together."""
     max_parallel: int | None = None
+    """Requests under way at once."""
 
     def __post_init__(self) -> None:
         for name in ("requests_per_minute", "tokens_per_minute", "max_parallel"):

@@ -55,12 +55,16 @@ class MailServer:
     """The server that mails are given to."""
 
     host: str
+    """Its name, with `:PORT` where it is not the usual one."""
     port: int
     security: Literal["starttls", "tls", "none"]
+    """Left out: `tls` on port 465, else `starttls`."""
     sender: str
     """The address in `From`."""
     user_env: str = ""
+    """The environment variable that holds the user's name."""
     password_env: str = ""
+    """The environment variable that holds the password."""
     allow_to: Sequence[str] = ()
     """Addresses, and whole domains (`@example.com`), that questions may name beside the project's channels."""
 
@@ -85,7 +89,9 @@ class NotifySettings:
     default: Sequence[str] = ()
     """Channels of questions that name none."""
     channels: Mapping[str, NotifyChannel] = field(default_factory=dict[str, NotifyChannel])
+    """Name → where people are told."""
     mail: MailServer | None = None
+    """Needed where a channel is one of mails."""
 
     @property
     def variables(self) -> Sequence[str]:

@@ -132,11 +132,12 @@ def _page_of(request: Request, found: _OpenQuestion, problem: str = "", status: 
 
 
 async def _show(request: Request, desk: AnswerDesk) -> Response:
-    """Also for scanners of mails, which follow every link: it changes nothing."""
+    """The page that asks the question. It changes nothing: scanners of mails follow every link."""
     return _page_of(request, await _find_question(request, desk))
 
 
 async def _take(request: Request, desk: AnswerDesk) -> Response:
+    """Take the answer of the form."""
     found = await _find_question(request, desk)
     fields, link = await read_form(request), found.link
     try:

@@ -139,15 +139,18 @@ class _FlowRoutes:
         return outcome_response(outcome, root, headers)
 
     async def list_flows(self, request: Request) -> Response:
+        """The flows of the key: name and description."""
         names = self._service.names(caller_of(request))
         found = [{"name": name, "description": self._service.flows[name].description} for name in names]
         return json_response({"flows": found})
 
     async def describe_flow(self, request: Request) -> Response:
+        """OpenAPI of one flow, made of its inputs and outputs."""
         flow = self._service.flow(request.path_params["flow"], caller_of(request))
         return json_response(describe_flows([flow], _root_of(request)))
 
     async def describe_all(self, request: Request) -> Response:
+        """OpenAPI of all flows of the key."""
         caller = caller_of(request)
         flows = [self._service.flows[name] for name in self._service.names(caller)]
         return json_response(describe_flows(flows, _root_of(request)))

@@ -61,7 +61,10 @@ def make_mcp_routes(parts: ServingParts) -> MountedRoutes:
 
 
 class _Endpoint:
-    """ASGI, as an endpoint of a route: a class is mounted as it is, a function would be handed a request."""
+    """Flows as tools, for MCP clients (streamable HTTP).
+
+    ASGI, as an endpoint of a route: a class is mounted as it is, a function would be handed a request.
+    """
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer

@@ -147,15 +147,18 @@ class _OpenAiDoor:
         self._created = int(time())
 
     async def list_models(self, request: Request) -> Response:
+        """The flows of the key, as models."""
         flows = [self._service.flows[name] for name in self._service.names(caller_of(request))]
         data = [model_object(flow.name, self._created, flow.description) for flow in flows]
         return json_response({"object": "list", "data": data})
 
     async def get_model(self, request: Request) -> Response:
+        """One flow, as a model."""
         flow = self._service.flow(request.path_params["model"], caller_of(request))
         return json_response(model_object(flow.name, self._created, flow.description))
 
     async def complete_chat(self, request: Request) -> Response:
+        """A flow as a chat completion, whole or as a stream."""
         call = read_chat_call(await read_json_object(request, self._max_body), request.headers.get(_SESSION_HEADER))
         asked = await self._ask(request, call, Conversation(call.messages, call.session))
         if call.stream:
@@ -164,6 +167,7 @@ class _OpenAiDoor:
         return _GONE if answer is None else json_response(chat_completion(answer), headers=asked.headers)
 
     async def respond(self, request: Request) -> Response:
+        """A flow as a response of the Responses API, whole or as a stream."""
         body = await read_json_object(request, self._max_body)
         call = read_responses_call(body, request.headers.get(_SESSION_HEADER))
         session = call.session if call.previous is None else await self._find_session(call.previous, caller_of(request))

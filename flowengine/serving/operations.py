@@ -27,13 +27,16 @@ def make_operation_routes(parts: ServingParts) -> MountedRoutes:
     service, metrics, asking = parts.service, parts.metrics, anyio.Lock()
 
     async def is_alive(request: Request) -> Response:
+        """200 as long as the process answers."""
         return PlainTextResponse("ok\n")
 
     async def is_ready(request: Request) -> Response:
+        """200 where runs are taken; 503 with the reason where the server stops or its store does not answer."""
         why = "it stops" if service.driver.is_stopping else await _unreadiness(service.store)
         return PlainTextResponse("ready\n") if why is None else PlainTextResponse(f"not ready: {why}\n", 503)
 
     async def tell_metrics(request: Request) -> Response:
+        """Counts and times in Prometheus' form; only for keys of all flows."""
         caller = request.state.caller
         if caller is not None and caller.flows is not None:
             raise AccessError("metrics are of all flows: they are for a key that may use all")

@@ -60,6 +60,7 @@ class _StreamDoor:
         self._max_body = parts.max_body
 
     async def run_agent(self, request: Request) -> Response:
+        """A flow as the events of AG-UI."""
         body = await read_json_object(request, self._max_body)
         check_schema(body, AG_UI_INPUT)
         resume: Sequence[Mapping[str, Any]] = body.get("resume") or ()
@@ -75,6 +76,7 @@ class _StreamDoor:
         return self._stream(request, chat, AgUiEncoder(body["threadId"], body["runId"], chat.run_id))
 
     async def answer_chat(self, request: Request) -> Response:
+        """A flow as the stream of the AI SDK's chat."""
         body = await read_json_object(request, self._max_body)
         check_schema(body, AI_SDK_INPUT)
         answers = read_tool_answers(body["messages"])

@@ -14,14 +14,24 @@ import pytest
 import flowengine
 from flowengine.agents.agent import Agent
 from flowengine.cli.main import main
+from flowengine.cli.page_texts import list_commands
 from flowengine.context_providers.registry import OURS, provider_class
+from flowengine.core.records import RECORDS
+from flowengine.engine.events import EVENTS
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
+from flowengine.flowfile.checks.codes import CODES
 from flowengine.flowfile.loader import check_file
+from flowengine.flowfile.project import file_table, notify_table, schedule_table, vendor_tables, webhook_tables
 from flowengine.flowfile.project.model_tables import MODEL_KEYS
-from flowengine.flowfile.schema.reference import reference
+from flowengine.flowfile.project.project import _EXPECTED
+from flowengine.flowfile.schema.reference import providers_section, reference
 from flowengine.models.call_options import OPTIONS
+from flowengine.models.vendors import OTHERS, VENDORS
 from flowengine.public_names import MODULES, api_page, names_of
+from flowengine.reference_pages import PAGES, TABLES
+from flowengine.server.api import OPERATIONS
+from flowengine.templating.filters import FILTERS, TESTS
 from tests.support.postgres import empty_database
 
 DOCS = Path(flowengine.__file__).parent / "docs"
@@ -29,14 +39,43 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_reference_is_that_of_the_models():
-    assert (DOCS / "reference.md").read_text("utf-8") == reference(), (
-        "run python -m flowengine.flowfile.schema.reference"
-    )
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_of_the_reference_is_that_of_the_code(name: str):
+    assert (DOCS / name).read_text("utf-8") == PAGES[name](), "run python -m flowengine.reference_pages"
 
 
-def test_the_page_of_public_names_is_that_of_the_exports():
-    assert (DOCS / "api.md").read_text("utf-8") == api_page(), "run python -m flowengine.public_names"
+def test_the_page_of_the_project_file_has_every_key_with_a_description():
+    page = PAGES["project.md"]()
+    tables = {title: text for title, _, text in (each.partition("\n") for each in page.split("\n## ")[1:])}
+    read = {
+        "providers": vendor_tables._PROVIDER_KEYS,
+        "models": MODEL_KEYS,
+        "prices": vendor_tables._KEYS,
+        "files": file_table._KEYS,
+        "notify": notify_table._KEYS,
+        "notify.mail": notify_table._MAIL_KEYS,
+        "schedules": schedule_table._KEYS,
+        "webhooks": webhook_tables._KEYS,
+    }
+    assert read.keys() == TABLES.keys()
+    for name, keys in read.items():
+        rows = re.findall(r"^\| `(\w+)` \| .+? \| (.+) \|$", tables[TABLES[name].title], re.MULTILINE)
+        assert {key for key, _ in rows} == set(keys), name
+    top = re.findall(r"^\| `(\w+)` \| .+? \| .+ \|$", page.partition("\n## ")[0], re.MULTILINE)
+    assert set(top) == set(_EXPECTED)
+
+
+def test_the_pages_name_every_filter_vendor_event_code_and_route():
+    for name, found in {
+        "filters.md": [*FILTERS, *TESTS],
+        "providers.md": [*VENDORS, *OTHERS, *OURS],
+        "events.md": [*EVENTS, *RECORDS],
+        "errors.md": [f"{code}: {each.title}" for code, each in CODES.items()],
+        "http.md": [f"{each.method} {each.path.replace(':path', '')}" for each in OPERATIONS],
+        "commands.md": [f"flowengine {name}" for name, _ in list_commands()],
+    }.items():
+        page = (DOCS / name).read_text("utf-8")
+        assert [each for each in found if not re.search(rf"[`# ]{re.escape(each)}(?!\w)", page)] == [], name
 
 
 def test_every_exported_name_is_on_the_page_of_public_names():
@@ -79,7 +118,7 @@ def test_the_reference_describes_every_name_that_texts_know():
 
 def test_the_reference_has_every_setting_of_every_context_provider():
     for name in OURS:
-        part = reference().partition(f"### `{name}`\n")[2].partition("\n#")[0]
+        part = providers_section().partition(f"### `{name}`\n")[2].partition("\n#")[0]
         settings = re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
         taken = list(signature(provider_class(name).__init__).parameters)[1:]
         assert settings == [each for each in taken if each in settings]
@@ -125,7 +164,7 @@ def test_every_decision_is_listed_and_every_layer_is_described():
     layers = re.findall(r"[\w.]+", " ".join(contracts[0]["layers"]))
     described = re.findall(r"`(flowengine/\w+|visualize)(?:\.py)?`", text)
     missing = {each.replace(".", "/") for each in layers} - set(described)
-    assert missing == {"flowengine/__main__", "flowengine/public_names"}
+    assert missing == {"flowengine/__main__", "flowengine/public_names", "flowengine/reference_pages"}
 
 
 def test_the_tutorial_runs_as_it_stands(

@@ -35,7 +35,9 @@ class WebhookRule:
     path: str
     """Below `/hooks/`."""
     flow: str
+    """The name of the flow that a call starts."""
     signature: Signature
+    """How a caller proves who it is: `github`, `stripe`, `slack`, `standard` (Standard Webhooks) or `secret`."""
     secret_env: str
     """The environment variable that holds the secret, or several with spaces between: an old and a new one."""
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)

@@ -113,7 +113,7 @@ def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
     definition["patternProperties"] = _NOTES
     docs: dict[str, str] = {}
     for each in reversed(model.__mro__):
-        docs |= _docs_of(each.__module__).get(each.__name__, {})
+        docs |= field_docs(each.__module__).get(each.__name__, {})
     for name, field in model.model_fields.items():
         definition["properties"][field.alias or name]["description"] = docs.get(name, "")
     if issubclass(model, NodeKeys) and "type" in definition["properties"]:
@@ -121,8 +121,8 @@ def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
 
 
 @cache
-def _docs_of(module: str) -> Mapping[str, dict[str, str]]:
-    """Class → field → the docstring under it."""
+def field_docs(module: str) -> Mapping[str, dict[str, str]]:
+    """Class → field → the docstring under it, of a module that is imported."""
     if module.partition(".")[0] in ("builtins", "pydantic"):
         return {}
     try:

@@ -42,7 +42,7 @@ from flowengine.flowfile.schema.notify_keys import ChannelKeys
 from flowengine.templating.filters import FILTERS, TESTS
 from flowengine.tools.mcp.server_settings import McpServer
 
-__all__ = ["reference"]
+__all__ = ["providers_section", "reference"]
 
 # --- The values that hold where a flow file says nothing, read from the code that applies them
 
@@ -113,7 +113,7 @@ _HEAD: Final = """\
 Made from the models that load a flow (`python -m flowengine.flowfile.schema.reference`); tests compare it with them.
 Unknown keys are errors; keys that begin with `x-` are the author's. A key that is not marked as required may be left
 out; "default" is the value that then holds, and `–` says that there is none. What the keys mean together is said by
-[the rules](flow-format.md).
+[the rules](flow-format.md). What `context` of an agent may name is on the page of [providers](providers.md).
 """
 _ORDER: Final[Mapping[str, type[BaseModel]]] = {
     "A flow": FlowSpec,
@@ -161,7 +161,7 @@ def reference() -> str:
     lines.append("## Parts\n")
     for title, model in _AFTER.items():
         lines += _section(f"### {title}", definitions[model.__name__], model)
-    lines += [_ON_ERROR, *_providers(), *_names(), *_filters(), *_codes()]
+    lines += [_ON_ERROR, *_names(), *_filters(), *_codes()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -194,8 +194,12 @@ def _default(value: Any, shape: str = "") -> str:
     return f"`{value:g}`"
 
 
-def _providers() -> Iterator[str]:
+def providers_section() -> str:
     """The settings of each context provider, from the schemas by which they are checked."""
+    return "\n".join(_providers()).rstrip() + "\n"
+
+
+def _providers() -> Iterator[str]:
     yield "## Context providers\n"
     yield "What `context` of an agent may name, each with its settings (`- conversation: {max_items: 5}`).\n"
     for name in OURS:
@@ -222,14 +226,15 @@ def _names() -> Iterator[str]:
 def _filters() -> Iterator[str]:
     yield "## Filters and tests\n"
     yield "Those of Jinja2 that work on data, with its meaning, and `split`, `from_json` and `regex_replace`. All are"
-    yield "bounded in size and time.\n"
+    yield "bounded in size and time. [What each of them takes](filters.md).\n"
     yield f"Filters: {', '.join(f'`{each}`' for each in sorted(FILTERS))}.\n"
     yield f"Tests (`is …`): {', '.join(f'`{each}`' for each in sorted(TESTS))}.\n"
 
 
 def _codes() -> Iterator[str]:
     yield "## Codes of problems\n"
-    yield "`flowengine explain CODE` says what each means, why it is refused, and shows text that earns it.\n"
+    yield "`flowengine explain CODE` says what each means, why it is refused, and shows text that earns it, as does the"
+    yield "page of [errors](errors.md).\n"
     yield "| code | problem |"
     yield "|---|---|"
     for code, each in CODES.items():
