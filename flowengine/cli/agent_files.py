@@ -97,7 +97,7 @@ def _references() -> Mapping[str, tuple[str, str]]:
             "every key of every node, with its values and default",
         ),
         "rules.md": (_relink(rules), "what keys mean together: joins, failures, state, loops, approvals, tests"),
-        "errors.md": (codes_page(), "each code with its meaning, the fix, and text that earns it"),
+        "errors.md": (_relink(codes_page()), "each code with its meaning, the fix, and text that earns it"),
         "commands.md": (commands_page(), "each command with its options"),
     }
 
