@@ -5,7 +5,9 @@ It reads the fold of a run and draws nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Final, Literal, NamedTuple
 
 from flowengine.engine.graph import ON_ERROR
@@ -77,8 +79,9 @@ def edge_state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeSt
 def critical_path(progress: Progress) -> frozenset[str]:
     """Paths of the rows that decided how long the run took.
 
-    From the row that ended last, back along the parents that ended last; and in the same way inside the
-    containers on it: through every round of a loop, and through the item of a map that ended last.
+    From the row that ended last (one that is still open ends last of all), back along the parents that ended last;
+    and in the same way inside the containers on it: through every round of a loop; through the item of a map that
+    ended last, and the items that it waited for, as far as the map has fewer places than items.
     """
     found: set[str] = set()
     units = _group_by_unit(progress.nodes.values())
@@ -105,9 +108,9 @@ def _group_by_unit(rows: Iterable[NodeRow]) -> dict[str, dict[str, NodeRow]]:
 def _find_chain(rows: Mapping[str, NodeRow | None], level: SkeletonLevel) -> list[str]:
     """Ids of the one line through a level that ended last."""
     ended = {
-        name: row.ended
+        name: _end_of(row)
         for name, row in rows.items()
-        if row is not None and row.ended is not None and row.started is not None and row.has_run
+        if row is not None and row.started is not None and row.has_run and _end_of(row) >= 0
     }
     if not ended:
         return []
@@ -140,12 +143,27 @@ def _find_deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]
     own = units_of(container)
     if container.kind != "map" or not own:
         return own
-    return [max(own, key=lambda unit: max((_end_of(row) for row in units.get(unit, {}).values()), default=0.0))]
+    spans = sorted((_span_of(units.get(unit, {}).values()), unit) for unit in own)
+    ends = [end for (end, _), _ in spans]
+    line = [len(spans) - 1]
+    while (before := bisect_right(ends, spans[line[-1]][0][1], hi=line[-1]) - 1) >= 0:
+        if ends[before] < 0:
+            break
+        line.append(before)
+    return [spans[number][1] for number in line]
+
+
+def _span_of(rows: Iterable[NodeRow]) -> tuple[float, float]:
+    """When an item ended, and when it began."""
+    told = [(_end_of(row), row.started) for row in rows if row.has_run and row.started is not None]
+    return max((end for end, _ in told), default=-1.0), min((start for _, start in told), default=0.0)
 
 
 def _end_of(row: NodeRow) -> float:
-    """When a row ended; the beginning of time for one that did not run."""
-    return 0.0 if row.ended is None or not row.has_run else row.ended
+    """When a row ended: never while it is at work; before all others where it did not run."""
+    if row.status in ("running", "waiting"):
+        return inf
+    return -1.0 if row.ended is None or not row.has_run else row.ended
 
 
 def in_order(progress: Progress) -> list[NodeRow]:

@@ -120,6 +120,7 @@ _DESCRIPTIONS: Final[dict[str, Callable[[Any], RecordText]]] = {
     "ToolCall": _describe_tool_call,
     "EffectDecided": _describe_effect,
     "Retry": _describe_retry,
+    "Waited": lambda waited: RecordText(f"Waited {seconds_text(waited.seconds)} for a thread"),
     "Notice": lambda notice: RecordText(f"Notice: {notice.text}"),
     "SkillLoad": _describe_skill,
     "ProviderFailed": _describe_provider_failure,

@@ -20,6 +20,7 @@ from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.threads import short_lived
 from flowengine.errors import ModelError, NotJournalableError, PermanentModelError, RunError
+from flowengine.models.call_timeline import collected
 from flowengine.models.model import Model, Reply, Request, plain_request
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
@@ -105,17 +106,19 @@ class DirectGateway:
         """One completion."""
         start = time.perf_counter()
         key, occurrence = self._count_call(request.key())
-        try:
-            reply = _add_model_name(await model.complete(request), model)
-        except ModelError as error:
-            paid: Reply = error.reply or Reply("")
-            failed = paid._replace(content="", tool_calls=(), finish_reason="", seconds=time.perf_counter() - start)
-            record = model_call(
-                model, request, failed, purpose=purpose, key=key, occurrence=occurrence, error=str(error)
-            )
-            await self._listener(record)
-            raise
-        await self._listener(model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence))
+        with collected() as steps:
+            try:
+                reply = _add_model_name(await model.complete(request), model)
+            except ModelError as error:
+                paid: Reply = error.reply or Reply("")
+                failed = paid._replace(content="", tool_calls=(), finish_reason="", seconds=time.perf_counter() - start)
+                record = model_call(
+                    model, request, failed, purpose=purpose, key=key, occurrence=occurrence, error=str(error)
+                )
+                await self._listener(record._replace(timeline=steps()))
+                raise
+        record = model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence)
+        await self._listener(record._replace(timeline=steps()) if steps() else record)
         return reply
 
     @asynccontextmanager

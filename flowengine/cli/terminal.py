@@ -147,8 +147,8 @@ def put_lines(lines: Sequence[str], output: str | None) -> bool:
 def format_span(seconds: float | None) -> str:
     """A duration in at most two units; nothing for None.
 
-    >>> format_span(0.0412), format_span(3.14159), format_span(75), format_span(7322)
-    ('41 ms', '3.1 s', '1 m 15 s', '2 h 2 m')
+    >>> format_span(0.0412), format_span(3.14159), format_span(75), format_span(7322), format_span(183_600)
+    ('41 ms', '3.1 s', '1 m 15 s', '2 h 2 m', '2 d 3 h')
     """
     if seconds is None:
         return ""
@@ -158,7 +158,10 @@ def format_span(seconds: float | None) -> str:
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} m {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} m"
+    if minutes < 60:
+        return f"{minutes} m {rest} s"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} m" if hours < 24 else f"{hours // 24:,} d {hours % 24} h"
 
 
 def format_tokens(count: int | None) -> str:

@@ -42,6 +42,7 @@ __all__ = [
     "RoundEnded",
     "SkillLoad",
     "ToolCall",
+    "Waited",
     "node_of_question",
     "question_path",
     "tool_key",
@@ -87,6 +88,9 @@ class ModelCall(NamedTuple):
     """The part of the prompt's that the vendor wrote to its cache."""
     reasoning_tokens: int | None = None
     """The part of the answer's that the model thought with."""
+    timeline: Sequence[Mapping[str, Any]] = ()
+    """What came before the answer: `what` (`loading`, `queued`, `attempt`, `backoff` or `rate_limit`, see
+    `flowengine.models.call_timeline`), `ago` (seconds from its beginning to the call's end), `seconds`, `error`."""
 
 
 class ToolCall(NamedTuple):
@@ -202,6 +206,12 @@ class Retry(NamedTuple):
     error: str
     delay: float
     """Seconds until the next one."""
+
+
+class Waited(NamedTuple):
+    """A node waited until there was a thread for its function; it is told when the wait is over."""
+
+    seconds: float
 
 
 class Notice(NamedTuple):
@@ -352,6 +362,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
         ProviderFailed,
         Round,
         Retry,
+        Waited,
         Notice,
         MapBegan,
         MapStopped,

@@ -23,6 +23,7 @@ import anyio
 
 from flowengine.core.threads import Post, post_to_this_loop
 from flowengine.errors import ModelError, TransientModelError
+from flowengine.models.call_timeline import spent_on
 
 __all__ = ["Brake", "CallSlots", "brake_for"]
 
@@ -116,12 +117,13 @@ class Brake:
         if self.is_open:
             return await self._made(attempt)
         async with AsyncExitStack() as turn:
-            with anyio.move_on_after(self._longest):
+            with spent_on("rate_limit"), anyio.move_on_after(self._longest):
                 await turn.enter_async_context(self._turn.taken())
                 await self._time_has_come()
             if not self.is_open:
                 return await self._made(attempt)
-        await anyio.sleep(random.uniform(0, self._first_wait))
+        with spent_on("rate_limit"):
+            await anyio.sleep(random.uniform(0, self._first_wait))
         return await self._made(attempt)
 
     async def _time_has_come(self) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from inspect import isawaitable
 from random import random
-from typing import Any
+from time import perf_counter
+from typing import Any, Final
 
 import anyio
 
 from flowengine.core.budget import Ledger, Spending
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import Decided, EffectDecided, Notice, ToolCall, tool_key
+from flowengine.core.records import Decided, EffectDecided, Notice, ToolCall, Waited, tool_key
 from flowengine.core.records import Retry as RetryRecord
 from flowengine.core.user_code import describe_error
 from flowengine.core.values import describe_value
@@ -164,6 +165,10 @@ class _Meeting:
             await meet_deadline(error)
 
 
+_WORTH_TELLING: Final = 0.01
+"""Seconds of a wait for a thread."""
+
+
 class _InTurn:
     """Waits for one of the run's threads, so that the time of an attempt begins when its function does."""
 
@@ -173,12 +178,16 @@ class _InTurn:
     async def run(self, context: Context, /) -> Ended:
         if context.scope is None:
             return await self._node.run(context)
-        threads = context.scope.threads
+        threads, waited = context.scope.threads, 0.0
         try:
             threads.acquire_nowait()
         except anyio.WouldBlock:
+            begun = perf_counter()
             await threads.acquire()
+            waited = perf_counter() - begun
         try:
+            if waited >= _WORTH_TELLING:
+                await context.note(Waited(waited))
             return await self._node.run(context)
         finally:
             threads.release()

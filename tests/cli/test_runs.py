@@ -31,6 +31,19 @@ def test_runs_are_listed_newest_first(flowengine: Command, runs: None) -> None:
     ]
 
 
+def test_a_run_says_where_its_time_went(flowengine: Command, runs: None) -> None:
+    said = flowengine("runs", "show", "a1", "--time").out.splitlines()
+    assert [line.split()[0] for line in said[:3]] == ["took", "of", "critical"]
+    found = json.loads(flowengine("runs", "show", "a1", "--time", "--json").out)
+    (node, *_) = found["critical_path"]
+    one = json.loads(flowengine("runs", "show", "a1", "--time", "--json", "--node", node).out)
+    assert one == found["nodes"][node]
+    begun, ended = one["bars"][0]["spans"][0]["start"], one["bars"][-1]["spans"][-1]["end"]
+    assert sum(one["parts"].values()) == pytest.approx(ended - begun)
+    assert flowengine("runs", "show", "a1", "--time", "--node", node).out.splitlines()[-1].split()[0].startswith("+")
+    assert "exclude each other" in flowengine("runs", "show", "a1", "--time", "--why").err
+
+
 def test_the_list_as_json_has_every_field(flowengine: Command, runs: None) -> None:
     found = json.loads(flowengine("runs", "list", "--json").out)
     assert [each["run_id"] for each in found] == ["c3", "b2", "a1"]

@@ -12,6 +12,8 @@ import anyio
 import pytest
 
 from flowengine.core.context import Context
+from flowengine.core.records import Waited
+from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
@@ -156,6 +158,8 @@ async def test_at_most_so_many_threads_of_a_run_are_at_work_at_once(monkeypatch:
     run = await Flow("f", {"m": over}).run()
     assert run.status == "succeeded", run.error
     assert most == 2
+    waits = [each.record for each in run.events if isinstance(each, NodeRecorded) and type(each.record) is Waited]
+    assert max(waits, default=Waited(0)).seconds >= 0.01, "items wait for a thread, and their records say how long"
 
 
 async def test_waiting_for_a_thread_does_not_count_against_a_nodes_timeout(monkeypatch: pytest.MonkeyPatch):

@@ -40,7 +40,8 @@ def test_a_long_name_is_one_short_line():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0, "0 ms"), (0.9996, "1000 ms"), (59.96, "60.0 s"), (3600, "60 min 0 s")]
+    ("seconds", "text"),
+    [(0.0, "0 ms"), (0.9996, "1000 ms"), (59.96, "60.0 s"), (3600, "1 h 0 min"), (266_400, "3 d 2 h")],
 )
 def test_durations_are_short(seconds: float, text: str):
     assert seconds_text(seconds) == text

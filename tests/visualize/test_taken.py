@@ -35,6 +35,32 @@ def test_the_critical_path_goes_through_each_round_and_the_item_that_ended_last(
     }
 
 
+def test_the_critical_path_of_a_map_goes_through_the_items_whose_place_the_last_one_took():
+    """Two at once of four items: 0 and 1 begin together, 2 takes the place of 1, and 3 that of 0."""
+    body = {"nodes": [["leaf", "function"]], "edges": []}
+    events: list[Event] = [
+        RunStarted("r", "f", 0.0, {}, {}, {}, graph={"nodes": [["each", "map", body]], "edges": []}),
+        NodeStarted("each", 0.0),
+    ]
+    for number, (begin, end) in enumerate([(0.0, 2.0), (0.0, 1.0), (1.0, 2.5), (2.0, 5.0)]):
+        events += [
+            NodeStarted(f"each[{number}].leaf", begin),
+            NodeFinished(f"each[{number}].leaf", end, NodeResult(1)),
+        ]
+    events.append(NodeFinished("each", 5.0, NodeResult([])))
+    assert critical_path(folded(events)) == {"each", "each[0].leaf", "each[3].leaf"}
+
+
+def test_a_node_that_is_still_at_work_ends_last():
+    events: list[Event] = [
+        RunStarted("r", "f", 0.0, {}, {}, {}, graph={"nodes": [["a", "function"], ["b", "agent"]], "edges": []}),
+        NodeStarted("b", 0.0),
+        NodeStarted("a", 0.0),
+        NodeFinished("a", 9.0, NodeResult(1)),
+    ]
+    assert critical_path(folded(events)) == {"b"}
+
+
 def test_a_node_that_was_skipped_is_on_no_critical_path():
     graph = {"nodes": [["answer", "agent"], ["callback", "agent"]], "edges": [["answer", "callback", []]]}
     events: list[Event] = [

@@ -222,11 +222,17 @@ function hasRun(row) {
   return row.status !== "pending" && (row.status !== "skipped" || row.cause === "error");
 }
 
+// When a row ended: never while it is at work; before all others where it did not run.
+function endOf(row) {
+  if (row.status === "running" || row.status === "waiting") return Infinity;
+  return hasRun(row) ? row.ended ?? -1 : -1;
+}
+
 function chain(level, rows) {
   const ended = new Map();
   for (const name of level.sites.keys()) {
     const row = rows.get(name);
-    if (row && row.ended !== null && row.started !== null && hasRun(row)) ended.set(name, row.ended);
+    if (row && row.started !== null && endOf(row) >= 0) ended.set(name, endOf(row));
   }
   if (!ended.size) return [];
   const parents = new Map();
@@ -273,9 +279,19 @@ function unitsOf(container) {
 function deciding(container, units) {
   const own = unitsOf(container);
   if (container.kind !== "map" || !own.length) return own;
-  const until = (row) => (hasRun(row) ? row.ended || 0 : 0);
-  const end = (unit) => Math.max(0, ...[...(units.get(unit) || new Map()).values()].map(until));
-  return [latest(own, end)];
+  const spans = own.map((unit) => {
+    const rows = [...(units.get(unit) || new Map()).values()].filter((row) => hasRun(row) && row.started !== null);
+    const begin = rows.length ? Math.min(...rows.map((row) => row.started)) : 0;
+    return { unit, begin, end: Math.max(-1, ...rows.map(endOf)) };
+  });
+  spans.sort((a, b) => a.end - b.end || a.begin - b.begin || (a.unit < b.unit ? -1 : 1));
+  // From the item that ended last to the one that ended last before it began: it waited for that one's place.
+  const line = [spans.length - 1];
+  for (let at = line[0] - 1; at >= 0 && spans[at].end >= 0; at -= 1) {
+    if (spans[at].end > spans[line.at(-1)].begin) continue;
+    line.push(at);
+  }
+  return line.map((number) => spans[number].unit);
 }
 
 // --- shared state

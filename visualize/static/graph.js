@@ -13,7 +13,9 @@ function secondsText(seconds) {
   const found = Math.max(0, seconds);
   if (found < 1) return `${Math.round(found * 1000)} ms`;
   if (found < 60) return `${found.toFixed(1)} s`;
-  return `${Math.floor(found / 60)} min ${Math.floor(found % 60)} s`;
+  if (found < 3600) return `${Math.floor(found / 60)} min ${Math.floor(found % 60)} s`;
+  if (found < 86400) return `${Math.floor(found / 3600)} h ${Math.floor((found % 3600) / 60)} min`;
+  return `${COUNT.format(Math.floor(found / 86400))} d ${Math.floor((found % 86400) / 3600)} h`;
 }
 
 function dollars(amount) {

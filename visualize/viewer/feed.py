@@ -66,6 +66,7 @@ from flowengine.engine.events import (
     TokenStreamed,
 )
 from visualize.plain import brief, compact, shown
+from visualize.style import seconds_text
 from visualize.viewer.html import whole
 from visualize.why import explain_decision, format_words
 
@@ -255,6 +256,7 @@ _RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
     "Answered": ("answered", _describe_answer),
     "Reused": ("reused", _describe_reuse),
     "Notice": ("told", _describe_notice),
+    "Waited": ("told", lambda waited: {"text": f"waited {seconds_text(waited.seconds)} for a thread"}),
     "ProviderFailed": ("told", _describe_provider_failure),
     "SkillLoad": ("told", _describe_skill),
     "Receipt": ("told", _describe_receipt),

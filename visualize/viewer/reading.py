@@ -10,6 +10,7 @@ from flowengine.engine.events import Event, NodeRecorded
 from visualize.edge_states import in_order
 from visualize.picture import Picture, closed, picture_of_progress
 from visualize.progress import NodeRow, folded
+from visualize.run_times import RunTimes, times_of
 from visualize.states import States
 
 __all__ = ["OPEN_NODES", "Reading"]
@@ -51,6 +52,11 @@ class Reading:
     @cached_property
     def states(self) -> States:
         return States(self.progress)
+
+    @cached_property
+    def where_time_went(self) -> RunTimes:
+        """Until the last event."""
+        return times_of(self.events)
 
     def part(self, path: str) -> Sequence[tuple[int, Event]]:
         """The events of one node, with their positions."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import time
 from typing import Any, Final
 
 import click
 
 from flowengine.cli.execute import exit_code_of, to_node_object, to_run_json
 from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten
+from flowengine.cli.format_times import format_times, times_to_object
 from flowengine.cli.interrupt import INTERRUPTED
 from flowengine.cli.run_access import (
     ReadingCommand,
@@ -173,12 +175,20 @@ _FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
 @click.argument("reference", metavar="RUN")
 @click.option("--node", metavar="NODE", help="One node: its prompts, model calls, retries, output and errors.")
 @click.option("--why", is_flag=True, help="Why each node ran or did not, and which ways were taken, with the values.")
+@click.option("--time", "by_time", is_flag=True, help="Where the time went: worked, waited, queued, retried, loading.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; nothing is cut.")
 @click.option("--events", is_flag=True, help="Print each event as a line of JSON; nothing is cut.")
 @click.option("--watch", is_flag=True, help="Follow the run until it ends, whichever process it runs in.")
 @store_option
 def show(
-    reference: str, node: str | None, why: bool, as_json: bool, events: bool, watch: bool, store: str | None
+    reference: str,
+    node: str | None,
+    why: bool,
+    by_time: bool,
+    as_json: bool,
+    events: bool,
+    watch: bool,
+    store: str | None,
 ) -> int:
     """What happened in RUN: an id, the start of one, or @last.
 
@@ -187,8 +197,11 @@ def show(
     code = 0
     if as_json and events:
         raise click.UsageError("--json and --events exclude each other")
-    if why and (events or watch):
-        raise click.UsageError("--why goes with --node and --json only")
+    for option in [name for name, is_given in (("--why", why), ("--time", by_time)) if is_given]:
+        if events or watch:
+            raise click.UsageError(f"{option} goes with --node and --json only")
+    if why and by_time:
+        raise click.UsageError("--why and --time exclude each other")
     if watch:
         if node is not None or as_json:
             raise click.UsageError("--watch goes with --events only: the whole run is followed")
@@ -207,6 +220,13 @@ def show(
     if events:
         for event in chosen:
             results.json(event_line(event))
+    elif by_time:
+        # Nobody works on a run that was left: what it was at ended with its last event.
+        now = None if is_left else time()
+        if as_json:
+            results.json(dumps(times_to_object(everything, node, now), indent=2))
+        else:
+            results.line("\n".join(format_times(everything, node, now)))
     elif as_json:
         results.json(_why_to_json(everything, node) if why else _to_json(everything, chosen, node))
     elif why:

@@ -20,6 +20,7 @@ from flowengine.core.secret_values import HiddenStream, Secrets, find_secret_val
 from flowengine.core.threads import post_to_this_loop, postpone_cancellation
 from flowengine.errors import FlowEngineError, TransientModelError
 from flowengine.models.attachments import openai_parts
+from flowengine.models.call_timeline import spent_on
 from flowengine.models.litellm import loading as litellm_import
 from flowengine.models.litellm.error_classes import as_model_error, secrets_of, tellable
 from flowengine.models.litellm.loading import (
@@ -158,7 +159,11 @@ class LiteLLMModel:
 
     async def _litellm(self) -> Any:
         silence_warnings()
-        return litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
+        ready = litellm_import.litellm_ready()
+        if ready is not None:
+            return ready
+        with spent_on("loading"):
+            return await LITELLM_LOOP.call(wait_for_litellm)
 
     def _to_arguments(self, litellm: Any, request: Request) -> dict[str, Any]:
         """The request as litellm's keyword arguments; what the caller left open is left out."""

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 
 from flowengine.models.attachments import attachment_kind
+from flowengine.models.call_timeline import spent_on
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, PassThroughModel, Reply, Request
 from flowengine.models.throttle import CallSlots
@@ -137,9 +138,8 @@ class RateLimitedModel(PassThroughModel):
         self._ready: Callable[[], Awaitable[Any]] | None = getattr(model, "ready", None)
 
     async def complete(self, request: Request) -> Reply:
-        if self._ready is not None:
-            await self._ready()
-        async with self._limiter.turn(_expected_tokens(request)) as turn:
+        async with AsyncExitStack() as stack:
+            turn = await self._turn_of(request, stack)
             reply = await self._model.complete(request)
             _correct(turn, reply)
             return reply
@@ -152,10 +152,18 @@ class RateLimitedModel(PassThroughModel):
                     _correct(turn, piece)
                 yield piece
 
-        if self._ready is not None:
-            await self._ready()
-        async with self._limiter.turn(_expected_tokens(request)) as turn, self._model.stream(request) as stream:
+        async with AsyncExitStack() as stack:
+            turn = await self._turn_of(request, stack)
+            stream = await stack.enter_async_context(self._model.stream(request))
             yield pieces()
+
+    async def _turn_of(self, request: Request, stack: AsyncExitStack) -> RateTurn | None:
+        """The call's turn, held until the stack is left."""
+        if self._ready is not None:
+            with spent_on("loading"):
+                await self._ready()
+        with spent_on("queued"):
+            return await stack.enter_async_context(self._limiter.turn(_expected_tokens(request)))
 
 
 def _expected_tokens(request: Request) -> int:

@@ -11,11 +11,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 import anyio
 
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.call_timeline import add_step, spent_on
 from flowengine.models.model import Model, Reply, Request, supports_schema
 from flowengine.models.throttle import Brake
 
@@ -203,7 +205,7 @@ class RetryingModel(PassThroughModel):
             yield pieces
 
     async def _attempt(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        return await attempt() if self._brake is None else await self._brake.through(attempt)
+        return await _told(attempt) if self._brake is None else await self._brake.through(partial(_told, attempt))
 
     def _waits_at_brake(self, state: RetryCallState) -> bool:
         return self._brake is not None and _failure_of(state).is_rate_limit
@@ -212,12 +214,23 @@ class RetryingModel(PassThroughModel):
         """What the first attempt that works returns, after `first` was the failure of one, and how many failed."""
         import tenacity
 
+        latest = first
+
+        def choose_wait(state: RetryCallState) -> float:
+            nonlocal latest
+            latest = _failure_of(state)
+            return 0 if self._waits_at_brake(state) else _seconds_asked(state) + jitter(state)
+
+        async def sleep(seconds: float) -> None:
+            with spent_on("rate_limit" if latest.is_rate_limit else "backoff", str(latest)):
+                await anyio.sleep(seconds)
+
         jitter = tenacity.wait_random_exponential(multiplier=self._first_wait, max=self._longest_wait)
         attempts = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(TransientModelError),
             stop=lambda state: state.attempt_number > self._max_retries or _seconds_asked(state) > LONGEST_WAIT,
-            wait=lambda state: 0 if self._waits_at_brake(state) else _seconds_asked(state) + jitter(state),
-            sleep=anyio.sleep,
+            wait=choose_wait,
+            sleep=sleep,
             retry_error_callback=_give_up,
         )
         async for each in attempts:
@@ -227,6 +240,16 @@ class RetryingModel(PassThroughModel):
                     raise first  # It was made before tenacity came, and counts.
                 return await self._attempt(attempt), failed
         raise AssertionError("attempts end with an answer or a failure")
+
+
+async def _told(attempt: Callable[[], Awaitable[T]]) -> T:
+    """What the attempt gives; one that fails is a step of its call."""
+    begun = perf_counter()
+    try:
+        return await attempt()
+    except TransientModelError as error:
+        add_step("attempt", begun, str(error))
+        raise
 
 
 def _failure_of(state: RetryCallState) -> TransientModelError:
