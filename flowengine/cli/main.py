@@ -34,6 +34,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "init": ("flowengine.cli.commands.init", "Write a project to begin with."),
+    "import": ("flowengine.cli.commands.import_flow", "Bring a flow of another product along."),
     "run": ("flowengine.cli.commands.run", "Run a flow."),
     "validate": ("flowengine.cli.commands.validate", "Check flow files without running them."),
     "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),

@@ -1,0 +1,69 @@
+"""`flowengine import` writes a flow of another product as a project of ours. It runs nothing of what it reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from flowengine.cli.terminal import Results, complain
+from flowengine.errors import InputError
+from flowengine.journal.run_export import dumps
+
+__all__ = ["command"]
+
+_SHOWN: Final = 20
+
+
+@click.command("import")
+@click.argument("source", metavar="FILE|DIR")
+@click.option("-o", "--output", "target", required=True, metavar="DIR", help="Where the project is written.")
+@click.option("--root", metavar="DIR", help="Folder that files may be read from; left out: that of FILE, or DIR.")
+@click.option("--from", "name", metavar="FORMAT", help="Which format it is; left out: found by content.")
+@click.option("--force", is_flag=True, help="Write into a folder that is not empty, over what is there.")
+@click.option("--json", "as_json", is_flag=True, help="Every element as JSON, for scripts.")
+def command(source: str, target: str, root: str | None, name: str | None, force: bool, as_json: bool) -> int:
+    """Write the flow of another product that FILE, or the one in DIR, is as a project into a folder.
+
+    IMPORT.md there says what became of each element. The result is validated. Exit code 1 where anything was lost.
+    """
+    from flowengine.importers.formats import FORMATS, find_sources, read_source
+    from flowengine.importers.import_report import format_counts
+    from flowengine.importers.project_writer import write_project
+    from flowengine.importers.source_tree import SourceTree
+
+    where = Path(source)
+    if not where.exists():
+        raise InputError(f"there is no file or folder '{source}'")
+    base = Path(root) if root is not None else where if where.is_dir() else where.parent
+    tree = SourceTree(base)
+    try:
+        below = where.resolve().relative_to(tree.root).as_posix()
+    except ValueError:
+        raise InputError(f"'{source}' is not below the folder '{base}' of --root") from None
+    found = find_sources(tree, below, name)
+    if not found:
+        known = "; ".join(what for _, what in FORMATS.values())
+        raise InputError(f"nothing in '{source}' can be imported; what can be is: {known}")
+    if len(found) > 1 and len(Path(found[0].file).parts) == len(Path(found[1].file).parts):
+        several = ", ".join(each.file for each in found[:_SHOWN])
+        raise InputError(f"'{source}' holds {len(found)} flows; name one of them: {several}")
+    project = read_source(tree, found[0])
+    written = write_project(project, Path(target), force=force)
+    lost = project.ledger.count("lost")
+    if as_json:
+        elements = [{**each._asdict(), "origin": each.origin._asdict()} for each in project.ledger.elements]
+        told = {"format": found[0].format, "source": found[0].file, "target": target, "files": written.files}
+        Results().json(dumps({**told, "elements": elements, "problems": written.problems}, indent=2))
+    else:
+        results = Results()
+        results.line(f"{project.format}: {found[0].file} → {target} ({len(written.files)} files)")
+        results.line(format_counts(project))
+        for each in [one for one in project.ledger.elements if one.outcome == "lost"][:_SHOWN]:
+            results.line(f"{each.origin}: not mapped: {each.what}: {each.note}")
+    for problem in written.problems:
+        complain(str(problem))
+    complain(f"validate: {len(written.errors)} errors" if written.errors else "validate: no errors")
+    complain(f"next: read {Path(target, 'IMPORT.md')}")
+    return 1 if lost or written.errors else 0

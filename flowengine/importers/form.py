@@ -1,0 +1,259 @@
+"""Holds what a format's reader found, between reading and writing: flows of steps, code, files and the ledger.
+
+A reader makes one `ImportedProject`; `project_writer` makes files of it. What a `FlowStep` says is said in the words
+of the flow format, so the form needs no vocabulary of its own:
+
+- `kind` is a node's `type` (`agent`, `condition`, `map` …). `id` comes from `Names`, so it is valid and stands once.
+  `prompt`, `instructions`, `system_message`, `model`, `arguments` (`with`), `needs`, `when` and `call` are what most
+  steps have; every other key of the node stands in `keys` as the file is to have it. `body` are the nodes of a map or
+  a loop. Texts are templates of ours already (`jinja_text` converts Jinja, `literal` escapes plain text).
+- `call` names code: a function of a `CarriedFile`, of a `Stub`, or `GIVE`. All of it is put into `allow_calls`.
+- Each element of the source is told to the `ImportLedger` once, with its file and line: `mapped` where the written
+  flow does it as it was, `changed` where it does it in another way (which), `lost` where it does not (why, and what to
+  do by hand). `kept` is for files that are copied as they are; they count in no share.
+
+It reads nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+__all__ = [
+    "GIVE",
+    "CarriedFile",
+    "Element",
+    "FlowStep",
+    "ImportLedger",
+    "ImportedFlow",
+    "ImportedProject",
+    "Names",
+    "Outcome",
+    "SourcePlace",
+    "Stub",
+    "literal",
+]
+
+Outcome = Literal["mapped", "changed", "lost", "kept"]
+
+
+GIVE: Final = "imported_values:give"
+"""A function for steps that only make a value: `FlowStep(id, "function", call=GIVE, arguments={"value": template})`.
+The output is what the template gives. The writer writes its module where a step calls it; flow tests do not fake it."""
+
+
+class SourcePlace(NamedTuple):
+    """Where an element of the source stands; the file is named from the folder that is imported."""
+
+    file: str
+    line: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+NOWHERE: Final = SourcePlace("", 0)
+
+
+class Element(NamedTuple):
+    """One element of the source, and what became of it."""
+
+    what: str
+    origin: SourcePlace
+    outcome: Outcome
+    note: str = ""
+    """mapped: as what; changed: which change; lost: why."""
+    by_hand: str = ""
+    """What is left to do; of a lost element always said."""
+
+
+class ImportLedger:
+    """Every element of the source, in the order in which it was told."""
+
+    def __init__(self) -> None:
+        self.elements: list[Element] = []
+
+    def mapped(self, what: str, origin: SourcePlace, note: str = "") -> None:
+        """The written flow does it as it was."""
+        self.elements.append(Element(what, origin, "mapped", note))
+
+    def changed(self, what: str, origin: SourcePlace, change: str, by_hand: str = "") -> None:
+        """The written flow does it, in another way."""
+        self.elements.append(Element(what, origin, "changed", change, by_hand))
+
+    def lost(self, what: str, origin: SourcePlace, why: str, by_hand: str) -> None:
+        """The written flow does not do it."""
+        self.elements.append(Element(what, origin, "lost", why, by_hand))
+
+    def kept(self, what: str, origin: SourcePlace, note: str = "") -> None:
+        """A file that is copied as it is."""
+        self.elements.append(Element(what, origin, "kept", note))
+
+    def count(self, outcome: Outcome) -> int:
+        return sum(each.outcome == outcome for each in self.elements)
+
+    @property
+    def share(self) -> float:
+        """Of the elements that count, those that the written flow does; of none: all."""
+        counted = sum(each.outcome != "kept" for each in self.elements)
+        return 1 - self.count("lost") / counted if counted else 1.0
+
+
+@dataclass
+class FlowStep:
+    """One node of the flow that is written."""
+
+    id: str
+    kind: str = "agent"
+    origin: SourcePlace = NOWHERE
+    prompt: str | None = None
+    instructions: str | None = None
+    system_message: str | None = None
+    model: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    """`with`: argument → template or value."""
+    needs: list[str] = field(default_factory=list[str])
+    when: str | None = None
+    call: str | None = None
+    """`module:function`, of functions and of conditions and evaluations in code."""
+    keys: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Further keys of the node, as the format has them."""
+    body: list[FlowStep] = field(default_factory=list["FlowStep"])
+    sample: Any = None
+    """What the flow test has it answer, where the templates do not tell what shape that has."""
+
+    def to_node(self) -> dict[str, Any]:
+        """The node as the flow file has it."""
+        node: dict[str, Any] = {} if self.kind == "agent" else {"type": self.kind}
+        keys = dict(self.keys)
+        if "description" in keys:
+            node["description"] = keys.pop("description")
+        given = {
+            "needs": self.needs,
+            "when": self.when,
+            "call": self.call,
+            "model": self.model,
+            "system_message": self.system_message,
+            "instructions": self.instructions,
+            "prompt": self.prompt,
+            "with": self.arguments,
+        }
+        node |= {key: value for key, value in given.items() if value not in (None, [], {})}
+        node |= keys
+        if self.body:
+            node["nodes"] = {each.id: each.to_node() for each in self.body}
+        return node
+
+    def walk(self) -> Iterator[FlowStep]:
+        """The step and those inside it."""
+        yield self
+        for each in self.body:
+            yield from each.walk()
+
+
+@dataclass
+class ImportedFlow:
+    """One flow file that is written."""
+
+    name: str
+    origin: SourcePlace = NOWHERE
+    description: str | None = None
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
+    agents: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
+    shared_state: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
+    steps: list[FlowStep] = field(default_factory=list["FlowStep"])
+    outputs: dict[str, str] = field(default_factory=dict[str, str])
+    keys: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Further keys of the file: `limits`, `defaults`, `mcp_servers`."""
+    samples: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Inputs of the flow test, where defaults and types do not say enough."""
+
+    def every_step(self) -> Iterator[FlowStep]:
+        for each in self.steps:
+            yield from each.walk()
+
+
+class CarriedFile(NamedTuple):
+    """A file that goes along: its path in the new project, and what it holds."""
+
+    path: str
+    data: bytes | str
+
+
+@dataclass
+class Stub:
+    """A function that the source names and that cannot be carried; written so that it raises NotImplementedError."""
+
+    call: str
+    """`module:function`."""
+    parameters: Sequence[str] = ()
+    """As Python writes them: `text: str`, `limit: int = 3`, `*rest`; names alone where more is not known."""
+    why: str = ""
+    origin: SourcePlace = NOWHERE
+    is_async: bool = False
+    returns: str = ""
+    original: str = ""
+    """The code that it stands for, which is quoted above it as a comment."""
+    is_tool: bool = False
+    """A model calls it, so its docstring is what the model reads."""
+
+
+@dataclass
+class ImportedProject:
+    """All that a reader found."""
+
+    format: str
+    """Title of the format, for people."""
+    ledger: ImportLedger
+    flows: list[ImportedFlow] = field(default_factory=list["ImportedFlow"])
+    files: list[CarriedFile] = field(default_factory=list[CarriedFile])
+    stubs: list[Stub] = field(default_factory=list[Stub])
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Keys of the project file beside `allow_calls`: `allow_env`, `allow_http`, `models` …"""
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+    """Variables that a run needs → what for; they stand in IMPORT.md."""
+
+
+# --- Names and texts
+
+_TAKEN: Final = frozenset({"inputs", "nodes", "outputs", "result", "item", "each", "round", "run", "env", "output"})
+
+
+class Names:
+    """Gives ids that the flow format takes, each once.
+
+    >>> names = Names()
+    >>> [names.id(each) for each in ("Fetch-Text", "fetch text", "2nd try", "问题", "")]
+    ['fetch_text', 'fetch_text_2', 'n_2nd_try', 'step', 'step_2']
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {*_TAKEN, *taken}
+
+    def id(self, name: object, otherwise: str = "step") -> str:
+        """An id for a name of the source."""
+        plain = unicodedata.normalize("NFKD", str(name)[:200]).encode("ascii", "ignore").decode()
+        spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain)
+        base = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")[:80].strip("_")
+        base = base if not base[:1].isdigit() else f"n_{base}"
+        base = base or otherwise
+        number, found = 1, base
+        while found in self._taken or keyword.iskeyword(found):
+            number += 1
+            found = f"{base}_{number}"
+        self._taken.add(found)
+        return found
+
+
+def literal(text: str) -> str:
+    """A plain text as a template that gives it.
+
+    >>> literal('{"a": {{b}} }')
+    '{"a": {{ "{{" }}b}} }'
+    """
+    return re.sub(r"\{[{%#]", lambda found: f'{{{{ "{found[0]}" }}}}', text)

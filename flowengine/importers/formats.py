@@ -1,0 +1,64 @@
+"""Finds what can be imported, by content, and asks the format's module to read it.
+
+It is the table of the formats: a new one is a module and a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, cast
+
+from flowengine.errors import InputError, did_you_mean
+from flowengine.importers.form import ImportedProject
+from flowengine.importers.source_tree import SourceTree
+
+__all__ = ["FORMATS", "FormatReader", "Found", "find_sources", "read_source"]
+
+FORMATS: Final[dict[str, tuple[str, str]]] = {
+    "promptflow": ("flowengine.importers.prompt_flow", "Prompt flow: flow.dag.yaml with its Python, Jinja and data"),
+}
+"""Name → the module that reads it, and what it is."""
+
+
+class FormatReader(Protocol):
+    """What a format's module has."""
+
+    def find(self, tree: SourceTree, files: Sequence[str]) -> list[str]:
+        """Which of these files are a source of this format, by content; it raises nothing."""
+        ...
+
+    def read(self, tree: SourceTree, file: str) -> ImportedProject:
+        """One source; `DefinitionError` where it cannot be read at all."""
+        ...
+
+
+class Found(NamedTuple):
+    """A file that can be imported."""
+
+    format: str
+    file: str
+
+
+def find_sources(tree: SourceTree, below: str, name: str | None = None) -> list[Found]:
+    """What can be imported of one file, or of the files below a folder; `name`: of this format alone."""
+    if name is not None and name not in FORMATS:
+        known = did_you_mean(name, FORMATS) or f"; there are: {', '.join(FORMATS)}"
+        raise InputError(f"there is no format '{name}'{known}")
+    is_folder = (tree.root / below).is_dir()
+    files = list(tree.files(below)) if is_folder else [below]
+    found: list[Found] = []
+    for each in [name] if name else FORMATS:
+        taken = {one.file for one in found}
+        found += [Found(each, file) for file in _reader(each).find(tree, files) if file not in taken]
+    return sorted(found, key=lambda each: (len(Path(each.file).parts), each.file))
+
+
+def read_source(tree: SourceTree, found: Found) -> ImportedProject:
+    """Read one source."""
+    return _reader(found.format).read(tree, found.file)
+
+
+def _reader(name: str) -> FormatReader:
+    return cast(FormatReader, import_module(FORMATS[name][0]))

@@ -1,0 +1,128 @@
+r"""Converts Jinja templates of others to templates of ours, where these can say the same.
+
+Outer names become expressions of the flow, the newline behind a block goes where the source says `trim_blocks`, and
+what our language does not have is told: the caller then renders the template by code (`rendering_module`).
+
+    >>> convert("{% for x in rows %}\n- {{ x.name }}\n{% endfor %}\n", {"rows": "inputs.rows"}, trim_blocks=True).text
+    '{% for x in inputs.rows -%}\n- {{ x.name }}\n{% endfor %}'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from flowengine.errors import TemplateSyntaxError
+from flowengine.templating.grammar import has_tags
+from flowengine.templating.parse import ParsedTemplate, parse_template
+
+__all__ = ["RENDERING_MODULE", "Converted", "convert", "outer_names"]
+
+_TAG: Final = re.compile(r"\{%.*?%\}|\{#.*?#\}|\{\{.*?\}\}", re.DOTALL)
+_NAME: Final = re.compile(r"[^\W\d]\w*")
+_METHODS: Final = (
+    (re.compile(r"\.(upper|lower|title|capitalize)\(\)"), r"|\1"),
+    (re.compile(r"\.(?:strip|lstrip|rstrip)\(\)"), "|trim"),
+    (re.compile(r"\.(split|join|replace)\("), ""),
+)
+RENDERING_MODULE: Final = '''\
+"""Renders the Jinja templates that use more than templates of flows have; the files stand in `templates/`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jinja2.sandbox import SandboxedEnvironment
+
+_ENVIRONMENT = SandboxedEnvironment(trim_blocks=True, keep_trailing_newline=True)
+
+
+def render(template: str, values: dict[str, Any]) -> str:
+    """The text of a file of `templates/`."""
+    if Path(template).name != template:
+        raise ValueError(f"{template} is not the name of a template")
+    source = (Path(__file__).parent / "templates" / template).read_text("utf-8")
+    return _ENVIRONMENT.from_string(source).render(values)
+'''
+
+
+class Converted(NamedTuple):
+    """A template of ours, or why there is none."""
+
+    text: str
+    problem: str = ""
+    missing: tuple[str, ...] = ()
+    """Names that nobody gives: they are empty, as Jinja has it."""
+
+
+def convert(text: str, names: Mapping[str, str], *, trim_blocks: bool = False) -> Converted:
+    """The template with its outer names replaced. `names`: name → expression of ours."""
+    text = text.replace("\r\n", "\n")
+    if not has_tags(text):
+        return Converted(text)
+    changed = _trim_blocks(text) if trim_blocks else text
+    changed = _TAG.sub(lambda found: _without_methods(found[0]), changed)
+    try:
+        parsed = parse_template(changed)
+    except TemplateSyntaxError as error:
+        return Converted(text, str(error))
+    return _rename(changed, parsed, names)
+
+
+def outer_names(text: str) -> list[str]:
+    """The names that a template reads from outside, as far as it can be read."""
+    try:
+        parsed = parse_template(text)
+    except TemplateSyntaxError:
+        return []
+    return list(dict.fromkeys(each.path[0] for each in parsed.references))
+
+
+def _trim_blocks(text: str) -> str:
+    """The text without the newline behind each block: by a minus where that is the same, else by leaving it out."""
+    parts: list[str] = []
+    at = 0
+    for found in _TAG.finditer(text):
+        tag = found[0]
+        parts += [text[at : found.start()], tag]
+        at = found.end()
+        if tag.startswith("{{") or not text.startswith("\n", at) or tag[-3:-2] in "-+":
+            continue
+        after = text[at + 1 : at + 2]
+        if tag.startswith("{%") and after and not after.isspace() and not tag.startswith("{% raw"):
+            parts[-1] = f"{tag[:-2].rstrip()} -%}}"
+        else:
+            at += 1
+    return "".join([*parts, text[at:]])
+
+
+def _without_methods(tag: str) -> str:
+    """Python's methods of texts as filters, inside the tags."""
+    for pattern, filtered in _METHODS[:2]:
+        tag = pattern.sub(filtered, tag)
+    return tag
+
+
+def _rename(text: str, parsed: ParsedTemplate, names: Mapping[str, str]) -> Converted:
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    edits: dict[int, tuple[str, str]] = {}
+    missing: dict[str, None] = {}
+    for reference in parsed.references:
+        name = reference.path[0]
+        instead = names.get(name)
+        if instead is None:
+            missing[name] = None
+            instead = '""'
+        at = starts[reference.line - 1] + reference.column - 1
+        found = _NAME.match(text, at)
+        if found is None or found[0] != name:
+            return Converted(text, f"'{name}' cannot be placed")
+        edits[at] = (name, instead)
+    for at in sorted(edits, reverse=True):
+        name, instead = edits[at]
+        before, after = text[:at], text[at + len(name) :]
+        space, end = " " * before.endswith("{{"), " " * after.startswith("}}")
+        text = f"{before}{space}{instead}{end}{after}"
+    return Converted(text, missing=tuple(missing))

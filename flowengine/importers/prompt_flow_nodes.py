@@ -1,0 +1,339 @@
+"""Makes the steps of Prompt flow's nodes: one for each node, and one more where its template is rendered by code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.importers.form import (
+    GIVE,
+    CarriedFile,
+    FlowStep,
+    ImportedProject,
+    ImportLedger,
+    Names,
+    SourcePlace,
+    Stub,
+)
+from flowengine.importers.jinja_text import RENDERING_MODULE, convert
+from flowengine.importers.prompt_flow_code import CarriedCode
+from flowengine.importers.prompt_flow_values import (
+    SETTINGS,
+    NodeReference,
+    read_reference,
+    read_setting,
+    split_roles,
+    to_value,
+)
+from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
+
+__all__ = ["NodeReader"]
+
+_LLM_TOOLS: Final = re.compile(
+    r"promptflow\.tools\.(aoai_gpt4v\.AzureOpenAI|openai_gpt4v\.OpenAI|aoai\.AzureOpenAI|openai\.OpenAI)\.(chat|completion)"
+)
+_IMAGE: Final = re.compile(r"!\[image\]\(\s*\{\{-?\s*(\w+)\s*-?\}\}\s*\)")
+_READ: Final = frozenset({"name", "type", "source", "inputs", "activate", "aggregation", "use_variants"})
+_MODEL_KEYS: Final = frozenset({"connection", "provider", "module", "api"})
+Expression = Callable[[NodeReference], str]
+Path = tuple[str | int, ...]
+
+
+class NodeReader:
+    """Reads the nodes of one flow file."""
+
+    def __init__(
+        self,
+        tree: SourceTree,
+        source: YamlSource,
+        ledger: ImportLedger,
+        project: ImportedProject,
+        code: CarriedCode,
+        paths: Mapping[str, str],
+        base: str,
+        ids: Mapping[str, str],
+        templates: dict[str, str],
+        names: Names,
+    ) -> None:
+        self._tree = tree
+        self._source = source
+        self._ledger = ledger
+        self._project = project
+        self._code = code
+        self._paths = paths
+        self._base = base
+        self._ids = ids
+        self._templates = templates
+        self._names = names
+
+    def read(self, node: Mapping[str, Any], path: Path, expression: Expression, known: set[str]) -> list[FlowStep]:
+        """The steps of a node; what of it is lost is told."""
+        name = str(node.get("name"))
+        self._node, self._path, self._what = node, path, f"node {name}"
+        self._expression, self._known = expression, known
+        inputs = node.get("inputs")
+        self._inputs: Mapping[str, Any] = inputs if is_map(inputs) else {}
+        step = FlowStep(self._ids[name], origin=self._origin())
+        before: list[FlowStep] = []
+        source = node.get("source")
+        self._where: Mapping[str, Any] = source if is_map(source) else {}
+        kind, tool = str(node.get("type")), str(self._where.get("tool", ""))
+        if (
+            kind == "llm"
+            or (kind == "custom_llm" and _LLM_TOOLS.fullmatch(tool))
+            or (kind == "python" and _LLM_TOOLS.fullmatch(tool))
+        ):
+            before = self._read_llm(step)
+        elif kind == "prompt":
+            before = self._read_prompt(step)
+        elif kind == "python" and self._where.get("type", "code") == "code":
+            self._read_python(step)
+        else:
+            why = f"'{tool}' is a tool of a package" if tool else f"nodes of the type '{kind}' have no counterpart"
+            self._add_stub(step, why, self._origin())
+        self._read_activate(step)
+        if node.get("aggregation") or node.get("reduce"):
+            origin = self._origin("aggregation")
+            self._ledger.changed(f"{self._what}: aggregation", origin, "it runs in the flow over all rows")
+        for key in node.keys() - _READ - (_MODEL_KEYS if step.kind == "agent" else frozenset[str]()):
+            self._tell_other(key)
+        for each in before:
+            each.when, each.needs = step.when, list(step.needs)
+        return [*before, step]
+
+    def _origin(self, *path: str | int) -> SourcePlace:
+        return self._source.origin(*self._path, *path)
+
+    def _tell_other(self, key: str) -> None:
+        what, origin = f"{self._what}: {key}", self._origin(key)
+        if key in ("comment", "description"):
+            self._ledger.mapped(what, origin, "a note")
+        elif key in _MODEL_KEYS:
+            self._ledger.changed(what, origin, "the stub's model is its own matter")
+        elif key == "enable_cache":
+            self._ledger.changed(what, origin, "`cache: true` would do it")
+        else:
+            self._ledger.lost(what, origin, "this key is not known", "see whether the node needs it")
+
+    # --- llm
+
+    def _read_llm(self, step: FlowStep) -> list[FlowStep]:
+        text, origin = self._read_template(step)
+        if text is None:
+            return []
+        variables = {
+            key: value
+            for key, value in self._inputs.items()
+            if key not in SETTINGS or f"{{{{{key}" in text.replace(" ", "")
+        }
+        variables = {key: value for key, value in variables.items() if key not in ("connection", "api", "prompt")}
+        images = [
+            each for each in dict.fromkeys(_IMAGE.findall(text)) if read_reference(variables.get(each)) is not None
+        ]
+        if images:
+            text = _IMAGE.sub(lambda found: "" if found[1] in images else found[0], text)
+            step.keys["attach"] = [f"{{{{ {self._to_expression(variables[each])} }}}}" for each in images]
+        before, found = self._convert(step, text, {key: value for key, value in variables.items() if key not in images})
+        api = str(self._node.get("api") or self._inputs.get("api") or "chat")
+        roles = split_roles(found) if api == "chat" and not before else None
+        if roles is None:
+            step.prompt = found
+        else:
+            step.system_message, step.prompt = roles.system or None, roles.prompt
+        changes = [] if roles is None or not roles.change else [roles.change]
+        if api == "completion":
+            changes.append("a chat model is asked, with the prompt as the user's message")
+        if before:
+            changes.append(f"its template is rendered by code, in '{before[0].id}'")
+        self._tell_node(origin, "; ".join(changes))
+        self._tell_variables(variables)
+        self._read_model(step)
+        return before
+
+    def _tell_node(self, template: SourcePlace, change: str) -> None:
+        if change:
+            self._ledger.changed(self._what, self._origin(), change)
+        else:
+            self._ledger.mapped(self._what, self._origin())
+
+    def _tell_variables(self, variables: Mapping[str, Any]) -> None:
+        for key, value in variables.items():
+            reference = read_reference(value)
+            what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
+            if reference is not None and reference.source != "inputs" and reference.source not in self._known:
+                self._ledger.lost(what, origin, f"there is no node '{reference.source}'", "say where it comes from")
+            else:
+                self._ledger.mapped(what, origin)
+
+    def _read_template(self, step: FlowStep) -> tuple[str | None, SourcePlace]:
+        given = self._where.get("path") or self._inputs.get("prompt")
+        name = PurePosixPath(str(given).replace("\\", "/")).as_posix().removeprefix("./")
+        try:
+            path = self._paths.get(name) or self._tree.join(self._base, name)
+            return self._tree.read_text(path), SourcePlace(path)
+        except SourceError as error:
+            self._ledger.lost(
+                self._what, self._origin("source"), f"its template is missing: {error}", "write the prompt"
+            )
+            step.prompt = f"The prompt of the node {step.id} was not there to import."
+            for key in self._inputs:
+                self._ledger.lost(
+                    f"{self._what}: input {key}",
+                    self._origin("inputs", key),
+                    "its template is missing",
+                    "write it into the prompt",
+                )
+            return None, SourcePlace(self._source.file)
+
+    def _convert(self, step: FlowStep, text: str, variables: Mapping[str, Any]) -> tuple[list[FlowStep], str]:
+        """The template of ours; where there is none, a step before that renders it."""
+        names = {key: self._to_expression(value) for key, value in variables.items()}
+        bracketed = {key: f"({each})" if "|" in each else each for key, each in names.items()}
+        converted = convert(text, bracketed, trim_blocks=True)
+        if not converted.problem:
+            return [], converted.text
+        file = f"{step.id}.jinja2"
+        self._templates[f"templates/{file}"] = text
+        if not any(each.path == "imported_templates.py" for each in self._project.files):
+            self._project.files.append(CarriedFile("imported_templates.py", RENDERING_MODULE))
+        values = {key: to_value(value, self._expression) for key, value in variables.items()}
+        rendering = FlowStep(
+            self._names.id(f"{step.id}_text"), "function", step.origin, call="imported_templates:render"
+        )
+        rendering.arguments = {"template": file, "values": values}
+        return [rendering], f"{{{{ nodes.{rendering.id}.output }}}}"
+
+    def _to_expression(self, value: Any) -> str:
+        reference = read_reference(value)
+        return self._expression(reference) if reference is not None else json.dumps(value, ensure_ascii=False)
+
+    def _read_model(self, step: FlowStep) -> None:
+        deployment, model = (str(self._inputs.get(key) or "") for key in ("deployment_name", "model"))
+        provider = str(self._node.get("provider") or self._where.get("tool") or "")
+        is_azure = (
+            "Azure" in provider or "aoai" in provider or ("OpenAI" not in provider and bool(deployment) and not model)
+        )
+        chosen = deployment or model
+        if chosen and re.fullmatch(r"[\w./:@-]+", chosen):
+            step.model = f"azure/{chosen}" if is_azure and deployment else f"openai/{model or chosen}"
+            needed = (
+                {"AZURE_OPENAI_API_KEY": "the key", "AZURE_OPENAI_ENDPOINT": "the address"}
+                if is_azure
+                else {"OPENAI_API_KEY": "the key"}
+            )
+            for name, what in needed.items():
+                self._project.environment[name] = f"{what} of the models"
+        step.keys.setdefault("temperature", 1.0)
+        for key in sorted(_MODEL_KEYS & self._node.keys()):
+            origin = self._origin(key)
+            if key == "connection":
+                self._ledger.changed(f"{self._what}: connection", origin, "key and address are the environment's")
+            else:
+                self._ledger.mapped(
+                    f"{self._what}: {key}", origin, f"model {step.model}" if step.model else "the default model"
+                )
+        for key, value in self._inputs.items():
+            if key in ("connection", "api", "prompt") or (key in SETTINGS):
+                self._read_setting(step, key, value)
+
+    def _read_setting(self, step: FlowStep, key: str, value: Any) -> None:
+        what, origin = f"{self._what}: {key}", self._origin("inputs", key)
+        if key in ("deployment_name", "model"):
+            self._ledger.mapped(
+                what, origin, f"model {step.model}" if step.model else "none is named: the default model is asked"
+            )
+        elif key in ("connection", "api", "prompt"):
+            self._ledger.changed(
+                what, origin, "key and address are the environment's" if key == "connection" else "it is known"
+            )
+        elif read_reference(value) is not None:
+            self._ledger.lost(what, origin, "a setting cannot come from a value of the run", "write a value")
+        else:
+            setting = read_setting(key, value)
+            if setting.problem:
+                self._ledger.lost(what, origin, setting.problem, "see whether the node needs it")
+                return
+            options = {**step.keys.get("model_options", {}), **setting.keys.pop("model_options", {})}
+            step.keys |= setting.keys | ({"model_options": options} if options else {})
+            self._ledger.mapped(what, origin, "" if setting.keys or options else "what holds anyway")
+
+    # --- prompt and python
+
+    def _read_prompt(self, step: FlowStep) -> list[FlowStep]:
+        text, origin = self._read_template(step)
+        step.kind = "function"
+        step.call = GIVE
+        if text is None:
+            step.arguments, step.prompt = {"value": step.prompt}, None
+            return []
+        before, found = self._convert(step, text, self._inputs)
+        step.arguments = {"value": found}
+        self._tell_node(origin, "a function gives the text of its template")
+        self._tell_variables(self._inputs)
+        return before
+
+    def _read_python(self, step: FlowStep) -> None:
+        step.kind = "function"
+        given = PurePosixPath(str(self._where.get("path", "")).replace("\\", "/")).as_posix()
+        name = given.removeprefix("./")
+        found = self._code.function(name)
+        if isinstance(found, str):
+            self._add_stub(step, found, self._origin("source"), *self._code.stub_of(name))
+            return
+        step.call = found.call
+        taken = {
+            key: value for key, value in self._inputs.items() if key in found.parameters or "**" in found.parameters
+        }
+        step.arguments = {key: to_value(value, self._expression) for key, value in taken.items()}
+        step.arguments |= dict.fromkeys(sorted(found.required - taken.keys()))
+        changes = [f"it needs {', '.join(found.needs)} to be installed"] if found.needs else []
+        self._tell_node(self._origin(), "; ".join(changes))
+        self._tell_variables({key: value for key, value in taken.items() if key not in found.connections})
+        for key in taken.keys() & found.connections:
+            prefix = re.sub(r"[^A-Za-z0-9]+", "_", str(self._inputs[key])).upper()
+            self._project.environment[f"{prefix}_API_KEY"] = (
+                f"the key of the connection '{self._inputs[key]}'; {prefix}_… for its other values"
+            )
+            self._ledger.changed(
+                f"{self._what}: input {key}",
+                self._origin("inputs", key),
+                f"the connection's values are the environment's: {prefix}_API_KEY …",
+            )
+        for key in self._inputs.keys() - taken.keys():
+            self._ledger.changed(
+                f"{self._what}: input {key}", self._origin("inputs", key), "left out: the function does not take it"
+            )
+        for key in sorted(found.required - taken.keys()):
+            self._ledger.changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
+
+    def _add_stub(
+        self, step: FlowStep, why: str, origin: SourcePlace, parameters: list[str] | None = None, original: str = ""
+    ) -> None:
+        step.kind = "function"
+        step.call = f"imported_stubs:{step.id}"
+        step.arguments = {key: to_value(value, self._expression) for key, value in self._inputs.items()}
+        if parameters is None or not parameters:
+            parameters = [key if key.isidentifier() else "**rest" for key in self._inputs]
+            parameters = list(dict.fromkeys(sorted(parameters, key=lambda each: each.startswith("**"))))
+        if not any(each.call == step.call for each in self._project.stubs):
+            self._project.stubs.append(Stub(step.call, parameters, why, origin, original=original))
+        self._ledger.lost(self._what, origin, why, f"write {step.id} in imported_stubs.py")
+        for key in self._inputs:
+            self._ledger.mapped(f"{self._what}: input {key}", self._origin("inputs", key), "an argument of the stub")
+
+    def _read_activate(self, step: FlowStep) -> None:
+        activate = self._node.get("activate")
+        if not is_map(activate):
+            return
+        reference = read_reference(activate.get("when"))
+        what, origin = f"{self._what}: activate", self._origin("activate")
+        if reference is None or (reference.source != "inputs" and reference.source not in self._known):
+            self._ledger.lost(what, origin, f"it asks for {activate.get('when')!r:.100}", "write `when`")
+            return
+        held = self._expression(reference).removesuffix(" | default(none)")
+        step.when = f"{held} == {json.dumps(activate.get('is'), ensure_ascii=False)}"
+        self._ledger.mapped(what, origin)

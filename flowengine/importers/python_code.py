@@ -1,0 +1,178 @@
+"""Reads Python of the source by its syntax tree, so that it can be carried along or stubbed. It runs nothing.
+
+It also says which modules a file imports, and gives the file's text with some imports led elsewhere, all other lines
+untouched.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from flowengine.errors import DefinitionError
+
+__all__ = [
+    "Import",
+    "PythonSource",
+    "call_name",
+    "decorators_of",
+    "is_standard",
+    "literal_of",
+    "parameters_of",
+    "parse_python",
+]
+
+_MAX_NODES: Final = 200_000
+
+
+class Import(NamedTuple):
+    """One import statement of a file."""
+
+    module: str
+    """With leading dots where it is relative."""
+    names: tuple[tuple[str, str | None], ...]
+    """Of `from … import`: name and what it is called; empty for `import …`."""
+    line: int
+    end: int
+    column: int
+    is_alone: bool
+    """Nothing else stands on its lines."""
+
+
+class PythonSource:
+    """A file that has been parsed."""
+
+    def __init__(self, file: str, text: str, tree: ast.Module) -> None:
+        self.file = file
+        self.text = text
+        self.tree = tree
+
+    def imports(self) -> list[Import]:
+        """All imports, those inside functions too."""
+        found: list[Import] = []
+        lines = self.text.split("\n")
+        for node in ast.walk(self.tree):
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            end = node.end_lineno or node.lineno
+            before = lines[node.lineno - 1].encode()[: node.col_offset].decode("utf-8", "replace").strip()
+            after = lines[end - 1].encode()[node.end_col_offset or 0 :].decode("utf-8", "replace").strip()
+            is_alone = not before and (not after or after.startswith("#"))
+            place = (node.lineno, end, node.col_offset, is_alone)
+            if isinstance(node, ast.Import):
+                found += [Import(each.name, (), *place) for each in node.names]
+            else:
+                module = "." * node.level + (node.module or "")
+                found.append(Import(module, tuple((each.name, each.asname) for each in node.names), *place))
+        return found
+
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions at the top of the module."""
+        return [each for each in self.tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+    def classes(self) -> list[ast.ClassDef]:
+        return [each for each in self.tree.body if isinstance(each, ast.ClassDef)]
+
+    def segment(self, node: ast.AST) -> str:
+        """A part of the text, with the decorators of a function."""
+        first = min((each.lineno for each in getattr(node, "decorator_list", [])), default=getattr(node, "lineno", 1))
+        return "\n".join(self.text.split("\n")[first - 1 : getattr(node, "end_lineno", first)])
+
+    def with_lines(self, instead: Mapping[int, tuple[int, str]]) -> str:
+        """The text with some lines replaced: first line → last line and what stands there."""
+        lines = self.text.split("\n")
+        for first in sorted(instead, reverse=True):
+            last, text = instead[first]
+            indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
+            lines[first - 1 : last] = [f"{indent}{text}"]
+        return "\n".join(lines)
+
+
+def parse_python(file: str, text: str) -> PythonSource:
+    """A file's syntax tree; `DefinitionError` where it does not parse."""
+    try:
+        tree = ast.parse(text, file)
+        if sum(1 for _ in ast.walk(tree)) > _MAX_NODES:
+            raise DefinitionError(f"{file}: more than {_MAX_NODES:,} parts")
+    except SyntaxError as error:
+        raise DefinitionError(f"{file}:{error.lineno or 1}: not Python: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise DefinitionError(f"{file}: not Python that can be read: {error}") from None
+    return PythonSource(file, text, tree)
+
+
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """The parameters as they are written, without what has to be imported: annotations of built-in types stay.
+
+    >>> parameters_of(ast.parse("def f(a: str, b: Tool = 3, *, c=None): pass").body[0])
+    ['a: str', 'b=3', '*', 'c=None']
+    """
+    given = function.args
+    every = [*given.posonlyargs, *given.args]
+    defaults: list[ast.expr | None] = [None] * (len(every) - len(given.defaults)) + list(given.defaults)
+    found = [_parameter(each, default) for each, default in zip(every, defaults, strict=True)]
+    if given.vararg:
+        found.append(f"*{given.vararg.arg}")
+    elif given.kwonlyargs:
+        found.append("*")
+    found += [_parameter(each, default) for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    return [*found, f"**{given.kwarg.arg}"] if given.kwarg else found
+
+
+_BUILT_IN: Final = frozenset({"str", "int", "float", "bool", "list", "dict", "object", "bytes", "None", "tuple", "set"})
+
+
+def _parameter(parameter: ast.arg, default: ast.expr | None) -> str:
+    names = (
+        {each.id for each in ast.walk(parameter.annotation) if isinstance(each, ast.Name)}
+        if parameter.annotation
+        else {""}
+    )
+    plain = names <= _BUILT_IN and not any(isinstance(each, ast.Attribute | ast.Call) for each in ast.walk(parameter))
+    annotation = f": {ast.unparse(parameter.annotation)}" if plain and parameter.annotation else ""
+    if default is None:
+        return f"{parameter.arg}{annotation}"
+    value = literal_of(default, _NOTHING)
+    shown = "None" if value is _NOTHING else repr(value)
+    return f"{parameter.arg}{annotation} = {shown}" if annotation else f"{parameter.arg}={shown}"
+
+
+_NOTHING: Final = object()
+
+
+def literal_of(node: ast.expr | None, otherwise: Any = None) -> Any:
+    """The value of a literal; nothing is evaluated."""
+    if node is None:
+        return otherwise
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return otherwise
+
+
+def call_name(node: ast.expr) -> str:
+    """What is called, or named, with its dots: `crewai.Agent`; empty where it is no name.
+
+    >>> call_name(ast.parse("self.agents.x(1)").body[0].value)
+    'self.agents.x'
+    """
+    at: ast.expr = node.func if isinstance(node, ast.Call) else node
+    parts: list[str] = []
+    while isinstance(at, ast.Attribute):
+        parts.append(at.attr)
+        at = at.value
+    return ".".join([at.id, *reversed(parts)]) if isinstance(at, ast.Name) else ""
+
+
+def is_standard(module: str) -> bool:
+    """Whether Python brings a module."""
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def decorators_of(node: Any) -> Iterator[tuple[str, ast.expr]]:
+    """The names of a definition's decorators, without their arguments."""
+    listed: Sequence[ast.expr] = node.decorator_list
+    for each in listed:
+        yield call_name(each), each

@@ -1,0 +1,116 @@
+"""Reads the files that are imported, inside one folder and within bounds, and runs nothing of them.
+
+A path that leads out of the folder, also by a link, a hidden file, a file of keys, a pipe and a file that is too large
+are refused with the reason. It knows no format.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+
+from flowengine.core.flow_paths import RefusedPathError, is_withheld, open_regular, resolve_path
+from flowengine.errors import DefinitionError, Diagnostic, FlowError
+from flowengine.flowfile.yaml.parser import decode, parse_yaml
+from flowengine.flowfile.yaml.positions import KeyPath, SourceText
+from flowengine.importers.form import SourcePlace
+
+__all__ = ["MAX_FILES", "SourceError", "SourceTree", "YamlSource"]
+
+MAX_BYTES: Final = 1_000_000
+"""Of a file that is read; a file that is copied may have ten times as much."""
+MAX_TOTAL: Final = 100_000_000
+MAX_FILES: Final = 5_000
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "site-packages", "dist", "build"})
+
+
+class SourceError(DefinitionError):
+    """A file of the source that cannot be read; the message says why."""
+
+
+class YamlSource(NamedTuple):
+    """A YAML file of the source with the place of everything in it."""
+
+    file: str
+    data: Any
+    text: SourceText
+
+    def origin(self, *path: str | int) -> SourcePlace:
+        """Where the key at a path stands, or the nearest part round it."""
+        at: KeyPath = path
+        return SourcePlace(self.file, self.text.key_position(at)[0] if at else 1)
+
+
+class SourceTree:
+    """The files below one folder; paths are written from it, with `/`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._read = 0
+
+    def read(self, path: str, limit: int = MAX_BYTES) -> bytes:
+        """The bytes of a file."""
+        try:
+            found = resolve_path(path, self.root)
+            with open_regular(found) as file:
+                data = file.read(limit + 1)
+        except RefusedPathError as error:
+            # The folder's own place on the machine is nobody's matter.
+            raise SourceError(str(error).replace(f" {self.root}", "")) from None
+        except OSError as error:
+            raise SourceError(f"'{path:.200}' cannot be read: {error.strerror or error}") from None
+        self._read += len(data)
+        if len(data) > limit:
+            raise SourceError(f"'{path}' has more than {limit:,} bytes")
+        if self._read > MAX_TOTAL:
+            raise SourceError(f"the files have more than {MAX_TOTAL:,} bytes together")
+        return data
+
+    def read_text(self, path: str) -> str:
+        """The text of a file, its line ends made alike."""
+        text = decode(self.read(path), path)
+        if isinstance(text, Diagnostic):
+            raise SourceError(f"'{path}': {text.message}")
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+
+    def read_yaml(self, path: str) -> YamlSource:
+        """A YAML file; `FlowError` with every problem of it where our reader refuses it."""
+        text = self.read_text(path)
+        parsed = parse_yaml(text, path)
+        if parsed.problems:
+            raise FlowError(parsed.problems)
+        return YamlSource(path, parsed.data, SourceText(text, Path(path), parsed.place))
+
+    def has(self, path: str) -> bool:
+        """Whether a file may be read."""
+        try:
+            return resolve_path(path, self.root).is_file()
+        except (RefusedPathError, OSError):
+            return False
+
+    def join(self, base: str, path: str) -> str:
+        """A path that stands in a file of the folder `base`; `SourceError` where it leaves the tree."""
+        if PurePosixPath(path.replace("\\", "/")).is_absolute() or ":" in path[:3]:
+            raise SourceError(f"the path '{path:.200}' is not relative")
+        joined = os.path.normpath(PurePosixPath(base, path.replace("\\", "/")))
+        if joined.startswith(".."):
+            raise SourceError(f"the path '{path:.200}' leaves the folder that is imported")
+        return PurePosixPath(joined).as_posix()
+
+    def files(self, below: str = ".") -> Iterator[str]:
+        """The paths of the regular files below a folder, sorted; no links, nothing hidden, no keys."""
+        count = 0
+        for folder, folders, names in os.walk(self.root / below):
+            folders[:] = sorted(
+                each for each in folders if not (is_withheld(each) or each in _SKIPPED or each.endswith(".egg-info"))
+            )
+            for name in sorted(names):
+                path = Path(folder, name)
+                if is_withheld(name) or path.is_symlink() or not path.is_file():
+                    continue
+                count += 1
+                if count > MAX_FILES:
+                    raise SourceError(f"there are more than {MAX_FILES:,} files below '{below}'")
+                yield path.relative_to(self.root).as_posix()
