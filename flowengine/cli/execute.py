@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any, Final, cast
 
 from flowengine.cli.failure import report
@@ -28,9 +27,8 @@ from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import every_node
-from flowengine.nodes.node import RunLimits
 from flowengine.runners import local
-from flowengine.runners.run import Run
+from flowengine.runners.run import Run, higher_limit
 from visualize.progress import NodeRow, Progress
 
 __all__ = ["Execution", "exit_code_of", "format_outputs", "to_node_object", "to_run_json"]
@@ -65,18 +63,6 @@ def format_outputs(outputs: Mapping[str, Any]) -> str:
         if isinstance(value, str):
             return value
     return "\n".join(_format_named(name, shown(value)) for name, value in outputs.items())
-
-
-def higher_limit(error: ErrorInfo, limits: RunLimits) -> str:
-    """Twice the limit at which a run ended, or what the call that it refused needs; money in whole cents.
-
-    >>> higher_limit(ErrorInfo("LimitError", "", limit="model_calls", needed=4), RunLimits())
-    '4'
-    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd", needed=0.512), RunLimits())
-    '0.52'
-    """
-    most = max(2 * (getattr(limits.bounds, error.limit) or 0), error.needed or 0)
-    return f"{ceil(100 * most) / 100:.2f}" if error.limit == "cost_usd" else str(ceil(most))
 
 
 def format_reuse(progress: Progress) -> str | None:

@@ -125,11 +125,18 @@ _Ending: TypeAlias = NodeFinished | NodeFailed | NodeSkipped
 
 
 def forked(
-    plan: CompiledFlow, events: Sequence[Event], run_id: str, node: str, state: Mapping[str, Any], at: float
+    plan: CompiledFlow,
+    events: Sequence[Event],
+    run_id: str,
+    node: str,
+    state: Mapping[str, Any],
+    at: float,
+    inputs: Mapping[str, Any] | None = None,
 ) -> list[Event]:
     """The first events of the new run: its start, and what every node has left that is not behind `node`.
 
-    `state`: shared state as `node` is to find it, key → value (a contribution where the key takes those).
+    `state`: shared state as `node` is to find it, key → value (a contribution where the key takes those). `inputs`: in
+    the place of the run's; what was shared was made with those, so that it holds for no other run.
     All of it happens at `at`. What had been paid is not told again: a node whose result is shared has a `Reused` in
     its place.
     """
@@ -142,7 +149,8 @@ def forked(
     last = _last_endings(events)
     past = Past(events)
     now = Definitions(plan.fingerprints, plan.code)
-    edited = sorted({file_path(each.path) for each in past.results.values() if not each.is_defined_as(now)})
+    foreign = [each for each in past.results.values() if inputs is not None or not each.is_defined_as(now)]
+    edited = sorted({file_path(each.path) for each in foreign})
     settings = {
         **settings_of(events),
         "forked": started.run_id,
@@ -154,6 +162,7 @@ def forked(
         started._replace(
             run_id=run_id,
             at=at,
+            inputs=started.inputs if inputs is None else inputs,
             settings=settings,
             fingerprints=plan.fingerprints,
             code=plan.code,

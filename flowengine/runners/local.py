@@ -51,7 +51,17 @@ from flowengine.runners.run import Run, chosen_limits, limits_under, settings_of
 from flowengine.runners.sessions import leave_behind, load_session
 from flowengine.version import __version__
 
-__all__ = ["beginning", "changed_nodes", "fork", "inputs_with_files", "new_run_id", "read_run", "resume", "start"]
+__all__ = [
+    "beginning",
+    "changed_nodes",
+    "fork",
+    "inputs_with_files",
+    "new_run_id",
+    "read_run",
+    "resume",
+    "start",
+    "write_fork",
+]
 
 Live: TypeAlias = Callable[[TokenStreamed], None]
 """Hears what agents write while they write it; must not block and must not raise."""
@@ -258,6 +268,7 @@ async def fork(
     node: str,
     *,
     state: Mapping[str, Any] = EMPTY,
+    inputs: Mapping[str, Any] | None = None,
     new_id: str | None = None,
     limits: RunLimits | None = None,
     settings: Mapping[str, Any] = EMPTY,
@@ -268,20 +279,44 @@ async def fork(
 ) -> Run:
     """A new run that shares the past of an earlier one and begins at `node`: what is not behind it keeps its result.
 
-    `state`: key → value, as `node` is to find it. The earlier run stays as it is; what was chosen for it holds for the
-    new one, unless chosen anew (see `resume`). `InputError` for an unknown node or key, and for a run of another flow.
+    `state`: key → value, as `node` is to find it. `inputs`: all of them, in the place of the earlier run's. That run
+    stays as it is; what was chosen for it holds for the new one, unless chosen anew (see `resume`). `InputError` for an
+    unknown node, key or input, and for a run of another flow.
 
     Without `acts` it only tells what would have been: results behind `node` are taken where they still hold, nothing
     has an effect outside and nobody is asked. `labels` instead of the earlier run's.
     """
     new_id = new_id or new_run_id()
-    started, *shared = forked(plan, store.events(run_id), new_id, node, state, time())
-    if isinstance(started, RunStarted) and not (acts and labels is None):
-        own = {name: value for name, value in started.settings.items() if name not in ("reuse", "session")}
-        asked = own if acts else {**own, "acts": False, "reuse": run_id}
-        started = started._replace(settings={**asked, **({} if labels is None else {"labels": freeze(labels)})})
-    await store_run(store, [started, *shared], new_id)
+    await write_fork(plan, run_id, store, node, state=state, inputs=inputs, new_id=new_id, acts=acts, labels=labels)
     return await resume(plan, new_id, store, limits=limits, settings=settings, live=live, above=above)
+
+
+async def write_fork(
+    plan: CompiledFlow,
+    run_id: str,
+    store: JournalStore,
+    node: str,
+    *,
+    new_id: str,
+    state: Mapping[str, Any] = EMPTY,
+    inputs: Mapping[str, Any] | None = None,
+    acts: bool = True,
+    labels: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] = EMPTY,
+) -> None:
+    """The beginning of `fork`, which whoever resumes it goes on with; `settings` beside those of the earlier run."""
+    events = store.events(run_id)
+    if inputs is not None:
+        inputs = checked_inputs(plan.inputs, await inputs_with_files(plan, inputs, store, new_id))
+    started, *shared = forked(plan, events, new_id, node, state, time(), inputs)
+    if isinstance(started, RunStarted):
+        own = {**started.settings, **settings}
+        if not (acts and labels is None):
+            own = {name: value for name, value in own.items() if name not in ("reuse", "session")}
+            asked = own if acts else {**own, "acts": False, "reuse": run_id}
+            own = {**asked, **({} if labels is None else {"labels": freeze(labels)})}
+        started = started._replace(settings=own)
+    await store_run(store, [started, *shared], new_id)
 
 
 async def _leave_nothing(fence: Fence | None) -> None:

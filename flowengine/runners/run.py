@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from math import ceil
 from typing import Any, NamedTuple
 
 from flowengine.core.budget import Budget
@@ -27,7 +28,7 @@ from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, NodeError, RunError, did_you_mean
 from flowengine.nodes.node import RunLimits
 
-__all__ = ["NodeRun", "Run", "chosen_limits", "limits_under", "settings_of"]
+__all__ = ["NodeRun", "Run", "chosen_limits", "higher_limit", "limits_under", "settings_of"]
 
 
 class NodeRun(NamedTuple):
@@ -231,3 +232,15 @@ def _limits_by_name(limits: RunLimits) -> dict[str, Any]:
         "on_limit": limits.on_limit,
         **limits.bounds._asdict(),
     }
+
+
+def higher_limit(error: ErrorInfo, limits: RunLimits) -> str:
+    """Twice the limit at which a run ended, or what the call that it refused needs; money in whole cents.
+
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="model_calls", needed=4), RunLimits())
+    '4'
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd", needed=0.512), RunLimits())
+    '0.52'
+    """
+    most = max(2 * (getattr(limits.bounds, error.limit) or 0), error.needed or 0)
+    return f"{ceil(100 * most) / 100:.2f}" if error.limit == "cost_usd" else str(ceil(most))

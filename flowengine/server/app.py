@@ -10,7 +10,7 @@ It can be mounted below a path of an app of your own, whose lifespan enters that
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
 from os import PathLike
@@ -28,12 +28,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
+from flowengine.server.action_handlers import make_handlers
 from flowengine.server.answer_links import AnswerDesk, make_answer_routes
 from flowengine.server.api import make_api_routes
 from flowengine.server.flow_catalog import Library
 from flowengine.server.pages import FILE_CSP, make_page_routes
 from flowengine.server.problems import ProblemError, problem_response, refusal_response
 from flowengine.server.requests import ServerParts, get_parts
+from flowengine.server.run_actions import OnceTable
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision, RunCommands, RunningRuns
 from flowengine.server.run_watch import RunWatches
@@ -151,13 +153,16 @@ def make_app(
     durability: Durability = "full",
     environ: Mapping[str, str] | None = None,
     by: str = "",
+    options: Sequence[str] = (),
+    read_only: bool = False,
 ) -> Starlette:
     """An ASGI app that shows the runs of a store, and runs `flows`: objects, flow files, or folders of them.
 
     `token`: without it, nothing is shown and nothing is done; None draws one at random (`app.state.token`).
     `hosts`: names by which the server is known, `any_address`: also by every IP address; requests for another name
     are refused. `environ`: where flow files look for keys; None: in the process's own. `by`: who answers
-    approvals in the pages.
+    approvals in the pages. `options`: what the commands that pages show need so that they find the same store.
+    `read_only`: nothing is started, answered or changed; pages show the commands alone.
     """
     keys = AccessKeys(token or make_token())
     opened = open_store(store, durability) if isinstance(store, str) else store
@@ -182,11 +187,15 @@ def make_app(
     environ = os.environ if environ is None else environ
     app = Starlette(
         routes=[*make_answer_routes(_make_desk(environ)), *make_api_routes(), *make_page_routes()],
-        middleware=[Middleware(Guard, Gate(keys, Hosts(frozenset(hosts), any_address)))],
+        middleware=[Middleware(Guard, Gate(keys, Hosts(frozenset(hosts), any_address), read_only))],
         exception_handlers={404: _answer_not_found, 405: _answer_not_found},
         lifespan=lifespan,
     )
-    app.state.parts = ServerParts(shelf, library, following, RunCommands(shelf, library, runs), keys, by)
+    app.state.parts = ServerParts(
+        shelf, library, following, RunCommands(shelf, library, runs), keys, by, options, read_only
+    )
+    app.state.actions = {} if read_only else make_handlers()
+    app.state.once = OnceTable()
     app.state.runs = runs
     app.state.token = keys.token
     return app

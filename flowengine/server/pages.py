@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import quote
@@ -23,7 +22,8 @@ from flowengine.journal.run_lookup import parse_labels
 from flowengine.runners.queue.run_positions import words_of
 from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
 from flowengine.server.problems import ProblemError, problem_response, reading_records
-from flowengine.server.requests import ServerParts, get_parts, read_form
+from flowengine.server.requests import ServerParts, get_parts, read_own_form
+from flowengine.server.run_actions import get_actions, perform_action, show_action
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision
 from flowengine.server.sse import stream_events
@@ -103,6 +103,8 @@ def make_page_routes() -> Sequence[BaseRoute]:
         Route("/runs/{run_id}/nodes/{node:path}", _with_problem_pages(_show_panel)),
         Route("/runs/{run_id}/approve/{node:path}", _with_problem_pages(_approve_run), methods=["POST"]),
         Route("/runs/{run_id}/cancel", _with_problem_pages(_cancel_run), methods=["POST"]),
+        Route("/runs/{run_id}/act/{action}", _with_problem_pages(show_action), methods=["GET"]),
+        Route("/runs/{run_id}/act/{action}", _with_problem_pages(perform_action), methods=["POST"]),
         Route("/compare", _with_problem_pages(_compare_runs)),
         Route("/flows", _with_problem_pages(_show_flows)),
         Route("/flows/{name:path}/start", _with_problem_pages(_start_run), methods=["POST"]),
@@ -141,13 +143,22 @@ async def _show_runs(request: Request) -> Response:
 async def _show_run(request: Request) -> Response:
     parts = get_parts(request)
     run_id: str = request.path_params["run_id"]
-    acting = Acting(parts.keys.form) if parts.acts.drives(run_id) else None
+    acting = _make_acting(request, run_id)
 
     def make(run: Reading) -> str:
         return run_page(run, acting)
 
-    what = f"page below {ROOT.get()}{' to act in' if acting is not None else ''}"
+    what = f"page below {ROOT.get()}{' of a run of ours' if acting is not None and acting.is_driven else ''}"
     return HTMLResponse(await parts.shelf.do(parts.shelf.made, run_id, what, make))
+
+
+def _make_acting(request: Request, run_id: str) -> Acting | None:
+    """What can be done in the page; None where it is only to be looked at."""
+    parts = get_parts(request)
+    if parts.read_only:
+        return None
+    does = frozenset(get_actions(request))
+    return Acting(parts.keys.form, does=does, is_driven=parts.acts.drives(run_id), options=parts.options)
 
 
 async def _stream_events(request: Request) -> Response:
@@ -157,7 +168,7 @@ async def _stream_events(request: Request) -> Response:
 async def _show_panel(request: Request) -> Response:
     parts = get_parts(request)
     run_id, node = request.path_params["run_id"], request.path_params["node"]
-    acting = Acting(parts.keys.form)
+    acting = _make_acting(request, run_id)
 
     def make() -> str:
         return node_panel(parts.shelf.read(run_id), node, acting)
@@ -171,18 +182,10 @@ async def _send_file(request: Request) -> Response:
     return await parts.shelf.do(make_file_response, parts.shelf, run_id, blob)
 
 
-async def _read_form(request: Request) -> Mapping[str, str]:
-    """The fields of one of our own forms."""
-    fields = await read_form(request)
-    if not hmac.compare_digest(fields.get("token", "").encode(), get_parts(request).keys.form.encode()):
-        raise ProblemError(403, "Not our form", "the form is of another server, or of one that has ended: load it anew")
-    return fields
-
-
 async def _start_run(request: Request) -> Response:
     parts = get_parts(request)
     name: str = request.path_params["name"]
-    fields = await _read_form(request)
+    fields = await read_own_form(request)
     entry = await parts.shelf.do(parts.library.find, name)
     try:
         inputs = said_in(make_input_schema(entry.about().inputs), fields)
@@ -195,7 +198,7 @@ async def _start_run(request: Request) -> Response:
 
 async def _cancel_run(request: Request) -> Response:
     run_id: str = request.path_params["run_id"]
-    await _read_form(request)
+    await read_own_form(request)
     await get_parts(request).acts.cancel(run_id)
     return RedirectResponse(run_url(run_id), 303)
 
@@ -203,7 +206,7 @@ async def _cancel_run(request: Request) -> Response:
 async def _approve_run(request: Request) -> Response:
     parts = get_parts(request)
     run_id, node = request.path_params["run_id"], request.path_params["node"]
-    fields = await _read_form(request)
+    fields = await read_own_form(request)
     asked = open_questions(await parts.shelf.events(run_id)).get(node)
     if asked is None:
         raise ProblemError(409, "Nobody is asked any more", f"node '{node}' of run '{run_id}' waits for no answer")
@@ -263,7 +266,8 @@ async def _show_flow(request: Request) -> Response:
         about = entry.about()
         points = parts.shelf.points(about.name)
         picture = parts.library.picture(name, entry)
-        start = None if about.errors else start_form(name, make_input_schema(about.inputs), Acting(parts.keys.form))
+        is_open = not about.errors and not parts.read_only
+        start = None if not is_open else start_form(name, make_input_schema(about.inputs), Acting(parts.keys.form))
         return flow_page(name, about.source, picture, about.problems, points, about.description, start)
 
     return HTMLResponse(await parts.shelf.do(make))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
@@ -27,6 +28,7 @@ __all__ = [
     "read_form",
     "read_json",
     "read_json_object",
+    "read_own_form",
 ]
 
 # --- Bodies of requests
@@ -41,7 +43,7 @@ _MAX_DEPTH: Final = 100
 _MAX_FIELDS: Final = 1_000
 
 
-async def read_form(request: Request) -> Mapping[str, str]:
+async def read_form(request: Request, most: int = _MAX_FORM_BYTES) -> Mapping[str, str]:
     """The fields of a posted form."""
     _expect_media_type(request, FORM)
     return parse_form(await read_body(request, _MAX_FORM_BYTES))
@@ -131,6 +133,15 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+async def read_own_form(request: Request, most: int = _MAX_FORM_BYTES) -> Mapping[str, str]:
+    """The fields of one of our own forms; a `ProblemError` for any other."""
+    fields = await read_form(request, most)
+    given = fields.get("token", "").encode("utf-8", "replace")
+    if not hmac.compare_digest(given, get_parts(request).keys.form.encode()):
+        raise ProblemError(403, "Not our form", "the form is of another server, or of one that has ended: load it anew")
+    return fields
+
+
 class ServerParts(NamedTuple):
     shelf: RunCache
     library: Library
@@ -139,6 +150,9 @@ class ServerParts(NamedTuple):
     keys: AccessKeys
     by: str
     """Who answers in the pages."""
+    options: Sequence[str] = ()
+    """What commands need so that they find the same store."""
+    read_only: bool = False
 
 
 def get_parts(request: Request) -> ServerParts:

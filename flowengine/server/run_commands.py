@@ -20,7 +20,7 @@ from flowengine.journal.stores import TeeStore
 from flowengine.runners import local
 from flowengine.runners.local import Live
 from flowengine.runners.queue.run_positions import queue_of
-from flowengine.runners.run import Run
+from flowengine.runners.run import Run, settings_of
 from flowengine.server.flow_catalog import CatalogEntry, Library
 from flowengine.server.problems import ProblemError, problem_of
 from flowengine.server.run_cache import RunCache
@@ -127,9 +127,13 @@ class RunCommands:
         self._library = library
         self._runs = runs
 
-    async def start(
+    async def start(self, name: str, inputs: Mapping[str, Any], **how: Any) -> str:
+        """`start_entry` of the flow of that name."""
+        return await self.start_entry(await self._shelf.do(self._library.find, name), inputs, **how)
+
+    async def start_entry(
         self,
-        name: str,
+        entry: CatalogEntry,
         inputs: Mapping[str, Any],
         *,
         run_id: str | None = None,
@@ -137,31 +141,59 @@ class RunCommands:
         reuse: str | None = None,
         model: str | None = None,
         labels: Mapping[str, str] = EMPTY,
+        limits: Mapping[str, Any] = EMPTY,
+        queue: str | None = None,
     ) -> str:
-        """The id of a new run, whose start is in the journal."""
+        """The id of a new run, whose start is in the journal. `queue`: where a worker takes it from; None: this process
+        runs it. `limits`: by their names in a flow file."""
         if run_id is not None and not _RUN_ID.fullmatch(run_id):
             raise ProblemError(422, "Not an id", "a run's id is 1 to 64 letters, digits, _ and -")
-        entry = await self._shelf.do(self._library.find, name)
         flow = await self._shelf.do(entry.flow, model)
         earlier = None if reuse is None else await self._shelf.do(self._shelf.store.find, reuse)
-        settings = {"folder": os.getcwd(), **({} if model is None else {"model": model})}
+        settings = {"folder": os.getcwd(), **({} if model is None else {"model": model}), **limits}
         chosen = run_id or local.new_run_id()
+        more: dict[str, Any] = {"session": session, "reuse": earlier, "settings": settings, "labels": labels}
+        if queue is not None:
+            from flowengine.runners.queue.run_queue import queue_store, submit_many  # Needs its extra.
+
+            await submit_many(queue_store(self._shelf.store), flow.plan, {chosen: inputs}, queue=queue, **more)
+            return chosen
 
         async def job(store: JournalStore, live: Live) -> Run:
-            return await local.start(
-                flow.plan,
-                inputs,
-                store,
-                run_id=chosen,
-                session=session,
-                reuse=earlier,
-                settings=settings,
-                labels=labels,
-                live=live,
-            )
+            return await local.start(flow.plan, inputs, store, run_id=chosen, live=live, **more)
 
         await self._runs.launch(chosen, job)
         return chosen
+
+    async def fork(
+        self,
+        run_id: str,
+        node: str,
+        *,
+        state: Mapping[str, Any] = EMPTY,
+        inputs: Mapping[str, Any] | None = None,
+        limits: Mapping[str, Any] = EMPTY,
+    ) -> str:
+        """The id of a new run that shares a run's past and begins at a node (`runners.local.fork`). One of a run that
+        was submitted goes into its queue."""
+        started, _ = await self._ends(run_id)
+        entry = await self._find_flow(started)
+        flow = await self._shelf.do(entry.flow, limits.get("model") or started.settings.get("model"))
+        new_id = local.new_run_id()
+        how: dict[str, Any] = {"state": state, "inputs": inputs, "new_id": new_id}
+        if queue_of(self._shelf.store, started) is not None:
+            from flowengine.runners.queue.run_queue import PYTHON, queue_store, requeue  # Needs its extra.
+
+            here = {"baggage": flow.plan.baggage, "python": PYTHON, **limits}
+            await local.write_fork(flow.plan, run_id, self._shelf.store, node, settings=here, **how)
+            await requeue(queue_store(self._shelf.store), new_id)
+            return new_id
+
+        async def job(store: JournalStore, live: Live) -> Run:
+            return await local.fork(flow.plan, run_id, store, node, settings=limits, live=live, **how)
+
+        await self._runs.launch(new_id, job)
+        return new_id
 
     async def approve(
         self, run_id: str, node: str | None, given: ApprovalDecision, asked: float | None = None
@@ -198,20 +230,23 @@ class RunCommands:
         retry_effects: Collection[str] = (),
         assume_done: Collection[str] = (),
         limits: Mapping[str, Any] = EMPTY,
+        repeat_failed_items: bool = False,
     ) -> None:
-        """`limits`: those that are chosen anew, by their names in a flow file."""
+        """`limits`: those that are chosen anew, by their names in a flow file, and the model. A run that was submitted
+        goes back into its queue, unless a person's decision goes with it, which no queue carries."""
         self._refuse_if_driven(run_id)
         started, finished = await self._ends(run_id)
-        if finished is not None and finished.status == "succeeded":
+        if finished is not None and finished.status == "succeeded" and not repeat_failed_items:
             raise ProblemError(409, "It is over", f"run '{run_id}' has succeeded already")
-        entry = await self._shelf.do(self._library.of_run, started)
-        if entry is None:
-            raise ProblemError(
-                409, "Its flow is not here", f"this server does not have the flow '{started.flow}': "
-                f"use `flowengine resume {run_id}`"
-            )  # fmt: skip
+        is_decided = bool(retry_effects or assume_done or repeat_failed_items)
+        if not is_decided and queue_of(self._shelf.store, started) is not None:
+            from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
+
+            await requeue(queue_store(self._shelf.store), run_id, allow_changed=allow_changed, settings=limits)
+            return
         how = {"allow_changed": allow_changed, "retry_effects": retry_effects, "assume_done": assume_done}
-        await self._go_on(run_id, started, entry, **how, settings=limits)
+        how |= {"repeat_failed_items": repeat_failed_items, "settings": limits}
+        await self._go_on(run_id, started, await self._find_flow(started), **how)
 
     async def cancel(self, run_id: str) -> None:
         if await self._runs.cancel(run_id):
@@ -235,12 +270,22 @@ class RunCommands:
         return self._runs.drives(run_id)
 
     async def _go_on(self, run_id: str, started: RunStarted, entry: CatalogEntry, **how: Any) -> None:
-        flow = await self._shelf.do(entry.flow, started.settings.get("model"))
+        model = how.get("settings", EMPTY).get("model") or settings_of(await self._shelf.events(run_id)).get("model")
+        flow = await self._shelf.do(entry.flow, model)
 
         async def job(store: JournalStore, live: Live) -> Run:
             return await local.resume(flow.plan, run_id, store, live=live, **how)
 
         await self._runs.launch(run_id, job)
+
+    async def _find_flow(self, started: RunStarted) -> CatalogEntry:
+        entry = await self._shelf.do(self._library.of_run, started)
+        if entry is None:
+            raise ProblemError(
+                409, "Its flow is not here", f"this server does not have the flow '{started.flow}': "
+                f"use `flowengine resume {started.run_id}`"
+            )  # fmt: skip
+        return entry
 
     async def _ends(self, run_id: str) -> tuple[RunStarted, RunFinished | None]:
         """The first event, and the last one where it ends the run."""

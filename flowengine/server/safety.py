@@ -124,6 +124,8 @@ class Gate:
 
     keys: AccessKeys
     hosts: Hosts
+    read_only: bool = False
+    """Whether nothing may be changed, by whomever."""
 
     def refusal(self, asked: RequestHead) -> Refusal | None:
         """Why the request is not answered; None: it is."""
@@ -132,6 +134,8 @@ class Gate:
         changes = asked.method not in _SAFE_METHODS
         if changes and asked.origin is not None and not is_same_origin(asked.origin, asked.host):
             return _FOREIGN
+        if changes and self.read_only:
+            return _READ_ONLY
         if (asked.path.startswith("/static/") and not changes) or asked.path.startswith(ANSWERS):
             return None
         if self._has_token(asked):
@@ -157,6 +161,7 @@ class Gate:
 
 
 _FOREIGN: Final = Refusal(403, "Another site's request", "requests that change something come from this server's pages")
+_READ_ONLY: Final = Refusal(403, "Only to look at", "this server was started with `--read-only`: use the command line")
 _NO_TOKEN: Final = Refusal(
     401,
     "A token is needed",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, cast
 
@@ -30,6 +30,12 @@ class Acting(NamedTuple):
     """Goes with each form in a hidden field, so that no other site can send one."""
     field: str = "token"
     """The hidden field's name."""
+    does: Collection[str] = ()
+    """Names of what the server does with runs (`visualize.viewer.actions`)."""
+    is_driven: bool = False
+    """Whether the run is one of the server's own process."""
+    options: Sequence[str] = ()
+    """What commands need so that they find the same store."""
 
 
 def form(action: str, acting: Acting, *children: Child, class_: str = "") -> Markup:

@@ -20,6 +20,7 @@ __all__ = [
     "ROOT",
     "Child",
     "Markup",
+    "action_url",
     "approve_url",
     "cancel_url",
     "compare_form_url",
@@ -89,6 +90,12 @@ def approve_url(run_id: str, node: str) -> str:
 
 def cancel_url(run_id: str) -> str:
     return f"{ROOT.get()}/runs/{_quote_part(run_id)}/cancel"
+
+
+def action_url(run_id: str, action: str, node: str | None = None) -> str:
+    """The form of something that can be done with a run, or from one of its nodes on; it posts to the same address."""
+    about = f"?{urlencode({'node': node}, errors='replace', quote_via=quote)}" if node is not None else ""
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}/act/{_quote_part(action)}{about}"
 
 
 def compare_form_url() -> str:

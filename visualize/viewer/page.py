@@ -40,6 +40,7 @@ SCRIPTS: Final = (
     "markdown.js",
     "values.js",
     "approval.js",
+    "actions.js",
     "panel.js",
     "run.js",
     "lists.js",

@@ -16,6 +16,7 @@ from flowengine.core.records import Round
 from flowengine.engine.events import ErrorInfo, Event, NodeFailed, NodeFinished, NodeRecorded
 from visualize.progress import NodeRow
 from visualize.states import Change
+from visualize.viewer.actions import action_section, list_node_actions
 from visualize.viewer.feed import preview
 from visualize.viewer.forms import Acting, approval_form
 from visualize.viewer.html import Child, Markup, element, join, place, whole
@@ -71,6 +72,7 @@ def _describe_row(
 ) -> Iterator[Markup | None]:
     part = run.part(row.id)
     yield _make_head(row)
+    yield action_section([*list_node_actions(run, row.id, acting)], run.run_id, row.id, acting)
     if row.status == "waiting" and acting is not None:
         for path, asked in row.questions.items():
             ways = {label: after for after, labels in edges_from(run.progress, row) for label in labels}

@@ -13,6 +13,7 @@ from flowengine.core.file_values import find_files
 from flowengine.journal.run_lookup import labels_of
 from visualize.plain import jsonable
 from visualize.states import declared
+from visualize.viewer.actions import action_section, list_run_actions
 from visualize.viewer.feed import feed
 from visualize.viewer.forms import Acting, form
 from visualize.viewer.graph import COMPACT, graph_markup
@@ -50,7 +51,7 @@ __all__ = ["export_page", "head_of", "run_page"]
 def run_page(run: Reading, acting: Acting | None = None) -> str:
     """The page as the server sends it; panels and further events are asked for when they are needed.
 
-    `acting`: where the run can be cancelled in it.
+    `acting`: where something can be done in it.
     """
     sources = {"panels": panel_url(run.run_id), "events": events_url(run.run_id, len(run.events))}
     return page(
@@ -132,6 +133,7 @@ def _make_head(run: Reading, *, links: bool, acting: Acting | None = None, embed
             _make_values(run, embeds),
             _make_compare_link(run) if links else None,
             _make_cancel_form(run, acting),
+            action_section([*list_run_actions(run, acting)], run.run_id, None, acting),
             class_="folds",
         ),
         class_="run-head",
@@ -165,7 +167,7 @@ def _make_compare_link(run: Reading) -> Markup:
 
 def _make_cancel_form(run: Reading, acting: Acting | None) -> Markup | None:
     """Seen for as long as the run goes on."""
-    if acting is None or not run.is_live:
+    if acting is None or not acting.is_driven or not run.is_live:
         return None
     return form(cancel_url(run.run_id), acting, element("button", "Cancel the run"), class_="cancel")
 

@@ -11,7 +11,7 @@ import click
 
 from flowengine.cli.environment import load_environment
 from flowengine.cli.execute import Execution, format_outputs, to_run_json
-from flowengine.cli.options import add_running_options, collect_settings, reporting_of
+from flowengine.cli.options import add_running_options, collect_settings, gather_inputs, reporting_of
 from flowengine.cli.run_access import beginning, choose_store, open_journal, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting
@@ -71,6 +71,9 @@ def _localize_path(path: str, folder: str) -> str:
     "--from", "start", metavar="NODE", help="Begin a new run at NODE that shares RUN's past; RUN stays as it is."
 )
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="With --from: shared state as NODE finds it.")
+@click.option(
+    "-i", "--input", "changed", metavar="KEY=VALUE", multiple=True, help="With --from: another value of an input."
+)
 @click.option("--flow", "file", metavar="FILE", help="The flow file, where it is not the one of the start.")
 @add_running_options
 def command(
@@ -81,6 +84,7 @@ def command(
     failed_items: bool,
     start: str | None,
     pairs: tuple[str, ...],
+    changed: tuple[str, ...],
     file: str | None,
     model: str | None,
     store: str | None,
@@ -107,6 +111,8 @@ def command(
     if pairs and start is None:
         raise click.UsageError("--set goes with --from: it says what the node finds there")
     finished = past[-1]
+    if changed and start is None:
+        raise click.UsageError("-i goes with --from: a run that goes on has the inputs of its start")
     if failed_items and start is not None:
         raise click.UsageError("--failed-items and --from exclude each other")
     if start is None and not failed_items and isinstance(finished, RunFinished) and finished.status == "succeeded":
@@ -125,9 +131,12 @@ def command(
 
     if start is not None:
         state, new_id = dict(map(_parse_pair, pairs)), local.new_run_id()
+        inputs = {**started.inputs, **gather_inputs(plan.inputs, changed, None)} if changed else None
 
         async def begin(kept: JournalStore) -> Run:
-            return await local.fork(plan, run_id, kept, start, state=state, new_id=new_id, settings=given)
+            return await local.fork(
+                plan, run_id, kept, start, state=state, inputs=inputs, new_id=new_id, settings=given
+            )
 
         return Execution(new_id, store, reporting, results, durability, plan=plan).run(begin)
 

@@ -15,6 +15,7 @@ from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, 
 from flowengine.cli.terminal import Results, complain
 from flowengine.engine.ports import Durability
 from flowengine.flowfile.project.project import project_of
+from flowengine.journal.stores import without_password
 from flowengine.models.dotenv import read_environment
 from flowengine.server.safety import LOOPBACK, is_loopback, make_token
 from flowengine.version import install_hint
@@ -32,6 +33,7 @@ __all__ = ["command"]
 @click.option("--allow-host", "names", metavar="NAME", multiple=True, help="A name by which it may be asked for.")
 @click.option("--request-timeout", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True,
               metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
+@click.option("--read-only", is_flag=True, help="Nothing can be started, answered or changed there.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @store_option
 @click.option(
@@ -45,6 +47,7 @@ def command(
     token: str | None,
     names: tuple[str, ...],
     request_timeout: float,
+    read_only: bool,
     no_open: bool,
     store: str | None,
     durability: Durability,
@@ -52,7 +55,8 @@ def command(
     """Show the runs of the store in a browser, and the flows in FLOW files or below FOLDERs.
 
     Without any, the flows are those below the project of the working folder. Runs of other processes are shown live
-    too. Flows are started, answered and cancelled over HTTP: /api/openapi.json describes how.
+    too. Flows are started, and runs are resumed, forked, answered and cancelled there, unless it is --read-only; over
+    HTTP as /api/openapi.json describes it.
     """
     is_here = is_loopback(host)
     if not is_here and not token:
@@ -85,6 +89,8 @@ def command(
             any_address=not is_here,
             environ=read_environment(project.root, load_environment()),
             by=find_user(),
+            options=["--store", without_password(store)] if store else [],
+            read_only=read_only,
         )
         app.router.routes[:0] = make_eval_routes()
         limits = ConnectionLimits(seconds=request_timeout)

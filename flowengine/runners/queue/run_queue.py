@@ -128,6 +128,7 @@ async def submit_many(
     priority: int = 0,
     at: datetime | None = None,
     session: str | None = None,
+    reuse: str | None = None,
     settings: Mapping[str, Any] = EMPTY,
     labels: Mapping[str, str] = EMPTY,
 ) -> Collection[str]:
@@ -142,7 +143,14 @@ async def submit_many(
     taken = {run_id: await inputs_with_files(plan, runs[run_id], store, run_id) for run_id in runs}
     starts = [
         beginning(
-            plan, taken[run_id], store, run_id=run_id, session=session, settings={**settings, **here}, labels=labels
+            plan,
+            taken[run_id],
+            store,
+            run_id=run_id,
+            session=session,
+            reuse=reuse,
+            settings={**settings, **here},
+            labels=labels,
         )
         for run_id in sorted(runs)
     ]  # In order, so that no two wait for each other.

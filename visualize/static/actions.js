@@ -1,0 +1,124 @@
+// What can be done with a run: the form of an action over the page, and its command line as the form is filled in.
+
+// A word as a shell takes it for one.
+function quoteWord(word) {
+  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`;
+}
+
+const LONG_VALUE = 2000; // From this length on, a command line names a file in the value's place.
+
+// What stands behind an option: the value, or `name=value`, in which an at sign would stand for a file.
+function pairWord(begin, value) {
+  if (!begin.endsWith("=")) return begin + value;
+  if (value.length > LONG_VALUE) return `${begin}@${begin.slice(0, -1)}.txt`;
+  return begin + (value.startsWith("@") ? "@" : "") + value;
+}
+
+// The words of one field: { option, kind, value, isChange, isChanged }.
+function fieldWords(field) {
+  if (!field.option || !field.value || (field.isChange && !field.isChanged)) return [];
+  if (field.kind === "switch") return field.option.split(" ");
+  const values = field.kind === "list" ? field.value.split("\n").map((each) => each.trim()).filter(Boolean) : [field.value];
+  const [option, ...rest] = field.option.split(" ");
+  return values.flatMap((value) => [option, rest.length ? pairWord(rest.join(" "), value) : value]);
+}
+
+function composeCommand(base, fields, tail) {
+  return [...base, ...fields.flatMap(fieldWords), ...tail].map(quoteWord).join(" ");
+}
+
+function readField(control) {
+  const isSwitch = control.type === "checkbox";
+  const first = control.tagName === "SELECT"
+    ? [...control.options].find((each) => each.defaultSelected)?.value ?? control.options[0]?.value : control.defaultValue;
+  return {
+    option: control.dataset.option, kind: control.dataset.kind, isChange: "change" in control.dataset,
+    value: isSwitch ? (control.checked ? "true" : "") : control.value, isChanged: !isSwitch && control.value !== first,
+  };
+}
+
+function dressAction(form) {
+  const command = form.querySelector(".command");
+  const [base, tail] = JSON.parse(command.dataset.words);
+  form.addEventListener("input", () => {
+    command.textContent = composeCommand(base, [...form.elements].filter((each) => each.dataset.kind).map(readField), tail);
+  });
+}
+
+// Shows the page of a form over ours; what cannot be done is told in it, and what was filled in stays.
+class ActionDialog {
+  constructor() {
+    this.box = document.createElement("dialog");
+    this.box.className = "over";
+    document.body.append(this.box);
+    this.box.addEventListener("click", (event) => {
+      if (event.target !== this.box && !event.target.closest("[data-close]")) return;
+      event.preventDefault();
+      this.box.close();
+    });
+    this.box.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.send(event.target);
+    });
+  }
+
+  async open(address) {
+    await this.fill(() => fetch(address, { headers: { Accept: "text/html" } }));
+    if (!this.box.open) this.box.showModal();
+    this.box.querySelector("form input:not([type=hidden]), form textarea, form button[type=submit]")?.focus();
+  }
+
+  async fill(ask) {
+    try {
+      const answer = await ask();
+      const text = await answer.text();
+      if (answer.ok && answer.headers.get("content-type")?.startsWith("application/json")) {
+        this.go(JSON.parse(text).address);
+        return;
+      }
+      const main = new DOMParser().parseFromString(text, "text/html").querySelector("main");
+      this.box.replaceChildren(main || part("note bad", `The server answered ${answer.status} ${answer.statusText}.`));
+    } catch (error) {
+      this.box.replaceChildren(part("note bad", `The server cannot be reached: ${error.message}`));
+    }
+    this.box.setAttribute("aria-label", this.box.querySelector("h1")?.textContent || "Action");
+    this.box.querySelectorAll("form.act").forEach(dressAction);
+    this.box.querySelector(".note.bad")?.setAttribute("role", "alert");
+    dressValues(this.box);
+  }
+
+  async send(form) {
+    const button = form.querySelector("[type=submit]");
+    if (button.disabled) return;
+    button.disabled = true;
+    const body = new URLSearchParams(new FormData(form));
+    const headers = { Accept: "application/json" };
+    await this.fill(() => fetch(form.getAttribute("action"), { method: "POST", body, headers }));
+    this.box.scrollTop = 0;
+  }
+
+  // The same page is loaded anew: it goes on as another one would.
+  go(address) {
+    const to = new URL(address, location.href);
+    const isHere = to.pathname === location.pathname && to.search === location.search;
+    location.assign(to);
+    if (isHere) location.reload();
+  }
+}
+
+let actionDialog = null;
+
+document.addEventListener("click", async (event) => {
+  const copy = event.target.closest("[data-copy]");
+  if (copy) {
+    copy.textContent = (await copyText(copy.parentElement.querySelector("pre").textContent)) ? "Copied" : "Not copied";
+    return;
+  }
+  const link = event.target.closest("a[data-act]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || !window.HTMLDialogElement) return;
+  event.preventDefault();
+  actionDialog ||= new ActionDialog();
+  actionDialog.open(link.href);
+});
+
+document.querySelectorAll("main > form.act").forEach(dressAction);

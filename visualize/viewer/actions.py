@@ -1,0 +1,289 @@
+"""Makes what can be done with a run: links in its page, the form of each, and the command line that does the same.
+
+A live page has links to forms, which our script opens over the page; a page that is one file has the commands alone.
+How it is done is not known here: a server says by name which of these it does (`Acting.does`).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from flowengine.core.file_values import FileValue
+from visualize.plain import compact, jsonable, shown
+from visualize.viewer.forms import Acting, form, labelled
+from visualize.viewer.html import Child, Markup, action_url, element, run_url
+from visualize.viewer.page import page
+from visualize.viewer.parts import fold, note
+from visualize.viewer.reading import Reading
+
+__all__ = [
+    "LIMIT_OPTIONS",
+    "ActionField",
+    "ActionForm",
+    "RunAction",
+    "action_page",
+    "action_section",
+    "compose_command",
+    "input_option",
+    "list_node_actions",
+    "list_run_actions",
+    "top_node",
+    "write_text",
+]
+
+LIMIT_OPTIONS: Final[Mapping[str, str]] = {
+    "cost_usd": "--max-cost",
+    "model_calls": "--max-calls",
+    "tokens": "--max-tokens",
+    "timeout": "--timeout",
+    "concurrency": "--concurrency",
+}
+"""Limit of a run → the option of the command line that chooses it."""
+
+_STOPPED: Final = frozenset({"failed", "cancelled", "paused", "partial"})
+_LONG: Final = 2_000
+"""Characters of a value from which on a command line names a file in its place."""
+_SHORT: Final = 80
+"""Characters that a line holds."""
+
+
+class RunAction(NamedTuple):
+    """Something that can be done with a run, or from one of its nodes on."""
+
+    name: str
+    """In the address of its form."""
+    title: str
+    command: str
+    """What does the same with nothing changed."""
+
+
+# --- What can be done
+#
+# A further action is a further line here; the server's side of it is registered under the same name.
+
+
+def list_run_actions(run: Reading, acting: Acting | None = None) -> Iterator[RunAction]:
+    """What can be done with the whole run as it stands; `acting`: None for a page that is one file."""
+    started, finished = run.progress.started, run.progress.finished
+    words = () if acting is None else acting.options
+    if started is None:
+        return
+    is_here = acting is not None and acting.is_driven
+    status = run.progress.status
+    if status in _STOPPED or (status == "running" and acting is not None and not is_here):
+        limit = None if finished is None or finished.error is None or finished.error.part else finished.error.limit
+        more = [LIMIT_OPTIONS[limit], "N"] if limit in LIMIT_OPTIONS else []
+        title = "Raise the limit" if more else "Resume"
+        yield RunAction("resume", title, shlex.join(["flowengine", "resume", run.run_id, *more, *words]))
+    if status != "running" and any(_has_failed_item(run, each.id) for each in run.rows if each.kind == "map"):
+        command = ["flowengine", "resume", "--failed-items", run.run_id, *words]
+        yield RunAction("items", "Repeat failed items", shlex.join(command))
+    if started.path is not None:
+        fields = [
+            ActionField(name, name, write_text(each), input_option(name, each)) for name, each in started.inputs.items()
+        ]
+        command = compose_command(["flowengine", "run", started.path], fields, words)
+        yield RunAction("again", "Run again", command)
+    if isinstance(started.settings.get("queue"), str) and status in ("running", "waiting") and not is_here:
+        yield RunAction("cancel", "Cancel the run", shlex.join(["flowengine", "cancel", run.run_id, *words]))
+
+
+def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> Iterator[RunAction]:
+    """What can be done from a node on; inside a container it begins at the outermost one."""
+    words = () if acting is None else acting.options
+    node = top_node(path)
+    row = run.row(node)
+    if run.progress.started is None or run.progress.started.path is None or row is None or row.status == "pending":
+        return
+    command = shlex.join(["flowengine", "resume", run.run_id, "--from", node, *words])
+    yield RunAction("retry", "Retry from here" if node == path else f"Retry from {node}", command)
+    yield RunAction("fork", "Fork here with other values" if node == path else f"Fork at {node}", command)
+
+
+def top_node(path: str) -> str:
+    """The node of the flow itself that a path is in.
+
+    >>> top_node("polish.round[2].judge"), top_node("each[3].sum"), top_node("ask")
+    ('polish', 'each', 'ask')
+    """
+    return path.partition(".")[0].partition("[")[0]
+
+
+def _has_failed_item(run: Reading, path: str) -> bool:
+    row = run.row(path)
+    return row is not None and row.status == "succeeded" and row.inside.get("failed", 0) > 0
+
+
+def action_section(actions: Sequence[RunAction], run_id: str, node: str | None, acting: Acting | None) -> Markup | None:
+    """Links to the forms of those that the server does; in a page that is one file, the commands."""
+    if acting is None:
+        rows = [[element("dt", each.title), element("dd", _make_command(each.command))] for each in actions]
+        return fold("On the command line", element("dl", rows, class_="commands")) if rows else None
+    links = [
+        element("a", each.title, href=action_url(run_id, each.name, node), class_="button", data_act=each.name)
+        for each in actions
+        if each.name in acting.does
+    ]
+    return element("div", links, class_="actions", role="group", aria_label="Actions") if links else None
+
+
+# --- The form of an action
+
+FieldKind = Literal["text", "lines", "switch", "list"]
+
+
+class ActionField(NamedTuple):
+    """A field, and what it is on the command line."""
+
+    name: str
+    label: str
+    value: str = ""
+    option: str = ""
+    """Before the value: `--model`, or `-i text=` where the value belongs to the same word; all words of a switch; empty
+    where the command line has none."""
+    kind: FieldKind = "text"
+    """`lines`: several lines of one text; `list`: one value a line; `switch`: on or off."""
+    hint: str = ""
+    is_change: bool = False
+    """Whether it says something only where it was changed."""
+    choices: Sequence[tuple[str, str]] = ()
+    """Value → what is shown; one of them is chosen."""
+    group: str = ""
+    """Title of the fold that it stands in."""
+
+
+class ActionForm(NamedTuple):
+    """What a person sees before something is done."""
+
+    title: str
+    button: str
+    base: Sequence[str]
+    """The words of the command line before those of the fields."""
+    fields: Sequence[ActionField] = ()
+    tail: Sequence[str] = ()
+    """Those behind them."""
+    about: Child = None
+    refusal: str = ""
+    """Why it cannot be done here; the command is shown all the same."""
+
+
+def compose_command(words: Sequence[str], fields: Sequence[ActionField], tail: Sequence[str] = ()) -> str:
+    """The command line of a form as it is filled in; our script does the same while it is being filled in.
+
+    >>> compose_command(["flowengine", "run", "a b.yaml"], [ActionField("t", "T", "it's", "-i text=")])
+    "flowengine run 'a b.yaml' -i 'text=it'\\"'\\"'s'"
+    """
+    found = [*words]
+    for each in fields:
+        if each.option and each.value and not each.is_change:
+            found += _words_of(each)
+    return shlex.join([*found, *tail])
+
+
+def _words_of(field: ActionField) -> Iterator[str]:
+    if field.kind == "switch":
+        yield from field.option.split(" ")
+        return
+    values = [field.value]
+    if field.kind == "list":
+        values = [each.strip() for each in field.value.splitlines() if each.strip()]
+    for value in values:
+        option, blank, begin = field.option.partition(" ")
+        yield option
+        yield write_pair(begin, value) if blank else value
+
+
+def write_pair(begin: str, text: str) -> str:
+    """`name=text`, where an at sign would stand for a file; of a text that is too long for a line, such a file."""
+    if not begin.endswith("="):  # `name=@`: it is a file already.
+        return f"{begin}{text}"
+    if len(text) > _LONG:
+        return f"{begin}@{begin[:-1]}.txt"
+    return f"{begin}{'@' if text.startswith('@') else ''}{text}"
+
+
+def write_text(value: Any) -> str:
+    """A value as a command line and a field have it: text as it is, a file by its name, anything else as JSON.
+
+    >>> write_text("a"), write_text([1, None])
+    ('a', '[1,null]')
+    """
+    if isinstance(value, FileValue):
+        return value.name
+    text = shown(value)
+    if isinstance(value, str):
+        return text
+    short = compact(jsonable(value))
+    return short if len(short) <= _SHORT else text
+
+
+def input_option(name: str, value: Any) -> str:
+    """What stands before an input's value on the command line."""
+    return f"-i {name}={'@' if isinstance(value, FileValue) else ''}"
+
+
+def action_page(
+    made: ActionForm, run_id: str, name: str, node: str | None, acting: Acting, once: str, problem: str = ""
+) -> str:
+    """The page of a form, which our script shows over that of the run. `problem`: why it was not done as posted."""
+    hidden = element("input", type="hidden", name="once", value=once)
+    groups = dict.fromkeys(each.group for each in made.fields)
+    parts = [
+        found
+        if not group
+        else fold(group, found, is_open=any(each.value for each in made.fields if each.group == group))
+        for group in groups
+        if (found := [_make_field(each) for each in made.fields if each.group == group])
+    ]
+    send = element("button", made.button, type="submit", class_="primary", disabled=bool(made.refusal))
+    back = element("a", "Back", href=run_url(run_id, node), class_="button", data_close=True)
+    main = element(
+        "main",
+        element("h1", made.title),
+        note(problem, kind="bad") if problem else None,
+        note(made.refusal, kind="bad") if made.refusal else None,
+        element("div", made.about) if made.about else None,
+        form(
+            action_url(run_id, name, node),
+            acting,
+            hidden,
+            parts,
+            element("h2", "The same on the command line"),
+            _make_command(compose_command(made.base, made.fields, made.tail), [made.base, made.tail]),
+            element("div", send, back, class_="sends"),
+            class_="asks act",
+        ),
+        class_="narrow action",
+    )
+    return page(made.title, main)
+
+
+def _make_command(command: str, words: Sequence[Sequence[str]] | None = None) -> Markup:
+    """A command line with a button that copies it; `words`: what our script makes it of anew."""
+    said = None if words is None else json.dumps([[*each] for each in words])
+    text = element("pre", command, class_="command", data_words=said, tabindex="0")
+    return element("div", text, element("button", "Copy", type="button", data_copy=True), class_="command-line")
+
+
+def _make_field(field: ActionField) -> Markup:
+    said: dict[str, Any] = {
+        "name": field.name,
+        "data_option": field.option or None,
+        "data_kind": field.kind,
+        "data_change": field.is_change,
+    }
+    hint = element("small", field.hint) if field.hint else None
+    if field.kind == "switch":
+        box = element("input", type="checkbox", value="true", checked=bool(field.value), **said)
+        return element("label", box, " ", field.label, " ", hint, class_="check")
+    if field.choices:
+        options = [element("option", text, value=each, selected=each == field.value) for each, text in field.choices]
+        return labelled(field.label, element("select", options, **said), hint)
+    if field.kind in ("lines", "list") or "\n" in field.value or len(field.value) > _SHORT:
+        rows = min(max(field.value.count("\n") + 1, 2, len(field.value) // _SHORT), 16)
+        # The first line end behind the tag is none of the text.
+        return labelled(field.label, element("textarea", "\n", field.value, rows=rows, **said), hint)
+    return labelled(field.label, element("input", type="text", value=field.value, **said), hint)
