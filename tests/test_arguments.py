@@ -133,6 +133,7 @@ FlowBuilder("f").agent("a", promt="x")
 """
 
 
+@pytest.mark.long
 def test_a_strict_checker_sees_them(tmp_path: Path):
     require("node", "apt-get install nodejs")  # Pyright is a program for it, and would load it down.
     file = tmp_path / "typos.py"

@@ -3,9 +3,9 @@
 Nothing is paid twice but calls that were in flight at a fault. The model server is slow, so that the runs mostly wait.
 One worker is never killed and never stopped: its memory and its open files are measured.
 
-Faults begin, and measures with them, when all workers are at work and the measured one has ended its first runs:
-how long that takes depends on what else the machine does. Each fault is made once before one is made again, and
-each worker that is killed has runs, which are taken over.
+Faults begin when all workers are at work and the measured one has ended its first runs: how long that takes depends
+on what else the machine does. Each fault is made once before one is made again, and measures begin when each was made:
+by then everything was used for the first time. Each worker that is killed has runs, which are taken over.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SLOTS = 60
 """Of each worker: so few that all have runs, and the measured one always as many."""
 AT_ONCE = 10
 """New runs in a second, at most."""
-LATENCY = (5.0, 15.0)
+LATENCY = (3.0, 9.0)
 EVERY = (8.0, 15.0)
 """Seconds between two faults."""
 LATE = 1.0
@@ -42,7 +42,9 @@ LATE = 1.0
 GROWTH = 0.05
 """Of the memory, from the first third to the last."""
 WARM = SLOTS
-"""Runs that the measured worker ends before it is measured: everything was used for the first time by then."""
+"""Runs that the measured worker ends before the first fault."""
+LEAST = 30
+"""Samples, one a second, without which nothing is said of growth."""
 
 
 class Sample(NamedTuple):
@@ -83,6 +85,7 @@ class Soak:
         self.cuts: list[Cut] = []
         self.samples: list[Sample] = []
         self.done: Counter[str] = Counter()
+        self._every = [self.kill, self.stop, self.crash, self.refuse, self.garble]
         self._faults: list[Callable[[], None]] = []
         self._later: list[tuple[float, Callable[[], None]]] = []
 
@@ -102,7 +105,8 @@ class Soak:
         next_fault = time.monotonic()
         while time.monotonic() < end:
             self.top_up()
-            self.measure()
+            if len(self.done) == len(self._every):
+                self.measure()
             for each in [each for each in self._later if each[0] < time.monotonic()]:
                 self._later.remove(each)
                 each[1]()
@@ -118,8 +122,7 @@ class Soak:
     def next_fault(self) -> Callable[[], None]:
         """Each once, in any order, before one comes again."""
         if not self._faults:
-            every = [self.kill, self.stop, self.crash, self.refuse, self.garble]
-            self._faults = self.chance.sample(every, len(every))
+            self._faults = self.chance.sample(self._every, len(self._every))
         return self._faults.pop()
 
     def top_up(self) -> None:
@@ -202,6 +205,7 @@ class Soak:
             f"its open files, but for calls in flight: {self.flat('descriptors', 1, '')}",
         ]
         print("\n    ".join(["", *lines]), flush=True)
+        assert len(self.samples) >= LEAST, f"only {len(self.samples)} samples: it has to last longer"
         assert taken, "no worker was killed"
         assert all(taken), "a worker was killed, and none of its runs was taken over"
         assert median(late) <= LATE, f"one half of the answers was not on record within {LATE} s"

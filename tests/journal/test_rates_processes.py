@@ -107,6 +107,7 @@ def until(true: Callable[[], object], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_three_processes_keep_one_limit_in_every_window(url: str) -> None:
     minute, limit = 2.0, 6
     with ModelServer() as server, callers(url, server, minute) as start:

@@ -152,6 +152,7 @@ async def test_a_job_of_the_same_loop_gives_what_it_has():
     assert got == ["whole"]
 
 
+@pytest.mark.long
 async def test_a_streamed_answer_that_has_arrived_is_handed_on(server: Any, monkeypatch: pytest.MonkeyPatch):
     complete = anyio.Event()
 

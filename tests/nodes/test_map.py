@@ -215,6 +215,7 @@ async def test_an_unhandled_failure_beside_a_map_begins_no_further_item():
     assert len([event for event in done.events if isinstance(event, NodeStarted)]) < 10
 
 
+@pytest.mark.long
 async def test_an_item_that_fails_late_among_very_many_loses_nothing_of_the_others():
     async def last_fails(context: Context) -> int:
         if context.variables["item"] == 9_999:

@@ -234,6 +234,7 @@ def test_a_page_of_another_site_cannot_post_here(browser: Browser, server: Serve
     assert server.get(f"/api/runs/{run_id}")["status"] == "waiting"
 
 
+@pytest.mark.long
 def test_the_page_goes_on_when_the_connection_was_lost(browser: Browser, folder: Path):
     """The browser asks again with the last event that it has."""
     with other_process(pause=0.02), browser.tab() as tab:

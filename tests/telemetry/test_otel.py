@@ -193,6 +193,7 @@ def test_spans_that_the_collector_rejects_did_not_arrive(collector: Collector):
     assert (delivery.arrived, delivery.problem) == (1, "the collector rejected 3 spans: quota")
 
 
+@pytest.mark.long
 def test_a_collector_that_is_not_there_is_told_of():
     delivery = send([spans_of(a_run().events)], f"http://127.0.0.1:{closed_port()}")
     assert (delivery.arrived, delivery.problem) == (0, "nothing answers there")

@@ -293,6 +293,7 @@ async def test_a_server_that_ignores_every_request_to_end_is_killed(server: Sett
     assert not is_running(pid)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("anyio_backend", ["trio"])  # it takes 6 s, which the library waits for
 async def test_a_server_that_reads_no_more_holds_nobody_up(server: Settings) -> None:

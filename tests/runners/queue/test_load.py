@@ -52,6 +52,7 @@ def server(store: PostgresStore) -> Iterator[Server]:
     made.close()
 
 
+@pytest.mark.long
 async def test_an_idle_worker_holds_three_connections_and_commits_a_few_times_a_second(
     store: PostgresStore, server: Server
 ) -> None:

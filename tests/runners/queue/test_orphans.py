@@ -85,6 +85,7 @@ async def test_a_worker_of_an_older_version_says_so_and_leaves_the_queue_as_it_i
     await anyio.to_thread.run_sync(stop, process, signal.SIGTERM)
 
 
+@pytest.mark.long
 async def test_a_worker_whose_store_a_newer_version_takes_over_stops_and_what_it_had_goes_on_elsewhere(
     store: PostgresStore, tmp_path: Path, newer_program: Path
 ) -> None:

@@ -106,6 +106,7 @@ def is_over(store: PostgresStore, run_id: str) -> Callable[[], bool]:
     return lambda: next(run.status for run in store.list() if run.run_id == run_id) == "succeeded"
 
 
+@pytest.mark.long
 async def test_a_run_of_a_worker_that_hangs_goes_on_elsewhere_and_what_wakes_up_ends_quietly(
     store: PostgresStore, other: PostgresStore, worker: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ async def test_a_run_of_a_worker_that_hangs_goes_on_elsewhere_and_what_wakes_up_
     assert (complained, worker.returncode) == ("", 0)
 
 
+@pytest.mark.long
 async def test_a_worker_that_is_told_to_stop_ends_the_node_and_begins_no_other(
     store: PostgresStore, worker: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -140,6 +142,7 @@ async def test_a_worker_that_is_told_to_stop_ends_the_node_and_begins_no_other(
     assert [status for _, status in jobs(store)] == ["todo"]
 
 
+@pytest.mark.long
 async def test_workers_outlive_a_restart_of_the_server_and_no_run_is_disturbed(
     store: PostgresStore, worker: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -211,6 +214,7 @@ def test_nobody_looks_for_dead_workers_right_after_the_server_began(store: Postg
     assert store.is_settled(0)
 
 
+@pytest.mark.long
 async def test_a_worker_that_is_to_stop_waits_for_no_server(store: PostgresStore) -> None:
     async with opened(store, kind=PatientConnector) as app:
         assert isinstance(app.connector, PatientConnector)
@@ -281,6 +285,7 @@ def patient(store: PostgresStore, tmp_path: Path) -> Iterator[subprocess.Popen[s
     process.wait()
 
 
+@pytest.mark.long
 async def test_a_worker_that_is_told_to_stop_has_ended_within_its_grace(
     store: PostgresStore, patient: subprocess.Popen[str], tmp_path: Path
 ) -> None:

@@ -171,6 +171,7 @@ async def test_a_queue_that_no_worker_serves_is_a_problem(store: PostgresStore, 
     assert found["problems"] == [{"kind": "unserved", "queue": "gpu", "text": said}]
 
 
+@pytest.mark.long
 async def test_runs_that_no_worker_can_run_are_a_problem(store: PostgresStore, tmp_path: Path, told: Told) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {})
     os.remove("naps.py")

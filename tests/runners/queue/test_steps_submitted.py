@@ -44,6 +44,7 @@ def refund(order: str) -> str:
 """
 
 
+@pytest.mark.long
 async def test_a_worker_does_the_steps_and_waits_for_a_person(store: PostgresStore, tmp_path: Path) -> None:
     if not verdict(tmp_path).holds:
         missing(f"there is no sandbox: {verdict(tmp_path).reason}")
