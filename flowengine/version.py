@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = ["DISTRIBUTION", "EXTRAS", "__version__", "install_hint", "missing_modules"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 # --- How FlowEngine is installed
