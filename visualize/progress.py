@@ -23,6 +23,7 @@ from flowengine.core.records import (
     Notified,
     Retry,
     Reused,
+    UsageTotals,
     question_path,
 )
 from flowengine.engine.events import (
@@ -52,55 +53,6 @@ class ReusedCount(NamedTuple):
     of: int
     """Those that came to an end, the skipped ones left out. Each item and each round counts; a container does where
     nothing inside it was entered."""
-
-
-@dataclass(slots=True)
-class UsageTotals:
-    """Model calls with what is known of their tokens and costs."""
-
-    calls: int = 0
-    counted: int = 0
-    """Calls whose tokens are known."""
-    priced: int = 0
-    """Calls whose price is known."""
-    answered: int = 0
-    """Calls that did not fail; a failed one costs nothing that is known."""
-    known_tokens: int = 0
-    known_cost: float = 0.0
-
-    def add(self, call: ModelCall) -> None:
-        self.calls += 1
-        self.answered += call.error is None
-        if call.prompt_tokens is not None or call.completion_tokens is not None:
-            self.counted += 1
-            self.known_tokens += (call.prompt_tokens or 0) + (call.completion_tokens or 0)
-        if call.cost_usd is not None:
-            self.priced += 1
-            self.known_cost += call.cost_usd
-
-    def join(self, other: UsageTotals) -> None:
-        """Add what another one counted."""
-        self.calls += other.calls
-        self.counted += other.counted
-        self.priced += other.priced
-        self.answered += other.answered
-        self.known_tokens += other.known_tokens
-        self.known_cost += other.known_cost
-
-    @property
-    def tokens(self) -> int | None:
-        """Prompts and completions together; None where calls were made and none was counted."""
-        return None if self.answered and not self.counted else self.known_tokens
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Of the calls with a known price; None where calls were made and none has one."""
-        return None if self.answered and not self.priced else self.known_cost
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the cost counts every call."""
-        return self.priced >= self.answered
 
 
 @dataclass(slots=True)

@@ -120,7 +120,7 @@ def test_a_store_of_an_earlier_version_gets_the_table(url: str) -> None:
         "DROP FUNCTION flowengine.take_turn, flowengine.turn_at, flowengine.slot_key",
         "DROP TABLE flowengine.turn",
         "ALTER TABLE flowengine.run DROP COLUMN labels",
-        "DROP TABLE flowengine.blob, flowengine.blob_use",
+        "DROP TABLE flowengine.blob, flowengine.blob_use, flowengine.digest",
         "UPDATE flowengine.version SET number = 1",
     ):
         with psycopg.connect(url, autocommit=True) as connection:

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.engine.events import RunStarted
 from flowengine.errors import JournalError
+from flowengine.journal.postgres.digests import PUT_DIGESTS, digest_row
+from flowengine.journal.run_digest import RunDigest
 from flowengine.journal.run_lookup import encode_labels, labels_of
 
 __all__ = ["CHECK", "LATE", "WRITE", "BatchEntry", "Begin", "Hold", "columns_of", "late_columns_of"]
@@ -63,6 +65,8 @@ class BatchEntry(NamedTuple):
     begin: Begin | None = None
     is_paid: bool = False
     """Whether it is kept even where the run is another's by now."""
+    digest: RunDigest | None = None
+    """What lists tell of the run from now on."""
 
 
 def storable(text: str | None) -> str | None:
@@ -70,7 +74,7 @@ def storable(text: str | None) -> str | None:
     return None if text is None else text.encode(errors="replace").decode().replace("\0", "?")
 
 
-WRITE: Final = b"""
+WRITE: Final = f"""
 WITH begun AS (
     INSERT INTO flowengine.run AS run
         (number, run_id, flow, status, started, finished, path, owner, owner_name, epoch, length, labels)
@@ -99,9 +103,9 @@ WITH begun AS (
     SELECT new.* FROM unnest(%s::bigint[], %s::int[], %b::text[]) AS new (number, position, body)
     JOIN ours USING (number)
     ON CONFLICT DO NOTHING
-)
+), told AS ({PUT_DIGESTS.format(only="JOIN ours USING (number)")})
 SELECT number FROM ours
-"""
+""".encode()
 """Gives the numbers of the runs that were written."""
 
 
@@ -135,6 +139,7 @@ def columns_of(entries: Iterable[BatchEntry], key: int, owner: str) -> tuple[lis
     """The values of `WRITE`, and the runs that it is to write: whether each begins there."""
     runs: dict[int, _Run] = {}
     events: list[tuple[Any, ...]] = []
+    digests: dict[int, tuple[Any, ...]] = {}
     for entry in entries:
         run = runs.get(entry.hold.number)
         if run is None:
@@ -144,9 +149,12 @@ def columns_of(entries: Iterable[BatchEntry], key: int, owner: str) -> tuple[lis
             run.status, run.finished = entry.status, entry.finished
         if entry.body is not None:
             events.append((entry.hold.number, entry.length - 1, entry.body))
+        if entry.digest is not None:
+            digests[entry.hold.number] = digest_row(entry.hold.number, entry.digest)
     begun = [run.new_row(run.begin) for run in runs.values() if run.begin is not None]
     kept = [run.row() for run in runs.values() if run.begin is None]
     values = [key, owner, *_transpose(begun, 11), key, *_transpose(kept, 6), *_transpose(events, 3)]
+    values += _transpose(list(digests.values()), 7)
     return values, [(run.hold, run.begin is not None) for run in runs.values()]
 
 

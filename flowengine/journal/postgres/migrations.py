@@ -8,6 +8,7 @@
     beside   what is kept beside the runs
     blob     contents of files, under their hashes
     blob_use the runs, and the values beside them, that need a content
+    digest   what lists tell of runs, and search in (see `digests`)
     turn     calls to vendors: when the turn of each is, or was, and the tokens that it takes (see `postgres_rates`)
 
 Rows have no checksums of ours, unlike those of a SQLite file: the server has its own for every page (`initdb
@@ -141,6 +142,15 @@ _MIGRATIONS: Final = (
         PRIMARY KEY (owner, hash)
     );
     CREATE INDEX ON flowengine.blob_use (hash);
+    """,
+    b"""
+    CREATE TABLE flowengine.digest (
+        number BIGINT PRIMARY KEY, body TEXT NOT NULL, inputs TEXT NOT NULL, outputs TEXT NOT NULL,
+        errors TEXT NOT NULL, words TSVECTOR NOT NULL, origins TEXT[]
+    );
+    CREATE INDEX ON flowengine.digest USING gin (words);
+    CREATE INDEX ON flowengine.digest USING gin (origins);
+    CREATE INDEX ON flowengine.run (started DESC, number DESC);
     """,
 )
 """`fillfactor`: a commit changes the run's row where it lies."""

@@ -15,13 +15,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from flowengine.core.records import ModelCall, ToolCall
-from flowengine.engine.events import Event, NodeRecorded, NodeStarted, RunFinished, RunResumed, RunStarted
+from flowengine.engine.events import (
+    Event,
+    NodeFailed,
+    NodeRecorded,
+    NodeStarted,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+)
 from flowengine.engine.ports import Durability, RunInfo
 from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
 from flowengine.journal.approvals import forget_answers
@@ -32,11 +40,17 @@ from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.migrations import check_version, migrate
 from flowengine.journal.postgres.tables import Beginnings, PostgresTables
 from flowengine.journal.postgres.writer import Commits, PostgresWriter
+from flowengine.journal.run_digest import DigestBuilder, RunDigest
+from flowengine.journal.run_index import RunIndex
 from flowengine.journal.run_lookup import no_such_run, resolve
+from flowengine.journal.run_notes import forget_notes
 
 __all__ = ["PostgresJournal", "PostgresStore"]
 
 T = TypeVar("T")
+
+_TOLD: Final[frozenset[type[Any]]] = frozenset({RunStarted, NodeRecorded, NodeFailed, RunFinished, RunResumed})
+"""Events of which the digest of a run tells."""
 
 
 class PostgresJournal:
@@ -68,6 +82,8 @@ class PostgresJournal:
         self._notes = notes
         self._release: Callable[[], None] | None = release
         self._first = first
+        self._digest = None if length else DigestBuilder()
+        """What the end of the run is listed with; None: not all of the run was seen here."""
         self.is_careful = False
         """Whether it is written which node is run before it is: for a run whose writers keep dying."""
         self.listener: Callable[[Event], None] | None = None
@@ -94,13 +110,22 @@ class PostgresJournal:
         elif isinstance(event, RunResumed):
             status, self._is_ours = "running", True
         self._length += 1
+        digest = self._told(event) if type(event) in _TOLD else None
         self._writer.entries.append(
-            BatchEntry(self._hold, self._length, body, status, finished, self._is_ours, begin, is_paid)
+            BatchEntry(self._hold, self._length, body, status, finished, self._is_ours, begin, is_paid, digest)
         )
         if self.is_careful and type(event) is NodeStarted:
             self._writer.write()
         if self.listener is not None:
             self.listener(event)
+
+    def _told(self, event: Event) -> RunDigest | None:
+        """Note what lists tell of; their digest, where the run has stopped and all of it was seen here."""
+        if self._digest is None:
+            return None
+        self._digest.apply(event)
+        has_stopped = isinstance(event, RunFinished) and event.status != "running"
+        return self._digest.digest(self._length) if has_stopped else None
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
         return self._commits.share(self._hold) if self._waits else None
@@ -118,10 +143,16 @@ class PostgresJournal:
         if after >= self._length:
             return []
         if self._length == 1 and self._first is not None:
-            return [self._tables.decode(self._first)]
-        self._writer.write()
-        self._writer.refuse(self._hold)
-        return self._tables.events(self._hold.run_id, self._hold.number, after)
+            events = [self._tables.decode(self._first)]
+        else:
+            self._writer.write()
+            self._writer.refuse(self._hold)
+            events = self._tables.events(self._hold.run_id, self._hold.number, after)
+        if self._digest is None and after == 0:
+            self._digest = DigestBuilder()
+            for event in events:
+                self._digest.apply(event)
+        return events
 
     async def read_beside(self) -> Sequence[Event]:
         """As `read`, beside the event loop where the server has to be asked."""
@@ -267,6 +298,7 @@ class PostgresStore:
             if not self._tables.remove(run_id):
                 raise self._no_such_run(run_id)
             forget_answers(self, run_id)
+            forget_notes(self, run_id)
         finally:
             release()
 
@@ -321,6 +353,12 @@ class PostgresStore:
 
     def forget_blobs(self, owner: str, /) -> None:
         self._tables.blobs.forget(owner)
+
+    def run_index(self) -> RunIndex:
+        """What finds runs for lists."""
+        writer, tables = self._current()
+        writer.settle()
+        return tables.index
 
     def find(self, reference: str, /) -> str:
         writer, tables = self._current()

@@ -20,6 +20,7 @@ from flowengine.journal.codec import decode, decode_value, encode, encode_value
 from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of
 from flowengine.journal.postgres.blobs import PostgresBlobs
 from flowengine.journal.postgres.connection import Connection, Database
+from flowengine.journal.postgres.digests import PostgresIndex
 
 __all__ = ["Beginnings", "PostgresTables", "Taken"]
 
@@ -81,6 +82,7 @@ class PostgresTables:
         self._database = database
         self._query = database.query
         self.blobs = PostgresBlobs(database)
+        self.index = PostgresIndex(database, self.runs)
         self._source = source
 
     def free_number(self, run_id: str) -> int | None:
@@ -159,12 +161,12 @@ class PostgresTables:
             raise StoreCorruptError(f"{name} is damaged: run '{run_id}' has no beginning")
         return events
 
-    def runs(self) -> list[RunInfo]:
-        """All runs, the newest first; no event is read."""
-        rows = self._query("""
-            SELECT run_id, flow, status, started, finished, length, path, labels
-            FROM flowengine.run ORDER BY started DESC, number DESC
-        """)
+    def runs(
+        self, tail: str = "flowengine.run ORDER BY started DESC, number DESC", values: Sequence[Any] = ()
+    ) -> list[RunInfo]:
+        """All runs, the newest first, or those that `tail` says: what stands behind FROM. No event is read."""
+        columns = "run_id, flow, status, started, finished, length, path, labels"
+        rows = self._query(f"SELECT {columns} FROM {tail}", *values)
         return [RunInfo(*row[:7], labels=row[7] or EMPTY) for row in rows]
 
     def abandoned(self) -> Sequence[str]:
@@ -271,7 +273,8 @@ class PostgresTables:
                 return False
             connection.execute(
                 "WITH gone AS (DELETE FROM flowengine.run WHERE run_id = %s RETURNING number), "
-                "late AS (DELETE FROM flowengine.late USING gone WHERE late.number = gone.number) "
+                "late AS (DELETE FROM flowengine.late USING gone WHERE late.number = gone.number), "
+                "digest AS (DELETE FROM flowengine.digest USING gone WHERE digest.number = gone.number) "
                 "DELETE FROM flowengine.event USING gone WHERE event.number = gone.number",
                 (run_id,),
             )

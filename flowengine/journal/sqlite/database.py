@@ -6,6 +6,7 @@
     beside what is kept beside the runs; made when something is
     blob   contents of files, under their hashes
     blob_use  the runs, and the values beside them, that need a content
+    digest, digest_text, origin  what lists tell of runs, and search in (see `index_tables`)
 
 Each row has a checksum; that of a run is of what never changes, and `ended` is the one
 of its end. Rows that were written before there were checksums have none, and are read as they are.
@@ -70,7 +71,7 @@ SPAN: Final = 2**32
 
 _APPLICATION_ID: Final = 0x464C4F57
 """`FLOW`, in the header of the file."""
-_VERSION: Final = 4
+_VERSION: Final = 5
 _BLOB: Final = """
     CREATE TABLE IF NOT EXISTS blob (
         number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, body BLOB NOT NULL
@@ -82,6 +83,15 @@ _BLOB_USE: Final = """
     ) WITHOUT ROWID
 """
 _BLOB_USE_INDEX: Final = "CREATE INDEX IF NOT EXISTS blob_use_hash ON blob_use (hash)"
+_LISTS: Final = (
+    "CREATE INDEX IF NOT EXISTS run_list ON run (started, status, flow)",
+    "CREATE TABLE IF NOT EXISTS digest (number INTEGER PRIMARY KEY, body TEXT NOT NULL, inputs TEXT NOT NULL, "
+    "outputs TEXT NOT NULL, errors TEXT NOT NULL, is_new INTEGER NOT NULL, checksum INTEGER NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS digest_new ON digest (number) WHERE is_new",
+    "CREATE VIRTUAL TABLE IF NOT EXISTS digest_text USING fts5"
+    "(inputs, outputs, errors, tokenize = 'unicode61 remove_diacritics 0')",
+    "CREATE TABLE IF NOT EXISTS origin (run_id TEXT, number INTEGER, PRIMARY KEY (run_id, number)) WITHOUT ROWID",
+)
 _SCHEMA: Final = f"""
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS run (
@@ -102,6 +112,7 @@ _SCHEMA: Final = f"""
     {_BLOB};
     {_BLOB_USE};
     {_BLOB_USE_INDEX};
+    {";".join(_LISTS)};
     PRAGMA application_id = {_APPLICATION_ID};
     PRAGMA user_version = {_VERSION};
     COMMIT;
@@ -122,6 +133,7 @@ _MIGRATIONS: Final = {
         "ALTER TABLE beside ADD COLUMN checksum INTEGER",
     ),
     3: (_BLOB, _BLOB_USE, _BLOB_USE_INDEX),
+    4: _LISTS,
 }
 """Version of a store → the statements that make the next one of it. They touch no row."""
 

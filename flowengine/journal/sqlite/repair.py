@@ -203,7 +203,10 @@ def _is_blob(values: Sequence[Any]) -> bool:
 
 
 def _is_event(values: Sequence[Any]) -> bool:
-    return len(values) in (2, 3) and values[0] is None and isinstance(values[1], bytes)
+    """Rows of two columns are of a store of the first versions, or pages of the index of words: those are no JSON."""
+    if len(values) not in (2, 3) or values[0] is not None or not isinstance(values[1], bytes):
+        return False
+    return len(values) == 3 or values[1].startswith(b"[")
 
 
 def _check_body(position: int, values: Sequence[Any]) -> bytes | None:

@@ -18,21 +18,25 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
+from flowengine.engine.events import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import Durability, RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
 from flowengine.journal.approvals import forget_answers
 from flowengine.journal.blob_owners import BlobNotes, missing_blob
 from flowengine.journal.codec import encode
+from flowengine.journal.run_digest import DigestBuilder
+from flowengine.journal.run_index import RunIndex, ScannedRuns
 from flowengine.journal.run_lookup import no_such_run, resolve
+from flowengine.journal.run_notes import forget_notes
 from flowengine.journal.sqlite.database import SPAN, connect, damage, grow_log
+from flowengine.journal.sqlite.index_tables import digest_changes
 from flowengine.journal.sqlite.tables import Held, SqliteTables, finishing, releasing, resuming, run_row
 from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
 
 __all__ = ["SQLiteJournal", "SQLiteStore", "open_sqlite"]
 
-_RUN_EVENTS: Final[frozenset[type[Any]]] = frozenset({RunFinished, RunResumed})
-"""Events that change the run's row."""
+_SPECIAL: Final[frozenset[type[Any]]] = frozenset({RunFinished, RunResumed, NodeRecorded, NodeFailed})
+"""Events that change the run's row, or of which its digest tells."""
 
 
 class SQLiteJournal:
@@ -59,6 +63,8 @@ class SQLiteJournal:
         self._is_ours = held is not None
         """Whether the run's row names us as its writer."""
         self._next = length if held is None else held.number * SPAN + length
+        self._digest = DigestBuilder() if held is None else None
+        """What the end of the run is listed with; None: not all of the run was seen here."""
         self._writer = writer
         self._owner = owner
         self._waits = waits
@@ -71,14 +77,14 @@ class SQLiteJournal:
         if writer.failure is not None:
             raise writer.refusal()
         self._notes.note(body)
-        if type(event) in _RUN_EVENTS or self._held is None:
-            self._append_of_run(event, body)
+        if type(event) in _SPECIAL or self._held is None:
+            self._append_special(event, body)
             return
         writer.add(self._next, body)
         self._next += 1
 
-    def _append_of_run(self, event: Event, body: str) -> None:
-        """The first event, or one that changes the run's row."""
+    def _append_special(self, event: Event, body: str) -> None:
+        """The first event, one that changes the run's row, or one that its digest tells of."""
         if self._held is None:
             self._held = self._begin_run(event, body)
             self._next = self._held.number * SPAN
@@ -92,6 +98,11 @@ class SQLiteJournal:
                 self._writer.changes.append(resuming(self._held, self._owner))
                 self._is_ours = True
         self._next += 1
+        if self._digest is not None:
+            self._digest.apply(event)
+            if isinstance(event, RunFinished) and event.status != "running":
+                number = self._held.number
+                self._writer.changes += digest_changes(number, self._digest.digest(self._next - number * SPAN))
 
     def _begin_run(self, event: Event, body: str) -> Held:
         if not isinstance(event, RunStarted):
@@ -116,7 +127,12 @@ class SQLiteJournal:
         self._writer.write()
         if self._held is None or after >= self._next - self._held.number * SPAN:
             return []
-        return self._writer.tables.events(self._run_id, self._held.number, after)
+        events = self._writer.tables.events(self._run_id, self._held.number, after)
+        if self._digest is None and after == 0:
+            self._digest = DigestBuilder()
+            for event in events:
+                self._digest.apply(event)
+        return events
 
     async def close(self) -> None:
         writer, self._writer = self._writer, self._writer.ended(f"the journal of run '{self._run_id}' is closed")
@@ -208,6 +224,7 @@ class SQLiteStore:
             if not writer.tables.remove(run_id, held, before, owner):
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
             forget_answers(self, run_id)
+            forget_notes(self, run_id)
         finally:
             release()
 
@@ -239,6 +256,10 @@ class SQLiteStore:
     def forget_blobs(self, owner: str, /) -> None:
         if self._is_there():
             self._writer().tables.blobs.forget(owner)
+
+    def run_index(self) -> RunIndex:
+        """What finds runs for lists."""
+        return self._writer().tables.index if self._is_there() else ScannedRuns(self)
 
     def find(self, reference: str, /) -> str:
         return resolve(reference, self._run_ids(), str(self.path))

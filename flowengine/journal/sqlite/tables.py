@@ -33,6 +33,7 @@ from flowengine.journal.sqlite.database import (
     damage,
     store_error,
 )
+from flowengine.journal.sqlite.index_tables import SqliteIndex
 from flowengine.storage.sqlite_file import SQLITE_ERRORS
 
 __all__ = ["Change", "Held", "Row", "SqliteTables", "end_of", "finishing", "releasing", "resuming", "run_row"]
@@ -104,6 +105,7 @@ class SqliteTables:
         self.path = path
         self.connection = connection
         self.blobs = SqliteBlobs(path, connection)
+        self.index = SqliteIndex(path, connection, self.runs)
         self._source = source
 
     def held(self, run_id: str) -> tuple[Held, str | None] | None:
@@ -161,15 +163,16 @@ class SqliteTables:
             raise damage(self.path, found)
         return events
 
-    def runs(self) -> list[RunInfo]:
-        """All runs, the newest first; no event is decoded."""
-        rows = self._query(f"""
+    def runs(self, tail: str = "run ORDER BY started DESC, number DESC", values: Sequence[Any] = ()) -> list[RunInfo]:
+        """All runs, the newest first, or those that `tail` says: what stands behind FROM. No event is decoded."""
+        query = f"""
             SELECT CAST(run_id AS TEXT), CAST(flow AS TEXT), CAST(status AS TEXT), started, finished,
                 coalesce((SELECT max(position) + 1 - number * {SPAN} FROM event
                  WHERE position >= number * {SPAN} AND position < (number + 1) * {SPAN}), 0),
                 CAST(path AS TEXT), CAST(labels AS TEXT), checksum, ended
-            FROM run ORDER BY started DESC, number DESC
-        """)
+            FROM {tail}
+        """
+        rows = self._query(query, *values)
         for row in rows:
             self._check_info(row)
         try:
@@ -250,6 +253,7 @@ class SqliteTables:
                 first = held.number * SPAN
                 self._query("DELETE FROM event WHERE position >= ? AND position < ?", first, first + SPAN)
                 self._query("DELETE FROM run WHERE number = ?", held.number)
+                self.index.drop(held.number)
                 self.blobs.drop(run_id)
         except BaseException:
             self._query("ROLLBACK")

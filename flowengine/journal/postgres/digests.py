@@ -1,0 +1,159 @@
+"""Lists and searches the runs of the PostgreSQL store: their digests, and the words of their texts (a tsvector).
+
+    digest   one row a run that has stopped: its sum as JSON, its texts, their words, and the runs that it comes from
+
+A digest is written with the run's end, in the same statement. Where one is missing, as in a store of an earlier
+version, readers make it from the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from flowengine.engine.ports import RunInfo
+from flowengine.journal.codec import decode_value
+from flowengine.journal.postgres.connection import Connection, Database
+from flowengine.journal.run_digest import EMPTY_TEXTS, Phrase, RunDigest, terms_of
+from flowengine.journal.run_index import FoundRuns, RunsAsked
+
+__all__ = ["PUT_DIGESTS", "PostgresIndex", "digest_row"]
+
+_LAST_POSITION: Final = 16_383
+"""Of a word in a tsvector."""
+
+PUT_DIGESTS: Final = """
+    INSERT INTO flowengine.digest AS held (number, body, inputs, outputs, errors, words, origins)
+    SELECT number, body, inputs, outputs, errors, words::tsvector, string_to_array(nullif(origins, ''), E'\\n')
+    FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])
+        AS new (number, body, inputs, outputs, errors, words, origins)
+    {only}
+    ON CONFLICT (number) DO UPDATE SET body = excluded.body, inputs = excluded.inputs, outputs = excluded.outputs,
+        errors = excluded.errors, words = excluded.words, origins = excluded.origins
+"""
+_ABOUT: Final = (
+    "position(%s IN lower(concat_ws(' ', run_id, flow, path, "
+    "replace(replace(labels::text, '\": \"', '='), '\"', '')))) > 0"
+)
+
+
+def digest_row(number: int, digest: RunDigest) -> tuple[Any, ...]:
+    """The values of `PUT_DIGESTS` for a run."""
+    return number, digest.encode(), *digest.texts, _vector_of(digest.texts), "\n".join(digest.origins)
+
+
+def _vector_of(texts: Iterable[str]) -> str:
+    """The words with their places, as PostgreSQL reads a tsvector: they have letters and digits only.
+
+    >>> _vector_of(["Refund it", "now"])
+    "'refund':1 'it':2 'now':4"
+    """
+    at, said = 0, list[str]()
+    for text in texts:
+        for term in terms_of(text):
+            at += 1
+            said.append(f"'{term}':{at}")
+        at += 1  # No phrase goes over the end of a text.
+        if at > _LAST_POSITION:
+            break
+    return " ".join(said)
+
+
+class PostgresIndex:
+    """The index over one connection."""
+
+    def __init__(self, database: Database, read: Callable[[str, Sequence[Any]], list[RunInfo]]) -> None:
+        """`read`: the rows of runs, given what stands behind FROM."""
+        self._database = database
+        self._query = database.query
+        self._read = read
+
+    def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
+        where, values = _where(asked)
+        ((total,),) = self._query(f"SELECT count(*) FROM flowengine.run {where}", *values)
+        if limit == 0:
+            return FoundRuns([], total)
+        tail = f"flowengine.run {where} ORDER BY started DESC, number DESC LIMIT %s OFFSET %s"
+        return FoundRuns(self._read(tail, [*values, limit, skip]), total)
+
+    def flows(self) -> Sequence[str]:
+        return sorted(flow for (flow,) in self._query("SELECT DISTINCT flow FROM flowengine.run"))
+
+    def digests(self, run_ids: Collection[str], *, texts: bool = False) -> Mapping[str, RunDigest]:
+        query = (
+            f"SELECT run_id, body{', inputs, outputs, errors' if texts else ''} "
+            "FROM flowengine.run JOIN flowengine.digest USING (number) WHERE run_id = ANY(%s)"
+        )
+        rows = self._query(query, list(run_ids))
+        made = {run_id: RunDigest.decode(body, found or EMPTY_TEXTS) for run_id, body, *found in rows}
+        return {run_id: digest for run_id, digest in made.items() if digest is not None}
+
+    def keep(self, digests: Mapping[str, RunDigest]) -> None:
+        self._database.run(partial(_keep, digests))
+
+    def missing(self, most: int) -> tuple[Sequence[str], int]:
+        where = (
+            "FROM flowengine.run WHERE status <> 'running' "
+            "AND NOT EXISTS (SELECT FROM flowengine.digest WHERE digest.number = run.number)"
+        )
+        ((total,),) = self._query(f"SELECT count(*) {where}")
+        rows = self._query(f"SELECT run_id {where} ORDER BY started DESC LIMIT %s", most) if total else []
+        return [run_id for (run_id,) in rows], total
+
+    def runs_from(self, run_id: str) -> Sequence[str]:
+        query = (
+            "SELECT run_id FROM flowengine.run JOIN flowengine.digest USING (number) "
+            "WHERE origins @> ARRAY[%s]::text[] ORDER BY number DESC"
+        )
+        return [each for (each,) in self._query(query, run_id)]
+
+    def kept(self, kind: str) -> Mapping[str, Any]:
+        rows = self._query("SELECT key, value FROM flowengine.beside WHERE kind = %s", kind)
+        return {key: decode_value(value) for key, value in rows}
+
+
+def _keep(digests: Mapping[str, RunDigest], connection: Connection) -> None:
+    with connection.transaction():
+        query = "SELECT run_id, number FROM flowengine.run WHERE run_id = ANY(%s) FOR SHARE"
+        rows = connection.execute(query, (list(digests),)).fetchall()
+        if rows:
+            columns = list(zip(*(digest_row(number, digests[run_id]) for run_id, number in rows), strict=True))
+            connection.execute(PUT_DIGESTS.format(only="").encode(), [list(column) for column in columns])
+
+
+def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
+    """The condition, and its values."""
+    tests: list[str] = []
+    values: list[Any] = []
+
+    def add(test: str, *given: Any) -> None:
+        tests.append(test)
+        values.extend(given)
+
+    if asked.flow:
+        add("flow = %s", asked.flow)
+    if asked.status:
+        add("status = %s", asked.status)
+    for name, value in asked.labels.items():
+        add("labels ->> %s = %s", name, value)
+    if asked.started_from is not None:
+        add("started >= %s", asked.started_from)
+    if asked.started_before is not None:
+        add("started < %s", asked.started_before)
+    if asked.only is not None:
+        add("run_id = ANY(%s)", list(asked.only))
+    if asked.without:
+        add("run_id <> ALL(%s)", list(asked.without))
+    for phrase in asked.search.phrases:
+        if phrase.terms:
+            has_words = "number IN (SELECT number FROM flowengine.digest WHERE words @@ %s::tsquery)"
+            add(f"({_ABOUT} OR {has_words})", phrase.text, _match(phrase))
+        else:
+            add(_ABOUT, phrase.text)
+    return f"WHERE {' AND '.join(tests)}" if tests else "", values
+
+
+def _match(phrase: Phrase) -> str:
+    """The phrase as PostgreSQL reads a tsquery: its terms have letters and digits only."""
+    return " <-> ".join([*(f"'{term}'" for term in phrase.terms[:-1]), f"'{phrase.terms[-1]}':*"])

@@ -1,0 +1,285 @@
+"""Sums a run up for lists and searches: what it cost, its first input, its error, and the words in it.
+
+A digest is made from the events of a run, as they are recorded: what is masked there is masked here. Stores keep it
+beside the run's row. It is bounded, however large the run: `MAX_TEXT` characters each of inputs, outputs and errors.
+Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from math import isfinite
+from typing import Any, Final, NamedTuple, cast
+
+from pydantic import BaseModel
+
+from flowengine.core.context import EMPTY
+from flowengine.core.file_values import FileValue
+from flowengine.core.records import Answered, Asked, ModelCall, UsageTotals, question_path
+from flowengine.engine.events import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
+
+__all__ = ["EMPTY_TEXTS", "MAX_TEXT", "DigestBuilder", "RunDigest", "RunTexts", "Search", "parse_search", "terms_of"]
+
+# --- Words
+
+_WORD: Final = re.compile(
+    r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af]"
+    r"|(?:(?![\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af])[^\W_])+"
+)
+_MAX_TERM: Final = 100
+_MAX_WANTED: Final = 8
+"""Words or phrases of one search."""
+_AROUND: Final = 60
+"""Characters on each side of what was found."""
+
+
+def terms_of(text: str) -> list[str]:
+    """The words of a text in lower case; each character of Chinese, Japanese and Korean is one.
+
+    >>> terms_of("Refund_2 for 山田")
+    ['refund', '2', 'for', '山', '田']
+    """
+    return [found[:_MAX_TERM] for found in _WORD.findall(text.lower())]
+
+
+class Phrase(NamedTuple):
+    """A word of a search, or several that follow each other. The last may go on: `refu` finds `refund`."""
+
+    text: str
+    """In lower case, as it was written."""
+    terms: tuple[str, ...]
+
+
+class Search(NamedTuple):
+    """What a run must have, all of it: in its id, flow, file or labels, or in its inputs, outputs or errors."""
+
+    phrases: tuple[Phrase, ...] = ()
+
+    def excerpt(self, texts: RunTexts) -> str:
+        """The place where the first phrase is that the texts have, with the name of its text; empty where none is."""
+        for phrase in self.phrases:
+            pattern = r"[\W_]*".join(map(re.escape, phrase.terms))
+            for name, text in zip(("input", "output", "error"), texts, strict=True):
+                found = re.search(rf"(?<![^\W_]){pattern}|{pattern}", text, re.IGNORECASE) if pattern else None
+                if found is not None:
+                    begin, end = max(0, found.start() - _AROUND), found.end() + _AROUND
+                    return f"{name}: {'…' * (begin > 0)}{text[begin:end].strip()}{'…' * (end < len(text))}"
+        return ""
+
+    def has_in(self, about: str, texts: RunTexts) -> bool:
+        """Whether a run has all of it. `about`: its id, flow, file and labels."""
+        sought = about.lower()
+        words = [terms_of(text) for text in texts]
+        return all(each.text in sought or any(_holds(found, each.terms) for found in words) for each in self.phrases)
+
+
+def _holds(words: Sequence[str], terms: Sequence[str]) -> bool:
+    """Whether the terms follow each other in the words; the last may be the beginning of one."""
+    size = len(terms)
+    return size > 0 and any(
+        words[at + size - 1].startswith(terms[-1]) and list(words[at : at + size - 1]) == list(terms[:-1])
+        for at in range(len(words) - size + 1)
+    )
+
+
+def parse_search(text: str) -> Search:
+    """What a search box says: words, or "several words" as they follow each other.
+
+    >>> [phrase.terms for phrase in parse_search('refund "not found"').phrases]
+    [('refund',), ('not', 'found')]
+    """
+    found = re.findall(r'"([^"]*)"?|(\S+)', text[:400].lower())
+    said = [each for pair in found if (each := (pair[0] or pair[1]).strip())]
+    return Search(tuple(Phrase(each, tuple(terms_of(each))) for each in said[:_MAX_WANTED]))
+
+
+# --- The texts of values
+
+MAX_TEXT: Final = 6_000
+_MAX_LEAVES: Final = 2_000
+_MAX_DEPTH: Final = 12
+_MAX_LINE: Final = 200
+
+
+class RunTexts(NamedTuple):
+    """What is searched."""
+
+    inputs: str = ""
+    outputs: str = ""
+    errors: str = ""
+
+
+EMPTY_TEXTS: Final = RunTexts()
+
+
+def _text_of(value: Any) -> str:
+    """The texts and numbers inside a value, with the names that they have, up to a bound."""
+    parts: list[str] = []
+    size = 0
+    for part in _leaves(value, 0):
+        parts.append(part)
+        size += len(part) + 1
+        if size > MAX_TEXT or len(parts) > _MAX_LEAVES:
+            break
+    return _clean(" ".join(parts), MAX_TEXT)
+
+
+def _leaves(value: Any, depth: int) -> Iterator[str]:
+    """Texts and numbers; what has another type, such as a secret that hides itself, has no words."""
+    if depth > _MAX_DEPTH or value is None:
+        return
+    if isinstance(value, str):
+        yield value[: MAX_TEXT + 1]
+    elif isinstance(value, bool | int | float):
+        yield f"{value!s:.40}" if not isinstance(value, int) or value.bit_length() < 128 else "…"
+    elif isinstance(value, FileValue):
+        yield value.name
+    elif isinstance(value, Mapping):
+        for name, each in cast("Mapping[Any, Any]", value).items():
+            if isinstance(name, str):
+                yield f"{name[:_MAX_LINE]}:"
+            yield from _leaves(each, depth + 1)
+    elif isinstance(value, BaseModel):
+        yield from _leaves(dict(value), depth + 1)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from _leaves({each.name: getattr(value, each.name, None) for each in fields(value)}, depth + 1)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in cast("Iterable[Any]", value):
+            yield from _leaves(each, depth + 1)
+
+
+def _clean(text: str, most: int) -> str:
+    """The text on one line, without what no store can write; cut where it is long."""
+    line = " ".join(text[: 2 * most].replace("\0", "?").encode(errors="replace").decode().split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+# --- The digest
+
+
+class RunDigest(NamedTuple):
+    """What a list tells of a run beside its row."""
+
+    events: int
+    """Of how many events it was made."""
+    calls: int = 0
+    tokens: int | None = None
+    cost_usd: float | None = None
+    is_whole: bool = True
+    """Whether the cost counts every call."""
+    model: str = ""
+    """Of the first call, and how many others there were."""
+    first_input: str = ""
+    error: str = ""
+    session: str = ""
+    asks: Sequence[Sequence[str]] = ()
+    """For each open question, who may answer; empty: anybody."""
+    forked: str = ""
+    """The run that it was forked from."""
+    forked_at: str = ""
+    """The node that the fork begins with."""
+    reuses: Sequence[str] = ()
+    """Runs whose results it may take."""
+    texts: RunTexts = EMPTY_TEXTS
+
+    @property
+    def origins(self) -> Sequence[str]:
+        """The runs that it comes from."""
+        return list(dict.fromkeys(each for each in (self.forked, *self.reuses) if each))
+
+    def encode(self) -> str:
+        """All but the texts, as one line of JSON."""
+        return json.dumps(self[:-1], ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def decode(cls, body: str, texts: Sequence[str] = EMPTY_TEXTS) -> RunDigest | None:
+        """The digest that `encode` wrote; None for any other text: it is made anew."""
+        try:
+            return cls(*json.loads(body))._replace(texts=RunTexts(*texts))
+        except (ValueError, TypeError):
+            return None
+
+
+class DigestBuilder:
+    """Give it the events of one run in their order; `RunStarted` first. Others than those it knows cost nothing."""
+
+    def __init__(self) -> None:
+        self._started: RunStarted | None = None
+        self._finished: RunFinished | None = None
+        self._usage = UsageTotals()
+        self._models: dict[str, None] = {}
+        self._errors: list[str] = []
+        self._asks: dict[str, Sequence[str]] = {}
+
+    def apply(self, event: Event) -> None:
+        kind = type(event)
+        if kind is NodeRecorded:
+            self._record(cast("NodeRecorded", event))
+        elif kind is NodeFailed:
+            self._errors = [*self._errors, cast("NodeFailed", event).error.message[:MAX_TEXT]][-20:]
+        elif kind is RunFinished:
+            self._finished = cast("RunFinished", event)
+        elif kind is RunResumed:
+            self._finished = None
+        elif kind is RunStarted:
+            self._started = cast("RunStarted", event)
+
+    def _record(self, event: NodeRecorded) -> None:
+        record = event.record
+        if type(record) is ModelCall:
+            self._usage.add(record)
+            if record.model:
+                self._models.setdefault(record.model)
+        elif type(record) is Asked:
+            self._asks[question_path(event.node, record)] = list(record.approvers)
+        elif type(record) is Answered:
+            self._asks.pop(question_path(event.node, record), None)
+
+    def digest(self, events: int) -> RunDigest:
+        """The digest of what was applied. `events`: how many those were, with all that were left out."""
+        started, finished, usage = self._started, self._finished, self._usage
+        settings: Mapping[str, Any] = EMPTY if started is None else started.settings
+        inputs: Mapping[str, Any] = EMPTY if started is None else started.inputs
+        error = None if finished is None else finished.error
+        cost = usage.cost_usd
+        first = next(iter(inputs.values()), None)
+        said = [*([] if error is None else [error.message]), *reversed(self._errors)]
+        models: list[str] = list(self._models)
+        return RunDigest(
+            events,
+            usage.calls,
+            usage.tokens,
+            cost if cost is not None and isfinite(cost) else None,
+            usage.is_whole,
+            _clean(" +".join([*models[:1], *([str(len(models) - 1)] if models[1:] else [])]), _MAX_LINE),
+            _clean(first if isinstance(first, str) else _text_of(first), _MAX_LINE),
+            "" if error is None else _clean(error.message, _MAX_LINE),
+            _name_in(settings, "session"),
+            list(self._asks.values()) if finished is None or finished.status in _OPEN else [],
+            _name_in(settings, "forked"),
+            _name_in(settings, "from") if settings.get("forked") else "",
+            _names_in(settings.get("reuse")),
+            RunTexts(
+                _text_of(inputs),
+                "" if finished is None else _text_of(finished.outputs),
+                _clean(" ".join(dict.fromkeys(said)), MAX_TEXT),
+            ),
+        )
+
+
+_OPEN: Final = frozenset({"running", "waiting", "paused"})
+
+
+def _name_in(settings: Mapping[str, Any], name: str) -> str:
+    found = settings.get(name)
+    return _clean(found, _MAX_LINE) if isinstance(found, str) else ""
+
+
+def _names_in(found: Any) -> list[str]:
+    if isinstance(found, str):
+        return [_clean(found, _MAX_LINE)]
+    listed = cast("Sequence[Any]", found) if isinstance(found, list | tuple) else ()
+    return [_clean(each, _MAX_LINE) for each in listed[:20] if isinstance(each, str)]

@@ -1,0 +1,148 @@
+"""Finds runs a page at a time, by their rows, their words and what they come from: the part of a store for lists.
+
+SQLite files and PostgreSQL answer from indices beside their journals. Every other store is read through
+(`ScannedRuns`): the same answers, slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import Event
+from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.errors import JournalError
+from flowengine.journal.run_digest import EMPTY_TEXTS, DigestBuilder, RunDigest, RunTexts, Search
+from flowengine.journal.run_lookup import RunQuery
+from flowengine.journal.value_types import only_looking
+
+__all__ = ["FoundRuns", "RunIndex", "RunsAsked", "ScannedRuns", "digest_of", "run_index_of"]
+
+
+class RunsAsked(NamedTuple):
+    """Which runs are meant; what is empty or None asks for nothing."""
+
+    flow: str = ""
+    status: str = ""
+    """Of the record."""
+    labels: Mapping[str, str] = EMPTY
+    started_from: float | None = None
+    started_before: float | None = None
+    search: Search = Search()
+    only: Collection[str] | None = None
+    """None of the others."""
+    without: Collection[str] = ()
+
+
+class FoundRuns(NamedTuple):
+    infos: Sequence[RunInfo]
+    """Some of them, the newest first."""
+    total: int
+
+
+class RunIndex(Protocol):
+    """The part of a store that lists ask."""
+
+    def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
+        """The runs that are asked for, from the newest but `skip` on."""
+        ...
+
+    def flows(self) -> Sequence[str]:
+        """The names of all flows that have runs, sorted."""
+        ...
+
+    def digests(self, run_ids: Collection[str], *, texts: bool = False) -> Mapping[str, RunDigest]:
+        """The digests that are kept of these runs; `texts`: with what is searched."""
+        ...
+
+    def keep(self, digests: Mapping[str, RunDigest]) -> None:
+        """Keep the digests of runs that are there, in place of older ones."""
+        ...
+
+    def missing(self, most: int) -> tuple[Sequence[str], int]:
+        """Runs that have stopped and have no digest: the newest of them, at most so many, and their number."""
+        ...
+
+    def runs_from(self, run_id: str) -> Sequence[str]:
+        """The runs that were forked from one, or take its results; the newest first."""
+        ...
+
+    def kept(self, kind: str) -> Mapping[str, Any]:
+        """All that is kept beside the runs as one kind, by key."""
+        ...
+
+
+def run_index_of(store: JournalStore) -> RunIndex:
+    """The store's own index, or one that reads all of it."""
+    found: Any = getattr(store, "run_index", None)
+    return cast("RunIndex", found()) if callable(found) else ScannedRuns(store)
+
+
+def digest_of(events: Sequence[Event]) -> RunDigest:
+    """The digest of a run, of which these are all events."""
+    builder = DigestBuilder()
+    for event in events:
+        builder.apply(event)
+    return builder.digest(len(events))
+
+
+_MAX_SCANNED: Final = 2_000
+"""Digests that are made of a store without an index, for one search."""
+
+
+class ScannedRuns:
+    """The index of a store that has none: made from its list and its events, each time."""
+
+    def __init__(self, store: JournalStore) -> None:
+        self._store = store
+
+    def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
+        query = RunQuery(asked.flow, asked.status, asked.labels, asked.started_from, asked.started_before)
+        found = [
+            info
+            for info in query.select(self._store.list())
+            if (asked.only is None or info.run_id in asked.only) and info.run_id not in asked.without
+        ]
+        if asked.search.phrases:
+            texts = {run_id: each.texts for run_id, each in self._made([info.run_id for info in found]).items()}
+            found = [info for info in found if asked.search.has_in(_about(info), texts.get(info.run_id, RunTexts()))]
+        return FoundRuns(found[skip:] if limit is None else found[skip : skip + limit], len(found))
+
+    def flows(self) -> Sequence[str]:
+        return sorted({info.flow for info in self._store.list()})
+
+    def digests(self, run_ids: Collection[str], *, texts: bool = False) -> Mapping[str, RunDigest]:
+        return {
+            run_id: digest if texts else digest._replace(texts=EMPTY_TEXTS)
+            for run_id, digest in self._made(run_ids).items()
+        }
+
+    def keep(self, digests: Mapping[str, RunDigest]) -> None:
+        """Nothing is kept: they are made anew."""
+
+    def missing(self, most: int) -> tuple[Sequence[str], int]:
+        return (), 0
+
+    def runs_from(self, run_id: str) -> Sequence[str]:
+        made = self._made([info.run_id for info in self._store.list()])
+        return [each for each, digest in made.items() if run_id in digest.origins]
+
+    def kept(self, kind: str) -> Mapping[str, Any]:
+        found = {info.run_id: self._store.recall(kind, info.run_id) for info in self._store.list()}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def _made(self, run_ids: Collection[str]) -> dict[str, RunDigest]:
+        made: dict[str, RunDigest] = {}
+        with only_looking():
+            for run_id in list(run_ids)[:_MAX_SCANNED]:
+                try:
+                    made[run_id] = digest_of(self._store.events(run_id))
+                except JournalError:  # A damaged run is told of on its own page.
+                    continue
+        return made
+
+
+def _about(info: RunInfo) -> str:
+    labels = " ".join(f"{name}={value}" for name, value in info.labels.items())
+    return f"{info.run_id} {info.flow} {info.path or ''} {labels}"

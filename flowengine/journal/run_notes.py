@@ -1,0 +1,241 @@
+"""Keeps what people say of runs: notes, marks and scores, with who said it and when.
+
+It is kept beside the runs, in any store, and goes with the run when that is removed. The journal is not touched: what
+happened stays as it was recorded.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from time import time
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import InputError, did_you_mean
+from flowengine.journal.run_index import run_index_of
+
+__all__ = [
+    "RunMark",
+    "RunNote",
+    "RunNotes",
+    "RunScore",
+    "add_note",
+    "all_notes",
+    "forget_notes",
+    "notes_of",
+    "parse_score",
+    "remove_note",
+    "set_mark",
+    "set_score",
+]
+
+_KIND: Final = "notes"
+_NAME: Final = re.compile(r"[^\W_](?:[\w./ -]{0,38}[^\W_])?")
+_MAX_NOTES: Final = 200
+_MAX_NAMES: Final = 32
+"""Marks, and scores, of one run."""
+_MAX_TEXT: Final = 10_000
+_MAX_BY: Final = 200
+
+
+class RunNote(NamedTuple):
+    """A remark."""
+
+    id: str
+    text: str
+    by: str
+    at: float
+    """Unix seconds."""
+
+
+class RunMark(NamedTuple):
+    """A word that a run is marked with, as `golden`."""
+
+    name: str
+    by: str
+    at: float
+
+
+class RunScore(NamedTuple):
+    """How good somebody found a run, in some respect; each person has one opinion on it."""
+
+    name: str
+    value: float
+    by: str
+    at: float
+
+
+class RunNotes(NamedTuple):
+    """All that people said of a run, the oldest first."""
+
+    notes: Sequence[RunNote] = ()
+    marks: Sequence[RunMark] = ()
+    scores: Sequence[RunScore] = ()
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a score over those who gave it."""
+        found = [each.value for each in self.scores if each.name == name]
+        return sum(found) / len(found) if found else None
+
+
+def notes_of(store: JournalStore, run_id: str) -> RunNotes:
+    """What was said of a run; nothing for a run that there is not."""
+    return _read(store.recall(_KIND, run_id))
+
+
+def all_notes(store: JournalStore) -> Mapping[str, RunNotes]:
+    """Run → what was said of it, for all runs of which anything was."""
+    return {run_id: _read(kept) for run_id, kept in run_index_of(store).kept(_KIND).items()}
+
+
+def add_note(store: JournalStore, run_id: str, text: str, by: str = "", at: float | None = None) -> RunNote:
+    """Keep a remark on a run. `InputError` for an empty or a giant one."""
+    said = _check_text(text)
+    note = RunNote(secrets.token_hex(4), said, _check_by(by), time() if at is None else at)
+
+    def add(known: RunNotes) -> RunNotes:
+        if len(known.notes) >= _MAX_NOTES:
+            raise InputError(f"run '{run_id}' has {_MAX_NOTES} notes already: remove one first")
+        return known._replace(notes=[*known.notes, note])
+
+    _change(store, run_id, add)
+    return note
+
+
+def remove_note(store: JournalStore, run_id: str, note: str) -> None:
+    """Take a remark back. `InputError` where there is none of that id."""
+
+    def remove(known: RunNotes) -> RunNotes:
+        ids = [each.id for each in known.notes]
+        if note not in ids:
+            raise InputError(f"run '{run_id}' has no note '{note}'{did_you_mean(note, ids)}")
+        return known._replace(notes=[each for each in known.notes if each.id != note])
+
+    _change(store, run_id, remove)
+
+
+def set_mark(store: JournalStore, run_id: str, name: str, by: str = "", *, on: bool = True) -> None:
+    """RunMark a run with a word, or take the mark away."""
+    mark = RunMark(_check_name(name, "mark"), _check_by(by), time())
+
+    def put(known: RunNotes) -> RunNotes:
+        others = [each for each in known.marks if each.name != mark.name]
+        if not on:
+            return known._replace(marks=others)
+        if len(others) != len(known.marks):
+            return known
+        return known._replace(marks=_bounded([*others, mark], run_id, "marks"))
+
+    _change(store, run_id, put)
+
+
+def set_score(store: JournalStore, run_id: str, name: str, value: float | None, by: str = "") -> None:
+    """RunScore a run in some respect; the same person's earlier score goes. None only takes that away."""
+    who, named = _check_by(by), _check_name(name, "score")
+    if value is not None and not isfinite(value):
+        raise InputError(f"score '{named}' is a finite number, found {value}")
+
+    def put(known: RunNotes) -> RunNotes:
+        others = [each for each in known.scores if (each.name, each.by) != (named, who)]
+        added = [] if value is None else [RunScore(named, float(value), who, time())]
+        return known._replace(scores=_bounded([*others, *added], run_id, "scores"))
+
+    _change(store, run_id, put)
+
+
+def forget_notes(store: JournalStore, run_id: str) -> None:
+    """The run is no more."""
+    if store.recall(_KIND, run_id) is not None:
+        store.revise(_KIND, run_id, lambda known: None)
+
+
+def parse_score(text: str) -> tuple[str, float]:
+    """A score as it is written.
+
+    >>> parse_score("quality=0.8")
+    ('quality', 0.8)
+    """
+    name, equals, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        equals, value = "", 0.0
+    if not equals or not isfinite(value):
+        raise InputError(f"score {text!r:.80}: write it as NAME=NUMBER")
+    return _check_name(name, "score"), value
+
+
+def _change(store: JournalStore, run_id: str, change: Callable[[RunNotes], RunNotes]) -> None:
+    """Change what is kept of a run that is there; what is empty then is kept no more."""
+    store.events(run_id, _BEYOND)  # It raises where there is no such run.
+
+    def revise(kept: Any) -> Any:
+        changed = change(_read(kept))
+        return (
+            {name: [list(each) for each in rows] for name, rows in changed._asdict().items()} if any(changed) else None
+        )
+
+    store.revise(_KIND, run_id, revise)
+
+
+_BEYOND: Final = 2**30
+"""A position that no run has: asking for what is behind it reads no event."""
+
+
+def _read(kept: Any) -> RunNotes:
+    """What was kept; anything that is none of ours, as in a store of somebody else, is left out."""
+    if not isinstance(kept, Mapping):
+        return RunNotes()
+    found = cast("Mapping[str, Any]", kept)
+    return RunNotes(
+        _rows(RunNote, found.get("notes"), "sssf"),
+        _rows(RunMark, found.get("marks"), "ssf"),
+        _rows(RunScore, found.get("scores"), "sfsf"),
+    )
+
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {"s": (str,), "f": (int, float)}
+
+
+def _rows(kind: Any, found: Any, shape: str) -> list[Any]:
+    rows = cast("Sequence[Any]", found) if isinstance(found, list | tuple) else ()
+    return [kind(*row) for row in rows if _has_shape(row, shape)]
+
+
+def _has_shape(row: Any, shape: str) -> bool:
+    if not isinstance(row, list | tuple):
+        return False
+    values = cast("Sequence[Any]", row)
+    return len(values) == len(shape) and all(
+        isinstance(each, _TYPES[letter]) for each, letter in zip(values, shape, strict=True)
+    )
+
+
+def _bounded(rows: Sequence[Any], run_id: str, what: str) -> Sequence[Any]:
+    if len(rows) > _MAX_NAMES:
+        raise InputError(f"run '{run_id}' has {_MAX_NAMES} {what} already: take one away first")
+    return rows
+
+
+def _check_name(name: str, what: str) -> str:
+    """A mark's or a score's name: in lower case, so that nobody has both `Golden` and `golden`."""
+    found = " ".join(name.split()).lower()
+    if not _NAME.fullmatch(found):
+        raise InputError(f"{what} {name!r:.80}: a name is 1 to 40 letters, digits, spaces, _ . / and -")
+    return found
+
+
+def _check_by(by: str) -> str:
+    return "".join(each for each in by if each.isprintable())[:_MAX_BY].encode(errors="replace").decode()
+
+
+def _check_text(text: str) -> str:
+    said = text.replace("\r\n", "\n").replace("\0", "").strip().encode(errors="replace").decode()
+    if not said:
+        raise InputError("a note is empty")
+    if len(said) > _MAX_TEXT:
+        raise InputError(f"a note has at most {_MAX_TEXT:,} characters, found {len(said):,}")
+    return said

@@ -1,0 +1,182 @@
+"""Lists and searches the runs of the SQLite store: their digests, and the words of their texts (FTS5).
+
+    digest       one row a run that has stopped: its sum as JSON, and the texts that are searched
+    digest_text  the words of these texts, by the run's number
+    origin       the runs that it comes from
+
+A digest is written in the transaction of the run's end, which costs it about 10 µs. Its words go into their index when
+somebody searches: many at once take 5 µs each, and 40 in a transaction of their own (measured). Where a digest is
+missing, as in a store of an earlier version or after a crash, readers make it from the events.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from flowengine.engine.ports import RunInfo
+from flowengine.journal.codec import decode_value
+from flowengine.journal.run_digest import EMPTY_TEXTS, Phrase, RunDigest
+from flowengine.journal.run_index import FoundRuns, RunsAsked
+from flowengine.journal.sqlite.database import checksum_of_texts, store_error
+from flowengine.storage.sqlite_file import SQLITE_ERRORS
+
+__all__ = ["SqliteIndex", "digest_changes"]
+
+_Statement: TypeAlias = tuple[str, Sequence[Any]]
+
+_EASTERN: Final = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af])")
+_GAP: Final = "\u200b"
+"""Stands between characters that are words of their own: FTS5 takes a row of them for one word."""
+
+_DIGEST: Final = "INSERT OR REPLACE INTO digest VALUES (?, ?, ?, ?, ?, 1, ?)"
+_NEW: Final = "SELECT number, inputs, outputs, errors FROM digest WHERE is_new LIMIT ?"
+_AT_ONCE: Final = 1000
+_TEXT: Final = "INSERT OR REPLACE INTO digest_text (rowid, inputs, outputs, errors) VALUES (?, ?, ?, ?)"
+_ORIGIN: Final = "INSERT OR REPLACE INTO origin VALUES (?, ?)"
+_ABOUT: Final = (
+    "instr(lower(run_id || ' ' || flow || ' ' || coalesce(path, '') || ' ' || "
+    "replace(replace(coalesce(labels, ''), '\": \"', '='), '\"', '')), ?)"
+)
+
+
+def digest_changes(number: int, digest: RunDigest) -> Iterator[_Statement]:
+    """What writes a digest; each statement touches one row."""
+    body = digest.encode()
+    yield _DIGEST, (number, body, *digest.texts, checksum_of_texts(number, body, *digest.texts))
+    for origin in digest.origins:
+        yield _ORIGIN, (origin, number)
+
+
+class SqliteIndex:
+    """The index over one connection."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, read: Callable[[str, Sequence[Any]], list[RunInfo]]
+    ) -> None:
+        """`read`: the rows of runs, given what stands behind FROM."""
+        self._path = path
+        self._connection = connection
+        self._read = read
+
+    def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
+        if any(phrase.terms for phrase in asked.search.phrases):
+            self._take_words()
+        where, values = _where(asked)
+        ((total,),) = self._execute(f"SELECT count(*) FROM run {where}", *values)
+        if limit == 0:
+            return FoundRuns([], total)
+        tail = f"run {where} ORDER BY started DESC, number DESC LIMIT ? OFFSET ?"
+        return FoundRuns(self._read(tail, [*values, -1 if limit is None else limit, skip]), total)
+
+    def flows(self) -> Sequence[str]:
+        return [flow for (flow,) in self._execute("SELECT DISTINCT CAST(flow AS TEXT) FROM run ORDER BY 1")]
+
+    def digests(self, run_ids: Collection[str], *, texts: bool = False) -> Mapping[str, RunDigest]:
+        query = (
+            "SELECT run_id, digest.checksum, number, body, inputs, outputs, errors FROM run JOIN digest USING (number) "
+            "WHERE run_id IN (SELECT value FROM json_each(?))"
+        )
+        made: dict[str, RunDigest] = {}
+        for run_id, checksum, *written in self._execute(query, json.dumps(list(run_ids))):
+            found = RunDigest.decode(written[1], written[2:] if texts else EMPTY_TEXTS)
+            if found is not None and checksum == checksum_of_texts(*written):  # What is damaged is made anew.
+                made[run_id] = found
+        return made
+
+    def keep(self, digests: Mapping[str, RunDigest]) -> None:
+        query = "SELECT run_id, number FROM run WHERE run_id IN (SELECT value FROM json_each(?))"
+        with self._transaction():
+            for run_id, number in self._execute(query, json.dumps(list(digests))):
+                for statement, values in digest_changes(number, digests[run_id]):
+                    self._execute(statement, *values)
+
+    def missing(self, most: int) -> tuple[Sequence[str], int]:
+        where = "FROM run WHERE status <> 'running' AND NOT EXISTS (SELECT 1 FROM digest WHERE number = run.number)"
+        ((total,),) = self._execute(f"SELECT count(*) {where}")
+        rows = self._execute(f"SELECT run_id {where} ORDER BY started DESC LIMIT ?", most) if total else []
+        return [run_id for (run_id,) in rows], total
+
+    def runs_from(self, run_id: str) -> Sequence[str]:
+        query = "SELECT run.run_id FROM origin JOIN run USING (number) WHERE origin.run_id = ? ORDER BY number DESC"
+        return [each for (each,) in self._execute(query, run_id)]
+
+    def kept(self, kind: str) -> Mapping[str, Any]:
+        if not self._execute("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
+            return {}
+        query = "SELECT CAST(key AS TEXT), CAST(value AS TEXT) FROM beside WHERE kind = ?"
+        return {key: decode_value(value) for key, value in self._execute(query, kind)}
+
+    def drop(self, number: int) -> None:
+        """Forget what is kept of a run, inside the caller's transaction."""
+        self._execute("DELETE FROM digest WHERE number = ?", number)
+        self._execute("DELETE FROM digest_text WHERE rowid = ?", number)
+        self._execute("DELETE FROM origin WHERE number = ?", number)
+
+    def _take_words(self) -> None:
+        """Bring the index of words up to date."""
+        while self._execute(_NEW, 1):
+            with self._transaction():
+                rows = self._execute(_NEW, _AT_ONCE)
+                for number, *texts in rows:
+                    self._execute(_TEXT, number, *(_EASTERN.sub(rf"{_GAP}\1{_GAP}", text) for text in texts))
+                numbers = json.dumps([number for number, *_ in rows])
+                self._execute("UPDATE digest SET is_new = 0 WHERE number IN (SELECT value FROM json_each(?))", numbers)
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._execute("ROLLBACK")
+            raise
+        self._execute("COMMIT")
+
+    def _execute(self, statement: str, *values: Any) -> list[Any]:
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except SQLITE_ERRORS as error:
+            raise store_error(self._path, error) from error
+
+
+def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
+    """The condition, and its values."""
+    tests: list[str] = []
+    values: list[Any] = []
+
+    def add(test: str, *given: Any) -> None:
+        tests.append(test)
+        values.extend(given)
+
+    if asked.flow:
+        add("flow = ?", asked.flow)
+    if asked.status:
+        add("status = ?", asked.status)
+    for name, value in asked.labels.items():
+        add("json_extract(labels, ?) = ?", f'$."{name}"', value)
+    if asked.started_from is not None:
+        add("started >= ?", asked.started_from)
+    if asked.started_before is not None:
+        add("started < ?", asked.started_before)
+    if asked.only is not None:
+        add("run_id IN (SELECT value FROM json_each(?))", json.dumps(list(asked.only)))
+    if asked.without:
+        add("run_id NOT IN (SELECT value FROM json_each(?))", json.dumps(list(asked.without)))
+    for phrase in asked.search.phrases:
+        if phrase.terms:
+            has_words = "number IN (SELECT rowid FROM digest_text WHERE digest_text MATCH ?)"
+            add(f"({_ABOUT} OR {has_words})", phrase.text, _match(phrase))
+        else:
+            add(_ABOUT, phrase.text)
+    return f"WHERE {' AND '.join(tests)}" if tests else "", values
+
+
+def _match(phrase: Phrase) -> str:
+    """The phrase as FTS5 takes it; terms have letters and digits only."""
+    return f'"{" ".join(phrase.terms)}" *'
