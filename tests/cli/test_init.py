@@ -155,3 +155,14 @@ def test_files_for_agents_are_written_over_only_by_force(
 def test_files_for_agents_stay_in_the_project(wrong: list[str], tmp_path: Path):
     assert main(["init", str(tmp_path / "new"), *wrong]) == 2
     assert not (tmp_path / "new").exists()
+
+
+def test_an_example_that_is_asked_for_is_written_beside_the_files_for_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--agents", "--example", "helo"]) == 2
+    assert list(tmp_path.iterdir()) == []
+    assert main(["init", "--agents", "--example", "hello"]) == 0
+    assert {"AGENTS.md", "hello.yaml", "flowengine.toml"} <= {path.name for path in tmp_path.iterdir()}
+    assert main(["validate", "hello.yaml"]) == 0, capsys.readouterr().err

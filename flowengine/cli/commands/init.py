@@ -49,9 +49,9 @@ _GITIGNORE: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
 
 @click.command("init")
 @click.argument("folder", metavar="[FOLDER]", default=".")
-@click.option("--example", "name", default="hello", show_default=True, metavar="NAME", help="Which flow to begin with.")
+@click.option("--example", "name", metavar="NAME", help="Which flow to begin with.  [default: hello]")
 @click.option("--list", "listing", is_flag=True, help="Only list the examples.")
-@click.option("--agents", is_flag=True, help="Write AGENTS.md and a skill for coding agents, and nothing else.")
+@click.option("--agents", is_flag=True, help="Write AGENTS.md and a skill for coding agents; a flow only with --example.")
 @click.option(
     "--skills-folder",
     default=".agents/skills",
@@ -60,35 +60,38 @@ _GITIGNORE: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
     help="With --agents: where the skill goes, below FOLDER; `.claude/skills` for Claude Code.",
 )
 @click.option("--force", is_flag=True, help="With --agents: write over what is there.")
-def command(folder: str, name: str, listing: bool, agents: bool, skills_folder: str, force: bool) -> int:
+def command(folder: str, name: str | None, listing: bool, agents: bool, skills_folder: str, force: bool) -> int:
     """Write a project into FOLDER: a flow with a test, the project file, and a schema that editors complete from.
 
     Files that are there already are left as they are. With --agents, an AGENTS.md and a skill are written that say to a
     coding agent how flows are written, checked and tested here; where one of these files is there, none is written.
     """
-    if agents:
-        return _write_agent_files(Path(folder), skills_folder, force)
-    if force:
+    if force and not agents:
         raise click.UsageError("--force goes with --agents: examples overwrite nothing")
     examples = {path.stem: path for path in sorted(_examples_folder().glob("*.yaml"))}
     if listing:
         for each in examples:
             click.echo(each)
         return 0
-    if name not in examples:
-        known = did_you_mean(name, examples) or f"; there are: {', '.join(examples)}"
-        raise InputError(f"there is no example '{name}'{known}")
+    wanted = "hello" if name is None else name
+    if wanted not in examples:
+        known = did_you_mean(wanted, examples) or f"; there are: {', '.join(examples)}"
+        raise InputError(f"there is no example '{wanted}'{known}")
+    if agents:
+        _write_agent_files(Path(folder), skills_folder, force)
+        if name is None:
+            return 0
     root = Path(folder)
-    written = [path for path, text in _list_files(name, examples[name], root) if _write(root / path, text)]
+    written = [path for path, text in _list_files(wanted, examples[wanted], root) if _write(root / path, text)]
     for path in written:
         complain(f"wrote {root / path}")
     if not written:
         complain("everything is there already")
-    complain(f"next: cd {folder}; flowengine validate {name}.yaml; flowengine test")
+    complain(f"next: cd {folder}; flowengine validate {wanted}.yaml; flowengine test")
     return 0
 
 
-def _write_agent_files(root: Path, skills_folder: str, is_forced: bool) -> int:
+def _write_agent_files(root: Path, skills_folder: str, is_forced: bool) -> None:
     from flowengine.cli.agent_files import make_agent_files  # It needs every kind of node and every command.
 
     if Path(skills_folder).is_absolute() or ".." in Path(skills_folder).parts:
@@ -102,7 +105,6 @@ def _write_agent_files(root: Path, skills_folder: str, is_forced: bool) -> int:
             (root / path).unlink(missing_ok=True)  # A link is replaced, and what it leads to stays.
         _write(root / path, text)
         complain(f"wrote {root / path}")
-    return 0
 
 
 def _examples_folder() -> Path:
