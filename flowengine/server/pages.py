@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
+from time import time
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import quote
 
@@ -27,10 +28,12 @@ from flowengine.server.run_actions import get_actions, perform_action, show_acti
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision
 from flowengine.server.sse import stream_events
+from visualize.plain import compact
+from visualize.run_times import times_of
 from visualize.viewer.comparison import compare_page
 from visualize.viewer.flows import FlowLine, flow_page, flows_page, start_form
 from visualize.viewer.forms import Acting, answer_of, said_in
-from visualize.viewer.html import ROOT, run_url, runs_url
+from visualize.viewer.html import ROOT, run_url, runs_url, whole
 from visualize.viewer.page import ASSETS, asset
 from visualize.viewer.panel import node_panel
 from visualize.viewer.parts import SHOWN_IMAGES, files_of_record
@@ -99,6 +102,7 @@ def make_page_routes() -> Sequence[BaseRoute]:
         Route("/", _with_problem_pages(_show_runs)),
         Route("/runs/{run_id}", _with_problem_pages(_show_run)),
         Route("/runs/{run_id}/events", _with_problem_pages(_stream_events)),
+        Route("/runs/{run_id}/times", _with_problem_pages(_tell_times)),
         Route("/runs/{run_id}/files/{blob}", _with_problem_pages(_send_file)),
         Route("/runs/{run_id}/nodes/{node:path}", _with_problem_pages(_show_panel)),
         Route("/runs/{run_id}/approve/{node:path}", _with_problem_pages(_approve_run), methods=["POST"]),
@@ -163,6 +167,18 @@ def _make_acting(request: Request, run_id: str) -> Acting | None:
 
 async def _stream_events(request: Request) -> Response:
     return await stream_events(request, "feed")
+
+
+async def _tell_times(request: Request) -> Response:
+    parts = get_parts(request)
+    run_id: str = request.path_params["run_id"]
+
+    def make() -> str:
+        run = parts.shelf.read(run_id)
+        goes_on = run.progress.status in ("running", "waiting") and run_id not in parts.shelf.store.abandoned()
+        return compact((times_of(run.events, time()) if goes_on else run.where_time_went).plain())
+
+    return Response(whole(await parts.shelf.do(make)), media_type="application/json")
 
 
 async def _show_panel(request: Request) -> Response:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from flowengine.engine.events import Event, TokenStreamed
+from visualize.plain import compact
 from visualize.viewer.feed import feed_line
 from visualize.viewer.forms import Acting
 from visualize.viewer.page import CSP, asset
@@ -73,6 +74,8 @@ class PageServer:
         run = Reading(self.events)
         if path == f"/runs/{run.run_id}":
             return run_page(run).encode(), "text/html; charset=utf-8"
+        if path == f"/runs/{run.run_id}/times":
+            return compact(run.where_time_went.plain()).encode(), "application/json"
         begin = f"/runs/{run.run_id}/nodes/"
         if path.startswith(begin):
             panel = node_panel(run, unquote(path.removeprefix(begin)), Acting("secret-token"))

@@ -74,25 +74,7 @@ function part(name, text, title) {
   return element;
 }
 
-// --- time without the breaks in which the run was not going on
-
-class Clock {
-  constructor(run, now) {
-    this.breaks = run.breaks;
-    this.begun = run.begun ?? 0;
-    this.length = Math.max(this.at(Math.max(now ?? 0, run.last ?? 0)), 1e-6);
-  }
-
-  // Seconds from the start, breaks left out.
-  at(moment) {
-    const lost = this.breaks.reduce((sum, [from, to]) => sum + Math.max(0, Math.min(moment, to) - from), 0);
-    return Math.max(0, moment - this.begun - lost);
-  }
-
-  share(moment) {
-    return Math.min(1, this.at(moment) / this.length);
-  }
-}
+// --- bars on a scale of time
 
 function ruler(clock, words) {
   const head = document.createElement("div");
@@ -103,8 +85,17 @@ function ruler(clock, words) {
   const power = 10 ** Math.floor(Math.log10(rough));
   if (clock.length < 1e-3) return head; // Nothing has taken any time yet.
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
+  const told = []; // Where words stand already.
+  for (const each of clock.breaks) {
+    const place = clock.share(each.start);
+    const isFree = told.every((other) => place - other > 0.12);
+    if (isFree) told.push(place);
+    bars.append(breakMark(clock, each, isFree ? `≈ ${secondsText(each.end - each.start)}` : ""));
+  }
   for (let at = 0; at < clock.length * 0.97; at += step) {
-    const tick = part("tick", secondsText(at));
+    const elapsed = clock.elapsed(at);
+    if (elapsed === null || told.some((place) => Math.abs(at / clock.length - place) < 0.09)) continue;
+    const tick = part("tick", secondsText(elapsed));
     tick.style.left = `${(at / clock.length) * 100}%`;
     bars.append(tick);
   }
@@ -117,6 +108,28 @@ function bar(clock, from, to, name, title) {
   element.style.left = `${left * 100}%`;
   element.style.width = `${Math.max(0, clock.share(to) - left) * 100}%`;
   return element;
+}
+
+// Where nothing ran for long: as wide as every other break, whatever it took.
+function breakMark(clock, { part: name, start, end }, words = "") {
+  const element = part(words ? "break told" : "break", "", `${secondsText(end - start)} in which nothing ran: ${name}`);
+  if (words) element.append(part("", words));
+  element.style.left = `${clock.share(start) * 100}%`;
+  element.style.width = `${(clock.share(end) - clock.share(start)) * 100}%`;
+  return element;
+}
+
+// One attempt of a row, and over it the parts of it that were no work.
+function attempt(clock, each) {
+  const [start, end] = [each.spans[0].start, each.spans.at(-1).end];
+  const words = [each.status, secondsText(end - start), each.note].filter(Boolean).join(", ");
+  // What failed is told by the look of the bar; what is drawn over it are the waits.
+  const others = each.spans.filter((span) => span.part !== "worked" && !(span.part === "retried" && span.note === each.note));
+  return [bar(clock, start, end, `s-${each.status}`, words), ...others.map((span) => spanBar(clock, span))];
+}
+
+function spanBar(clock, { part: name, start, end, note }) {
+  return bar(clock, start, end, `span p-${name}`, [`${name} ${secondsText(end - start)}`, note].filter(Boolean).join(": "));
 }
 
 // Words behind a bar; before it or on it where there is no room.
@@ -149,8 +162,8 @@ function orderedRows(run) {
   return found;
 }
 
-function timelineRows(run, now) {
-  const clock = new Clock(run, now);
+function timelineRows(run, now, times) {
+  const clock = new Clock(run, now, times);
   const critical = criticalPath(run);
   const items = orderedRows(run);
   for (const item of items) item.class = critical.has(item.row.id) ? "critical" : "";
@@ -161,23 +174,31 @@ function timelineRows(run, now) {
     const label = depth ? row.id.slice(row.spot.container.length).replace(/^\./, "") : row.id;
     name.append(part(`glyph s-${row.status}`, GLYPHS[row.status]), part("path", ` ${cutTo(label, 60)}`));
     const bars = part("bars", "");
-    const seconds = lasted(row, now ?? run.last);
-    if (seconds !== null && hasRun(row)) {
-      const words = `${row.status}, ${secondsText(seconds)}`;
-      const to = row.ended ?? now ?? run.last;
-      bars.append(bar(clock, row.started, to, `s-${row.status}`, words));
+    const tried = times.bars(row, now ?? run.last);
+    if (tried.length) {
+      const first = tried.find((each) => each.status !== "queued") ?? tried[0];
+      const [start, end] = [first.spans[0].start, tried.at(-1).spans.at(-1).end];
+      bars.append(...clock.breaks.map((each) => breakMark(clock, each)), ...tried.flatMap((each) => attempt(clock, each)));
       for (const call of row.calls) {
         bars.append(bar(clock, call.at - call.seconds, call.at, "call", `${call.purpose}: ${secondsText(call.seconds)}`));
       }
-      bars.append(beside(clock, row.started, to, secondsText(seconds)));
+      bars.append(beside(clock, start, end, tookText(end - start, partsOf(tried))));
     }
     element.append(name, bars);
   };
   return [items, make, ruler(clock, "◆ critical path")];
 }
 
-function callRows(run, now) {
-  const clock = new Clock(run, now);
+const WAITS = new Set(["loading", "queued", "retried"]); // What belongs to a call.
+
+// How long it took; where most of that was no work, what it was.
+function tookText(seconds, parts) {
+  const [most] = Object.entries(parts).sort((a, b) => b[1] - a[1]);
+  return most[0] === "worked" || most[1] <= 0 ? secondsText(seconds) : `${secondsText(seconds)} · ${most[0]} ${secondsText(most[1])}`;
+}
+
+function callRows(run, now, times) {
+  const clock = new Clock(run, now, times);
   const calls = [];
   for (const row of run.rows.values()) for (const call of row.calls) calls.push({ key: call.node, row, call });
   calls.sort((a, b) => a.call.seq - b.call.seq);
@@ -186,6 +207,11 @@ function callRows(run, now) {
     const tokens = call.tokens === undefined ? "" : ` · ${COUNT.format(call.tokens)} tokens`;
     const cost = call.cost === undefined ? "" : ` · ${dollars(call.cost)}`;
     const words = `${secondsText(call.seconds)}${tokens}${cost}`;
+    // What it waited for lies between the call before it and its own time.
+    const before = Math.max(...row.calls.filter((each) => each.seq < call.seq).map((each) => each.at), row.started ?? 0);
+    const spans = times.bars(row, now ?? run.last).flatMap((each) => each.spans);
+    const waits = spans.filter((span) => WAITS.has(span.part) && span.start >= before && span.end <= call.at);
+    bars.append(...waits.map((span) => spanBar(clock, span)));
     bars.append(bar(clock, call.at - call.seconds, call.at, `call ${call.error === undefined ? "" : "bad"}`, words));
     bars.append(beside(clock, call.at - call.seconds, call.at, words));
     element.append(part("name", `${cutTo(row.id, 40)} · ${call.purpose} · ${call.model}`, row.id), bars);

@@ -37,6 +37,9 @@ class RunPage {
       if (sight) sight.look(place);
     });
     this.layout = new Layout(document.querySelector(".run-main"));
+    this.legend = document.getElementById("parts");
+    this.setTimes(head.times ? null : JSON.parse(document.getElementById("times").textContent));
+    this.renewTimes();
     this.listen(view);
     this.follow();
     this.readPlace();
@@ -136,6 +139,8 @@ class RunPage {
     if (["start", "finish", "fail", "cancel"].includes(line.kind)) this.panel.writing.delete(line.node);
     if (line.kind === "end" && !["waiting", "paused"].includes(line.status)) source.close();
     if (line.kind === "end") this.showOutcome();
+    this.areTimesStale = true;
+    this.renewTimes();
     if (line.node !== undefined && line.node === this.node && line.kind !== "end") this.isStale = true;
     this.paintSoon();
   }
@@ -212,7 +217,7 @@ class RunPage {
       this.zoom.show(x, y);
     }
     this.rows.choose(path);
-    this.panel.load(path).then(() => this.panel.show(this.shown, this.at));
+    this.panel.load(path).then(() => { this.panel.show(this.shown, this.at); this.showParts(null); });
   }
 
   chooseRow(item) {
@@ -296,12 +301,62 @@ class RunPage {
     if (this.isStale) this.renewPanel();
   }
 
+  // --- where the time went
+
+  setTimes(plain) {
+    this.times = new Times(plain);
+    const told = PARTS.filter((part) => (this.times.parts[part] ?? 0) >= 0.001);
+    const items = told.length > 1 ? told : [];
+    this.legend.replaceChildren(...items.map((name) => {
+      const item = part("part-of", `${name} ${secondsText(this.times.parts[name])}`);
+      item.prepend(part(`swatch p-${name}`, ""));
+      return item;
+    }));
+  }
+
+  // Of the chosen node, below what else its panel says of it.
+  showParts(now) {
+    const row = this.node === null ? null : this.shown.rows.get(this.node);
+    const facts = this.panel.box.querySelector(".node-panel > .facts");
+    if (!row || !facts) return;
+    const words = partsText(partsOf(this.times.bars(row, now ?? this.shown.last)));
+    const known = facts.querySelector(".time-parts");
+    if ((known?.lastChild.textContent ?? "") === words) return;
+    known?.remove();
+    if (!words) return;
+    const item = document.createElement("div");
+    item.className = "time-parts";
+    item.append(document.createElement("dt"), document.createElement("dd"));
+    item.firstChild.textContent = "Time";
+    item.lastChild.textContent = words;
+    facts.append(item);
+  }
+
+  // Only the server divides it; it is asked again after events, the more seldom the longer that takes.
+  async renewTimes() {
+    if (!this.head.times || this.isTiming) return;
+    this.isTiming = true;
+    this.areTimesStale = false;
+    const begun = performance.now();
+    try {
+      const answer = await fetch(this.head.times);
+      if (answer.ok) this.setTimes(await answer.json());
+      this.paintRows();
+    } catch {
+      // The server is away: bars without their parts stay.
+    }
+    setTimeout(() => {
+      this.isTiming = false;
+      if (this.areTimesStale) this.renewTimes();
+    }, Math.max(1000, 10 * (performance.now() - begun)));
+  }
+
   // At most twice a second, as the server makes it anew each time.
   renewPanel() {
     if (this.isRenewing) return;
     this.isRenewing = true;
     this.isStale = false;
-    this.panel.load(this.node).then(() => this.panel.show(this.shown, this.at));
+    this.panel.load(this.node).then(() => { this.panel.show(this.shown, this.at); this.showParts(null); });
     setTimeout(() => {
       this.isRenewing = false;
       if (this.isStale) this.renewPanel();
@@ -349,10 +404,11 @@ class RunPage {
 
   paintRows(now = null) {
     this.rows.box.className = this.tab;
+    this.showParts(now);
     const count = this.at === null ? this.lines.length : this.at + 1;
     const [items, make, head] = {
-      timeline: () => timelineRows(this.shown, now),
-      calls: () => callRows(this.shown, now),
+      timeline: () => timelineRows(this.shown, now, this.times),
+      calls: () => callRows(this.shown, now, this.times),
       events: () => eventRows(this.lines),
       state: () => stateRows(this.shown, count > 1 ? foldTo(this.head, this.lines, count - 1) : null),
     }[this.tab]();

@@ -38,6 +38,7 @@ __all__ = [
     "runs_url",
     "start_url",
     "static_url",
+    "times_url",
     "whole",
 ]
 
@@ -77,6 +78,11 @@ def events_url(run_id: str, after: int = 0) -> str:
 
 def panel_url(run_id: str, node: str = "") -> str:
     return f"{ROOT.get()}/runs/{_quote_part(run_id)}/nodes/{_quote_part(node)}"
+
+
+def times_url(run_id: str) -> str:
+    """Where the time of a run went."""
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}/times"
 
 
 def file_url(run_id: str, blob: str) -> str:

@@ -36,6 +36,7 @@ SCRIPTS: Final = (
     "layout.js",
     "fold.js",
     "graph.js",
+    "times.js",
     "rows.js",
     "markdown.js",
     "values.js",

@@ -27,6 +27,7 @@ from visualize.viewer.html import (
     events_url,
     flow_url,
     panel_url,
+    times_url,
 )
 from visualize.viewer.page import file_page, page
 from visualize.viewer.panel import node_panel
@@ -54,6 +55,7 @@ def run_page(run: Reading, acting: Acting | None = None) -> str:
     `acting`: where something can be done in it.
     """
     sources = {"panels": panel_url(run.run_id), "events": events_url(run.run_id, len(run.events))}
+    sources["times"] = times_url(run.run_id)
     return page(
         _make_title(run),
         _make_head(run, links=True, acting=acting),
@@ -75,6 +77,7 @@ def export_page(run: Reading, read: Callable[[str], bytes] | None = None) -> str
         _make_main(run, embeds),
         whole,
         _make_data(run, {"list": panels}),
+        data_block("times", run.where_time_went.plain()),
         class_="run",
     )
 
@@ -247,7 +250,13 @@ def _make_timeline() -> Markup:
     fold_button = element("button", "▾ Hide", type="button", data_fold=True, aria_expanded="true", aria_controls="rows")
     return element(
         "section",
-        element("div", element("div", tabs, role="tablist", class_="tabs"), fold_button, class_="below-head"),
+        element(
+            "div",
+            element("div", tabs, role="tablist", class_="tabs"),
+            element("div", id="parts", aria_label="Where the time of the run went"),
+            fold_button,
+            class_="below-head",
+        ),
         element("div", id="rows", tabindex=0, role="tabpanel"),
         class_="below",
     )
