@@ -26,9 +26,9 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
 )
-from flowengine.importers.prompt_flow_code import CarriedCode
+from flowengine.importers.prompt_flow_code import PARTS, CarriedCode
 from flowengine.importers.prompt_flow_nodes import NodeReader
-from flowengine.importers.prompt_flow_values import INPUT_TYPES, NodeReference, read_reference
+from flowengine.importers.prompt_flow_values import INPUT_TYPES, NodeReference, is_json_format, read_reference
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
 __all__ = ["find", "read"]
@@ -94,6 +94,7 @@ class _Reader:
         self._collect_files()
         self._read_top()
         self.code = CarriedCode(self.tree, self.paths)
+        self._read_variables()
         self.nodes = [each for each in self._list("nodes") if is_map(each[1])]
         self._name_all()
         self._read_variants()
@@ -169,7 +170,7 @@ class _Reader:
             if key == "environment":
                 self._read_environment()
             elif key == "environment_variables":
-                self._read_variables()
+                continue
             elif key in _NOTES:
                 if _NOTES[key]:
                     self.ledger.mapped(key, origin, _NOTES[key])
@@ -199,11 +200,13 @@ class _Reader:
         variables = self.data.get("environment_variables")
         for key, value in (variables if is_map(variables) else {}).items():
             origin = self.source.origin("environment_variables", key)
-            why = "flows set no variables" if isinstance(value, str) and "${" in value else f"it was {value!r:.100}"
-            self.project.environment[key] = f"the code reads it; {why}"
-            self.ledger.lost(
-                f"environment variable {key}", origin, "flows set no variables", f"set {key} before the run"
-            )
+            what = f"environment variable {key}"
+            if isinstance(value, str | int | float) and "${" not in str(value) and self.code.uses_parts:
+                self.code.variables[key] = str(value)
+                self.ledger.changed(what, origin, f"{PARTS}.py sets it where nothing else does")
+            else:
+                self.project.environment[key] = "the code reads it"
+                self.ledger.lost(what, origin, "it has no value that can stand in a file", f"set {key} before the run")
 
     def _list(self, key: str) -> list[tuple[int, Any]]:
         found = self.data.get(key)
@@ -294,6 +297,7 @@ class _Reader:
             found.append((node, path))
         self.aggregated = self._find_aggregated([node for node, _ in found])
         self.optional = _find_optional([node for node, _ in found])
+        self.json_nodes = {str(node.get("name")) for node, _ in found if _answers_json(node)}
         self.known = {str(node.get("name")) for node, _ in found}
         reader = NodeReader(
             self.tree,
@@ -386,6 +390,8 @@ class _Reader:
         if reference.source not in self.known:
             return "none"
         text = reference.text(f"nodes.{self.ids[reference.source]}.output")
+        if reference.source in self.json_nodes and not reference.steps:
+            return f"{text} | tojson"
         return f"{text} | default(none)" if reference.source in self.optional else text
 
     # --- Rows together
@@ -439,6 +445,11 @@ class _Reader:
         flow.steps += self.batch
         flow.outputs = {each.id: f"{{{{ nodes.{each.id}.output }}}}" for each in self.batch}
         self.project.flows.append(flow)
+
+
+def _answers_json(node: Mapping[str, Any]) -> bool:
+    inputs = node.get("inputs")
+    return node.get("type") == "llm" and is_map(inputs) and is_json_format(inputs.get("response_format"))
 
 
 def _references(node: Mapping[str, Any]) -> Iterator[NodeReference]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ from flowengine.importers.python_code import (
 )
 from flowengine.importers.source_tree import SourceError, SourceTree
 
-__all__ = ["PARTS", "CarriedCode", "Function"]
+__all__ = ["PARTS", "CarriedCode", "Function", "argument_name"]
 
 PARTS: Final = "promptflow_parts"
 STEPS: Final = "imported_steps"
@@ -38,7 +38,17 @@ _CONNECTIONS: Final = frozenset(
 )
 _NAMES: Final = frozenset(
     {
-        *("tool", "trace", "start_trace", "log_metric", "get_logger", "Secret", "FilePath", "PromptTemplate"),
+        *(
+            "tool",
+            "trace",
+            "start_trace",
+            "log_metric",
+            "get_logger",
+            "Secret",
+            "InputSetting",
+            "FilePath",
+            "PromptTemplate",
+        ),
         *("SystemErrorException", "UserErrorException"),
         *_CONNECTIONS,
     }
@@ -202,6 +212,10 @@ def get_logger(name: str = "flow", *args: Any, **settings: Any) -> logging.Logge
     return logging.getLogger(name)
 
 
+class InputSetting:
+    def __init__(self, **settings: Any) -> None: ...
+
+
 class Secret(str): ...
 
 
@@ -247,6 +261,8 @@ class CarriedCode:
         """`paths`: path in the flow's folder → path in the tree, of every Python file."""
         self._modules: dict[str, _Module] = {}
         self._wrappers: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        """Variables of the environment that are set before the code is imported."""
         for name, path in paths.items():
             if name.endswith(".py"):
                 self._modules[name] = _read(tree, path)
@@ -270,7 +286,8 @@ class CarriedCode:
             return f"'{name}' is no name of a module"
         needs = sorted({package for each in closure for package in self._packages(each)})
         call = f"{path}:{found.name}"
-        if needs or found.name.startswith("_"):
+        given = [*found.args.posonlyargs, *found.args.args, *found.args.kwonlyargs]
+        if needs or found.name.startswith("_") or any(argument_name(each.arg) != each.arg for each in given):
             call = self._wrap(path, found)
         arguments = found.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -299,6 +316,11 @@ class CarriedCode:
             found.lineno,
         )
 
+    @property
+    def uses_parts(self) -> bool:
+        """Whether a file that goes along imports the part of promptflow."""
+        return any(each.uses_parts and not each.problem for each in self._modules.values())
+
     def stub_of(self, name: str) -> tuple[list[str], str]:
         """Parameters and text of a file's tool, for a stub."""
         module = self._modules.get(name)
@@ -318,22 +340,32 @@ class CarriedCode:
                 uses_parts = uses_parts or module.uses_parts
                 yield CarriedFile(f"{path.replace('.', '/')}.py", module.carried)
         if uses_parts:
-            yield CarriedFile(f"{PARTS}.py", PARTS_MODULE)
+            lines = [f"os.environ.setdefault({key!r}, {value!r})\n" for key, value in self.variables.items()]
+            text = "".join(["\n\n# What the flow said of the environment\n\n", *lines]) if lines else ""
+            yield CarriedFile(f"{PARTS}.py", PARTS_MODULE + text)
         if self._wrappers:
             yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(self._wrappers.values()))
 
-    def _wrap(self, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-        base = name = found.name.strip("_") or "step"
-        number = 1
-        text = ""
-        while True:
-            text = _format_wrapper(name, path, found)
-            if self._wrappers.get(name, text) == text:
-                break
+    def add_package_tool(self, parts: Sequence[str], names: Sequence[str]) -> str:
+        """A function that calls one of a package when it is called."""
+        head = ", ".join(f"{each}: Any = None" for each in names)
+        text = (
+            f"\n\ndef {parts[-1]}({head}) -> Any:\n"
+            f"{_format_import('.'.join(parts[:-1]), parts[-1])}"
+            f"    return original({', '.join(f'{each}={each}' for each in names)})\n"
+        )
+        return self._add_wrapper(parts[-1], lambda name: text.replace(f"def {parts[-1]}(", f"def {name}(", 1))
+
+    def _add_wrapper(self, base: str, write: Callable[[str], str]) -> str:
+        name, number = base, 1
+        while self._wrappers.get(name, write(name)) != write(name):
             number += 1
             name = f"{base}_{number}"
-        self._wrappers[name] = text
+        self._wrappers[name] = write(name)
         return f"{STEPS}:{name}"
+
+    def _wrap(self, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+        return self._add_wrapper(found.name.strip("_") or "step", lambda name: _format_wrapper(name, path, found))
 
     def _closure(self, name: str) -> Iterator[str]:
         """The file and those of the flow that it imports, directly or not."""
@@ -412,14 +444,37 @@ def _module_name(name: str) -> str | None:
     return ".".join(parts) if parts and all(each.isidentifier() for each in parts) else None
 
 
+def argument_name(name: str) -> str:
+    """A parameter as `with` of a node may call it.
+
+    >>> [argument_name(each) for each in ("text", "fileName", "_raw", "X")]
+    ['text', 'file_name', 'raw', 'x']
+    """
+    if re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        return name
+    found = re.sub(r"\W", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).lower().strip("_")
+    return found if re.fullmatch(r"[a-z][a-z0-9_]*", found) else f"a_{len(name)}"
+
+
+def _format_import(module: str, name: str) -> str:
+    """The lines that import a function when it is called, and say what to do where that fails."""
+    return (
+        f"    try:\n        from {module} import {name} as original\n"
+        f"    except ImportError as error:\n"
+        f'        raise RuntimeError(f"install what {module} needs: {{error}}") from error\n\n'
+    )
+
+
 def _format_wrapper(name: str, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     is_async = isinstance(found, ast.AsyncFunctionDef)
     given = found.args
     every = [each.arg for each in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
-    head = ", ".join(parameters_of(found))
-    passed = ", ".join([*(f"{each}={each}" for each in every), *([f"**{given.kwarg.arg}"] if given.kwarg else [])])
+    head = ", ".join(re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found))
+    passed = ", ".join(
+        [*(f"{each}={argument_name(each)}" for each in every), *([f"**{given.kwarg.arg}"] if given.kwarg else [])]
+    )
     return (
         f"\n\n{'async ' if is_async else ''}def {name}({head}) -> Any:\n"
-        f"    from {path} import {found.name} as original\n\n"
+        f"{_format_import(path, found.name)}"
         f"    return {'await ' if is_async else ''}original({passed})\n"
     )

@@ -20,10 +20,11 @@ from flowengine.importers.form import (
     Stub,
 )
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
-from flowengine.importers.prompt_flow_code import CarriedCode
+from flowengine.importers.prompt_flow_code import CarriedCode, argument_name
 from flowengine.importers.prompt_flow_values import (
     SETTINGS,
     NodeReference,
+    is_json_format,
     read_reference,
     read_setting,
     split_roles,
@@ -37,7 +38,7 @@ _LLM_TOOLS: Final = re.compile(
     r"promptflow\.tools\.(aoai_gpt4v\.AzureOpenAI|openai_gpt4v\.OpenAI|aoai\.AzureOpenAI|openai\.OpenAI)\.(chat|completion)"
 )
 _IMAGE: Final = re.compile(r"!\[image\]\(\s*\{\{-?\s*(\w+)\s*-?\}\}\s*\)")
-_READ: Final = frozenset({"name", "type", "source", "inputs", "activate", "aggregation", "use_variants"})
+_READ: Final = frozenset({"name", "type", "source", "inputs", "activate", "aggregation", "reduce", "use_variants"})
 _MODEL_KEYS: Final = frozenset({"connection", "provider", "module", "api"})
 Expression = Callable[[NodeReference], str]
 Path = tuple[str | int, ...]
@@ -92,6 +93,8 @@ class NodeReader:
             before = self._read_prompt(step)
         elif kind == "python" and self._where.get("type", "code") == "code":
             self._read_python(step)
+        elif kind == "python" and self._read_package(step, tool):
+            pass
         else:
             why = f"'{tool}' is a tool of a package" if tool else f"nodes of the type '{kind}' have no counterpart"
             self._add_stub(step, why, self._origin())
@@ -124,6 +127,7 @@ class NodeReader:
     def _read_llm(self, step: FlowStep) -> list[FlowStep]:
         text, origin = self._read_template(step)
         if text is None:
+            self._read_model(step)
             return []
         variables = {
             key: value
@@ -180,7 +184,7 @@ class NodeReader:
                 self._what, self._origin("source"), f"its template is missing: {error}", "write the prompt"
             )
             step.prompt = f"The prompt of the node {step.id} was not there to import."
-            for key in self._inputs:
+            for key in self._inputs.keys() - SETTINGS:
                 self._ledger.lost(
                     f"{self._what}: input {key}",
                     self._origin("inputs", key),
@@ -250,6 +254,9 @@ class NodeReader:
             self._ledger.changed(
                 what, origin, "key and address are the environment's" if key == "connection" else "it is known"
             )
+        elif key == "response_format" and is_json_format(value):
+            step.keys["output"] = {"type": "object"}
+            self._ledger.changed(what, origin, "the answer is an object, which is handed on as JSON text")
         elif read_reference(value) is not None:
             self._ledger.lost(what, origin, "a setting cannot come from a value of the run", "write a value")
         else:
@@ -288,8 +295,8 @@ class NodeReader:
         taken = {
             key: value for key, value in self._inputs.items() if key in found.parameters or "**" in found.parameters
         }
-        step.arguments = {key: to_value(value, self._expression) for key, value in taken.items()}
-        step.arguments |= dict.fromkeys(sorted(found.required - taken.keys()))
+        step.arguments = {argument_name(key): to_value(value, self._expression) for key, value in taken.items()}
+        step.arguments |= {argument_name(key): None for key in sorted(found.required - taken.keys())}
         changes = [f"it needs {', '.join(found.needs)} to be installed"] if found.needs else []
         self._tell_node(self._origin(), "; ".join(changes))
         self._tell_variables({key: value for key, value in taken.items() if key not in found.connections})
@@ -310,15 +317,31 @@ class NodeReader:
         for key in sorted(found.required - taken.keys()):
             self._ledger.changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
 
+    def _read_package(self, step: FlowStep, tool: str) -> bool:
+        """Whether the tool is a function of a package that can be called where that is installed."""
+        parts = tool.split(".")
+        if any(argument_name(key) != key for key in self._inputs):
+            return False
+        is_function = len(parts) > 1 and all(each.isidentifier() and not each[:1].isupper() for each in parts)
+        if not is_function or parts[0] == "promptflow" or any("connection" in key for key in self._inputs):
+            return False
+        step.kind = "function"
+        step.call = self._code.add_package_tool(parts, [key for key in self._inputs if argument_name(key) == key])
+        step.arguments = {key: to_value(value, self._expression) for key, value in self._inputs.items()}
+        self._tell_node(self._origin(), f"it needs the package of {parts[0]} to be installed")
+        self._tell_variables(self._inputs)
+        return True
+
     def _add_stub(
         self, step: FlowStep, why: str, origin: SourcePlace, parameters: list[str] | None = None, original: str = ""
     ) -> None:
         step.kind = "function"
         step.call = f"imported_stubs:{step.id}"
-        step.arguments = {key: to_value(value, self._expression) for key, value in self._inputs.items()}
-        if parameters is None or not parameters:
-            parameters = [key if key.isidentifier() else "**rest" for key in self._inputs]
-            parameters = list(dict.fromkeys(sorted(parameters, key=lambda each: each.startswith("**"))))
+        step.arguments = {argument_name(key): to_value(value, self._expression) for key, value in self._inputs.items()}
+        if parameters is None or any(
+            argument_name(key) != key or key not in " ".join(parameters) for key in self._inputs
+        ):
+            parameters = list(step.arguments)
         if not any(each.call == step.call for each in self._project.stubs):
             self._project.stubs.append(Stub(step.call, parameters, why, origin, original=original))
         self._ledger.lost(self._what, origin, why, f"write {step.id} in imported_stubs.py")

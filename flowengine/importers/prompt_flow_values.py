@@ -9,7 +9,17 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.importers.form import literal
 
-__all__ = ["INPUT_TYPES", "NodeReference", "RoleText", "read_reference", "read_setting", "split_roles", "to_value"]
+__all__ = [
+    "INPUT_TYPES",
+    "SETTINGS",
+    "NodeReference",
+    "RoleText",
+    "is_json_format",
+    "read_reference",
+    "read_setting",
+    "split_roles",
+    "to_value",
+]
 
 _REFERENCE: Final = re.compile(r"\s*\$\{\s*([\w-]+)((?:\s*(?:\.[\w-]+|\[\d+\]|\['[^']*'\]|\[\"[^\"]*\"\]))*)\s*\}\s*")
 _STEP: Final = re.compile(r"\.([\w-]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
@@ -161,8 +171,16 @@ def read_setting(name: str, given: Any) -> Setting:
     return Setting({}, "it has no counterpart")
 
 
+def is_json_format(value: Any) -> bool:
+    """Whether a `response_format` asks for a JSON object."""
+    found = _parse(value)
+    return isinstance(found, Mapping) and found.get("type") == "json_object"
+
+
 def _parse(value: Any) -> Any:
     """The value of a text that is JSON."""
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
     if isinstance(value, str) and len(value) < 100_000:
         try:
             return json.loads(value) if value.strip()[:1] in '{["-0123456789tfn' else value
