@@ -26,7 +26,7 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
 )
-from flowengine.importers.prompt_flow_code import PARTS, CarriedCode
+from flowengine.importers.prompt_flow_code import PARTS, PromptFlowCode
 from flowengine.importers.prompt_flow_nodes import NodeReader
 from flowengine.importers.prompt_flow_values import INPUT_TYPES, NodeReference, is_json_format, read_reference
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
@@ -93,7 +93,7 @@ class _Reader:
     def read(self) -> ImportedProject:
         self._collect_files()
         self._read_top()
-        self.code = CarriedCode(self.tree, self.paths)
+        self.code = PromptFlowCode(self.tree, self.paths)
         self._read_variables()
         self.nodes = [each for each in self._list("nodes") if is_map(each[1])]
         self._name_all()

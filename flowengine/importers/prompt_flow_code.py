@@ -1,34 +1,20 @@
-"""Carries the Python of a Prompt flow: what it imports of promptflow is led to a module of the new project.
-
-A file whose imports can all be kept goes along with its other lines untouched. A function that needs packages is
-called by a function of `imported_steps`, which imports the file when it is called: so the flow can be checked, drawn
-and tested where the packages are not installed.
-"""
+"""Carries the Python of a Prompt flow: what it imports of promptflow is led to a module of the new project."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from flowengine.errors import DefinitionError
+from flowengine.importers.carried_code import CarriedCode, argument_name, format_import, format_wrapper, module_name
 from flowengine.importers.form import CarriedFile
-from flowengine.importers.python_code import (
-    PythonSource,
-    call_name,
-    decorators_of,
-    is_standard,
-    parameters_of,
-    parse_python,
-)
-from flowengine.importers.source_tree import SourceError, SourceTree
+from flowengine.importers.python_code import Import, PythonSource, call_name, decorators_of, parameters_of
+from flowengine.importers.source_tree import SourceTree
 
-__all__ = ["PARTS", "CarriedCode", "Function", "argument_name"]
+__all__ = ["PARTS", "Function", "PromptFlowCode"]
 
 PARTS: Final = "promptflow_parts"
-STEPS: Final = "imported_steps"
 _CONNECTIONS: Final = frozenset(
     {
         *("AzureOpenAIConnection", "OpenAIConnection", "CustomConnection", "CognitiveSearchConnection"),
@@ -57,13 +43,6 @@ _NAMES: Final = frozenset(
 _HOMES: Final = re.compile(
     r"promptflow(\.(core|tracing|connections|_core\.tool|contracts\.types|exceptions|_utils\.logger_utils|entities))?"
 )
-_STEPS_HEAD: Final = '''\
-"""Calls functions that need packages; each imports its own file when it is called."""
-
-from __future__ import annotations
-
-from typing import Any
-'''
 PARTS_MODULE: Final = '''\
 """Stands in for the parts of promptflow that the code of this project imports."""
 
@@ -246,30 +225,17 @@ class Function(NamedTuple):
     line: int
 
 
-class _Module(NamedTuple):
-    source: PythonSource
-    carried: str
-    """Its text in the new project."""
-    problem: str
-    uses_parts: bool
-
-
-class CarriedCode:
-    """The Python files of one flow; `files` are those that go along."""
+class PromptFlowCode(CarriedCode):
+    """The Python files of a Prompt flow."""
 
     def __init__(self, tree: SourceTree, paths: Mapping[str, str]) -> None:
-        """`paths`: path in the flow's folder → path in the tree, of every Python file."""
-        self._modules: dict[str, _Module] = {}
-        self._wrappers: dict[str, str] = {}
+        super().__init__(tree, paths, "promptflow", _lead)
         self.variables: dict[str, str] = {}
         """Variables of the environment that are set before the code is imported."""
-        for name, path in paths.items():
-            if name.endswith(".py"):
-                self._modules[name] = _read(tree, path)
 
     def function(self, name: str) -> Function | str:
         """The tool of a file, or why it cannot be called."""
-        module = self._modules.get(name)
+        module = self.modules.get(name)
         if module is None:
             return f"there is no file '{name}'"
         if module.source.text == "" and module.problem:
@@ -277,14 +243,13 @@ class CarriedCode:
         found = _tool_of(module.source)
         if isinstance(found, str):
             return found
-        closure = list(self._closure(name))
-        for each in closure:
-            if self._modules[each].problem:
-                return self._modules[each].problem
-        path = _module_name(name)
+        problem = self.problem_of(name)
+        if problem:
+            return problem
+        path = module_name(name)
         if path is None:
             return f"'{name}' is no name of a module"
-        needs = sorted({package for each in closure for package in self._packages(each)})
+        needs = self.needs_of(name)
         call = f"{path}:{found.name}"
         given = [*found.args.posonlyargs, *found.args.args, *found.args.kwonlyargs]
         if needs or found.name.startswith("_") or any(argument_name(each.arg) != each.arg for each in given):
@@ -316,14 +281,9 @@ class CarriedCode:
             found.lineno,
         )
 
-    @property
-    def uses_parts(self) -> bool:
-        """Whether a file that goes along imports the part of promptflow."""
-        return any(each.uses_parts and not each.problem for each in self._modules.values())
-
     def stub_of(self, name: str) -> tuple[list[str], str]:
         """Parameters and text of a file's tool, for a stub."""
-        module = self._modules.get(name)
+        module = self.modules.get(name)
         found = "" if module is None else _tool_of(module.source)
         return (
             ([], "")
@@ -333,93 +293,30 @@ class CarriedCode:
 
     def files(self) -> Iterator[CarriedFile]:
         """What goes along: all files without a problem, the wrappers, the part of promptflow that they use."""
-        uses_parts = False
-        for name, module in self._modules.items():
-            path = _module_name(name)
-            if not module.problem and path is not None:
-                uses_parts = uses_parts or module.uses_parts
-                yield CarriedFile(f"{path.replace('.', '/')}.py", module.carried)
-        if uses_parts:
+        yield from self.carried_files()
+        if self.uses_parts:
             lines = [f"os.environ.setdefault({key!r}, {value!r})\n" for key, value in self.variables.items()]
             text = "".join(["\n\n# What the flow said of the environment\n\n", *lines]) if lines else ""
             yield CarriedFile(f"{PARTS}.py", PARTS_MODULE + text)
-        if self._wrappers:
-            yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(self._wrappers.values()))
 
     def add_package_tool(self, parts: Sequence[str], names: Sequence[str]) -> str:
         """A function that calls one of a package when it is called."""
         head = ", ".join(f"{each}: Any = None" for each in names)
         text = (
             f"\n\ndef {parts[-1]}({head}) -> Any:\n"
-            f"{_format_import('.'.join(parts[:-1]), parts[-1])}"
+            f"{format_import('.'.join(parts[:-1]), parts[-1])}"
             f"    return original({', '.join(f'{each}={each}' for each in names)})\n"
         )
-        return self._add_wrapper(parts[-1], lambda name: text.replace(f"def {parts[-1]}(", f"def {name}(", 1))
-
-    def _add_wrapper(self, base: str, write: Callable[[str], str]) -> str:
-        name, number = base, 1
-        while self._wrappers.get(name, write(name)) != write(name):
-            number += 1
-            name = f"{base}_{number}"
-        self._wrappers[name] = write(name)
-        return f"{STEPS}:{name}"
+        return self.add_wrapper(parts[-1], lambda name: text.replace(f"def {parts[-1]}(", f"def {name}(", 1))
 
     def _wrap(self, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-        return self._add_wrapper(found.name.strip("_") or "step", lambda name: _format_wrapper(name, path, found))
-
-    def _closure(self, name: str) -> Iterator[str]:
-        """The file and those of the flow that it imports, directly or not."""
-        seen: set[str] = set()
-        waiting = [name]
-        while waiting:
-            at = waiting.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            yield at
-            waiting += [
-                each for one in self._modules[at].source.imports() for each in self._own(one.module, one.names, at)
-            ]
-
-    def _own(self, module: str, names: tuple[tuple[str, str | None], ...], at: str) -> Iterator[str]:
-        """The files of the flow that an import names."""
-        bare = module.lstrip(".")
-        dots = len(module) - len(bare)
-        base = PurePosixPath(at).parents[dots - 1] if 0 < dots <= len(PurePosixPath(at).parents) else PurePosixPath()
-        path = base / bare.replace(".", "/") if bare else base
-        for each in (f"{path}.py", f"{path}/__init__.py", *(f"{path / name}.py" for name, _ in names)):
-            if each in self._modules:
-                yield each
-
-    def _packages(self, name: str) -> Iterator[str]:
-        for each in self._modules[name].source.imports():
-            first = each.module.partition(".")[0]
-            is_ours = first in ("promptflow", "__future__", "flowengine") or bool(
-                list(self._own(each.module, each.names, name))
-            )
-            is_local = any(one.startswith((f"{first}/", f"{first}.py")) for one in self._modules)
-            if first and not (is_ours or is_local or is_standard(first) or each.module.startswith(".")):
-                yield first
+        return self.add_wrapper(found.name.strip("_") or "step", lambda name: format_wrapper(name, path, found))
 
 
-def _read(tree: SourceTree, path: str) -> _Module:
-    try:
-        source = parse_python(path, tree.read_text(path))
-    except (SourceError, DefinitionError) as error:
-        return _Module(PythonSource(path, "", ast.Module([], [])), "", str(error), False)
-    edits: dict[int, tuple[int, str]] = {}
-    problem = ""
-    for each in source.imports():
-        if each.module.partition(".")[0] != "promptflow":
-            continue
-        unknown = [name for name, _ in each.names if name not in _NAMES]
-        if each.names and not unknown and _HOMES.fullmatch(each.module) and each.is_alone:
-            names = ", ".join(f"{name} as {alias}" if alias else name for name, alias in each.names)
-            edits[each.line] = (each.end, f"from {PARTS} import {names}")
-        elif not problem:
-            what = f"{each.module}.{unknown[0]}" if unknown else each.module
-            problem = f"{path}:{each.line} uses {what} of promptflow"
-    return _Module(source, source.with_lines(edits), problem, bool(edits))
+def _lead(given: Import) -> str | None:
+    if not given.names or any(name not in _NAMES for name, _ in given.names) or not _HOMES.fullmatch(given.module):
+        return None
+    return f"from {PARTS} import {', '.join(f'{name} as {alias}' if alias else name for name, alias in given.names)}"
 
 
 def _tool_of(source: PythonSource) -> ast.FunctionDef | ast.AsyncFunctionDef | str:
@@ -432,49 +329,3 @@ def _tool_of(source: PythonSource) -> ast.FunctionDef | ast.AsyncFunctionDef | s
         if any(call_name(base).endswith("ToolProvider") for base in each.bases):
             return f"the tool is a method of the class '{each.name}', which promptflow makes"
     return "no function in it is marked with @tool"
-
-
-def _module_name(name: str) -> str | None:
-    """The module of a path; None where it cannot be one.
-
-    >>> [_module_name(each) for each in ("a.py", "tools/b-c.py", "x/__init__.py", "1.py")]
-    ['a', 'tools.b_c', 'x.__init__', None]
-    """
-    parts = [re.sub(r"\W", "_", each) for each in PurePosixPath(name).with_suffix("").parts]
-    return ".".join(parts) if parts and all(each.isidentifier() for each in parts) else None
-
-
-def argument_name(name: str) -> str:
-    """A parameter as `with` of a node may call it.
-
-    >>> [argument_name(each) for each in ("text", "fileName", "_raw", "X")]
-    ['text', 'file_name', 'raw', 'x']
-    """
-    if re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        return name
-    found = re.sub(r"\W", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).lower().strip("_")
-    return found if re.fullmatch(r"[a-z][a-z0-9_]*", found) else f"a_{len(name)}"
-
-
-def _format_import(module: str, name: str) -> str:
-    """The lines that import a function when it is called, and say what to do where that fails."""
-    return (
-        f"    try:\n        from {module} import {name} as original\n"
-        f"    except ImportError as error:\n"
-        f'        raise RuntimeError(f"install what {module} needs: {{error}}") from error\n\n'
-    )
-
-
-def _format_wrapper(name: str, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    is_async = isinstance(found, ast.AsyncFunctionDef)
-    given = found.args
-    every = [each.arg for each in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
-    head = ", ".join(re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found))
-    passed = ", ".join(
-        [*(f"{each}={argument_name(each)}" for each in every), *([f"**{given.kwarg.arg}"] if given.kwarg else [])]
-    )
-    return (
-        f"\n\n{'async ' if is_async else ''}def {name}({head}) -> Any:\n"
-        f"{_format_import(path, found.name)}"
-        f"    return {'await ' if is_async else ''}original({passed})\n"
-    )

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.importers.carried_code import argument_name
 from flowengine.importers.form import (
     GIVE,
     CarriedFile,
@@ -20,7 +21,7 @@ from flowengine.importers.form import (
     Stub,
 )
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
-from flowengine.importers.prompt_flow_code import CarriedCode, argument_name
+from flowengine.importers.prompt_flow_code import PromptFlowCode
 from flowengine.importers.prompt_flow_values import (
     SETTINGS,
     NodeReference,
@@ -53,7 +54,7 @@ class NodeReader:
         source: YamlSource,
         ledger: ImportLedger,
         project: ImportedProject,
-        code: CarriedCode,
+        code: PromptFlowCode,
         paths: Mapping[str, str],
         base: str,
         ids: Mapping[str, str],

@@ -173,8 +173,7 @@ def read_setting(name: str, given: Any) -> Setting:
 
 def is_json_format(value: Any) -> bool:
     """Whether a `response_format` asks for a JSON object."""
-    found = _parse(value)
-    return isinstance(found, Mapping) and found.get("type") == "json_object"
+    return _parse(value) == {"type": "json_object"}
 
 
 def _parse(value: Any) -> Any:

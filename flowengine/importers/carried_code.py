@@ -1,0 +1,184 @@
+"""Carries Python files along: what they import of the framework they were written for is led to a module of ours.
+
+A file whose imports can all be kept goes along with its other lines untouched. A function that needs packages is
+called by a function of `imported_steps`, which imports the file when it is called: so a flow can be checked, drawn and
+tested where the packages are not installed. It knows no framework, and runs nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from flowengine.errors import DefinitionError
+from flowengine.importers.form import CarriedFile
+from flowengine.importers.python_code import Import, PythonSource, is_standard, parameters_of, parse_python
+from flowengine.importers.source_tree import SourceError, SourceTree
+
+__all__ = ["STEPS", "CarriedCode", "CarriedModule", "argument_name", "format_import", "format_wrapper", "module_name"]
+
+STEPS: Final = "imported_steps"
+_STEPS_HEAD: Final = '''\
+"""Calls functions that need packages; each imports its own file when it is called."""
+
+from __future__ import annotations
+
+from typing import Any
+'''
+Lead = Callable[[Import], str | None]
+"""The line that stands for an import of the framework; None where nothing can."""
+
+
+class CarriedModule(NamedTuple):
+    """A Python file of the source."""
+
+    source: PythonSource
+    carried: str
+    """Its text in the new project."""
+    problem: str
+    uses_parts: bool
+
+
+class CarriedCode:
+    """The Python files of one source; `files` are those that go along."""
+
+    def __init__(self, tree: SourceTree, paths: Mapping[str, str], framework: str, lead: Lead) -> None:
+        """`paths`: path in the new project → path in the tree, of every Python file; `framework`: its package."""
+        self.modules: dict[str, CarriedModule] = {}
+        self._framework = framework
+        self._wrappers: dict[str, str] = {}
+        for name, path in paths.items():
+            if name.endswith(".py"):
+                self.modules[name] = self._read(tree, path, lead)
+
+    @property
+    def uses_parts(self) -> bool:
+        """Whether a file that goes along imports what stands in for the framework."""
+        return any(each.uses_parts and not each.problem for each in self.modules.values())
+
+    def problem_of(self, name: str) -> str:
+        """Why a file, or one that it imports, cannot go along; empty where it can."""
+        return next((found for each in self.closure(name) if (found := self.modules[each].problem)), "")
+
+    def needs_of(self, name: str) -> list[str]:
+        """The packages that have to be installed for a file."""
+        return sorted({package for each in self.closure(name) for package in self._packages(each)})
+
+    def carried_files(self) -> Iterator[CarriedFile]:
+        """The files without a problem, and the functions that call into them."""
+        for name, module in self.modules.items():
+            path = module_name(name)
+            if not module.problem and path is not None:
+                yield CarriedFile(f"{path.replace('.', '/')}.py", module.carried)
+        if self._wrappers:
+            yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(self._wrappers.values()))
+
+    def add_wrapper(self, base: str, write: Callable[[str], str]) -> str:
+        """A function of `imported_steps`, as a node calls it; `write` gives its text for a name."""
+        name, number = base, 1
+        while self._wrappers.get(name, write(name)) != write(name):
+            number += 1
+            name = f"{base}_{number}"
+        self._wrappers[name] = write(name)
+        return f"{STEPS}:{name}"
+
+    def closure(self, name: str) -> Iterator[str]:
+        """The file and those of the flow that it imports, directly or not."""
+        seen: set[str] = set()
+        waiting = [name]
+        while waiting:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            yield at
+            waiting += [
+                each for one in self.modules[at].source.imports() for each in self.own_files(one.module, one.names, at)
+            ]
+
+    def own_files(self, module: str, names: tuple[tuple[str, str | None], ...], at: str) -> Iterator[str]:
+        """The files of the flow that an import names."""
+        bare = module.lstrip(".")
+        dots = len(module) - len(bare)
+        base = PurePosixPath(at).parents[dots - 1] if 0 < dots <= len(PurePosixPath(at).parents) else PurePosixPath()
+        path = base / bare.replace(".", "/") if bare else base
+        for each in (f"{path}.py", f"{path}/__init__.py", *(f"{path / name}.py" for name, _ in names)):
+            if each in self.modules:
+                yield each
+
+    def _packages(self, name: str) -> Iterator[str]:
+        for each in self.modules[name].source.imports():
+            first = each.module.partition(".")[0]
+            is_ours = first in (self._framework, "__future__", "flowengine") or bool(
+                list(self.own_files(each.module, each.names, name))
+            )
+            is_local = any(one.startswith((f"{first}/", f"{first}.py")) for one in self.modules)
+            if first and not (is_ours or is_local or is_standard(first) or each.module.startswith(".")):
+                yield first
+
+    def _read(self, tree: SourceTree, path: str, lead: Lead) -> CarriedModule:
+        try:
+            source = parse_python(path, tree.read_text(path))
+        except (SourceError, DefinitionError) as error:
+            return CarriedModule(PythonSource(path, "", ast.Module([], [])), "", str(error), False)
+        edits: dict[int, tuple[int, str]] = {}
+        problem = ""
+        for each in source.imports():
+            if each.module.partition(".")[0] != self._framework:
+                continue
+            line = lead(each) if each.is_alone else None
+            if line is not None:
+                edits[each.line] = (each.end, line)
+            elif not problem:
+                what = f"{', '.join(name for name, _ in each.names)} of " if each.names else ""
+                problem = f"{path}:{each.line} uses {what}{each.module}"
+        return CarriedModule(source, source.with_lines(edits), problem, bool(edits))
+
+
+def module_name(name: str) -> str | None:
+    """The module of a path; None where it cannot be one.
+
+    >>> [module_name(each) for each in ("a.py", "tools/b-c.py", "x/__init__.py", "1.py")]
+    ['a', 'tools.b_c', 'x.__init__', None]
+    """
+    parts = [re.sub(r"\W", "_", each) for each in PurePosixPath(name).with_suffix("").parts]
+    return ".".join(parts) if parts and all(each.isidentifier() for each in parts) else None
+
+
+def argument_name(name: str) -> str:
+    """A parameter as `with` of a node may call it.
+
+    >>> [argument_name(each) for each in ("text", "fileName", "_raw", "X")]
+    ['text', 'file_name', 'raw', 'x']
+    """
+    if re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        return name
+    found = re.sub(r"\W", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).lower().strip("_")
+    return found if re.fullmatch(r"[a-z][a-z0-9_]*", found) else f"a_{len(name)}"
+
+
+def format_import(module: str, name: str) -> str:
+    """The lines that import a function when it is called, and say what to do where that fails."""
+    return (
+        f"    try:\n        from {module} import {name} as original\n"
+        f"    except ImportError as error:\n"
+        f'        raise RuntimeError(f"install what {module} needs: {{error}}") from error\n\n'
+    )
+
+
+def format_wrapper(name: str, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    is_async = isinstance(found, ast.AsyncFunctionDef)
+    given = found.args
+    every = [each.arg for each in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
+    head = ", ".join(re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found))
+    passed = ", ".join(
+        [*(f"{each}={argument_name(each)}" for each in every), *([f"**{given.kwarg.arg}"] if given.kwarg else [])]
+    )
+    return (
+        f"\n\n{'async ' if is_async else ''}def {name}({head}) -> Any:\n"
+        f"{format_import(path, found.name)}"
+        f"    return {'await ' if is_async else ''}original({passed})\n"
+    )
