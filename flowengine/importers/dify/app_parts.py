@@ -1,0 +1,430 @@
+"""Holds what the converters of one Dify app share: its graph, its values, and the project that is being made.
+
+What a node gives is said here once (`outputs`), and so are the labels that a node can take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from flowengine.importers.dify.graph_levels import Graph, Place
+from flowengine.importers.dify.selectors import (
+    Selectors,
+    UnknownValueError,
+    Value,
+    as_mapping,
+    as_rows,
+    key_path,
+    quote,
+    words_of,
+)
+from flowengine.importers.form import GIVE, CarriedFile, FlowStep, ImportedFlow, ImportedProject, Names, SourcePlace, Stub
+from flowengine.importers.jinja_text import RENDERING_MODULE, convert
+
+__all__ = ["SAMPLES", "AppParts"]
+
+_VENDORS: Final = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "google": "google",
+    "gemini": "google",
+    "vertex_ai": "vertex_ai",
+    "azure_openai": "azure",
+    "openrouter": "openrouter",
+    "groq": "groq",
+    "ollama": "ollama",
+    "deepseek": "deepseek",
+    "moonshot": "moonshot",
+    "tongyi": "dashscope",
+    "bedrock": "bedrock",
+    "cohere": "cohere",
+    "mistralai": "mistral",
+    "nvidia": "nvidia_nim",
+    "perplexity": "perplexity",
+    "togetherai": "together_ai",
+    "fireworks": "fireworks_ai",
+    "x": "xai",
+    "zhipuai": "zai",
+}
+_ADDRESSES: Final = {
+    "siliconflow": "https://api.siliconflow.cn/v1",
+    "volcengine_maas": "https://ark.cn-beijing.volces.com/api/v3",
+    "yi": "https://api.lingyiwanwu.com/v1",
+    "stepfun": "https://api.stepfun.com/v1",
+    "baichuan": "https://api.baichuan-ai.com/v1",
+}
+SAMPLES: Final[dict[str, Any]] = {
+    "number": 1,
+    "boolean": True,
+    "object": {},
+    "array[string]": ["text"],
+    "array[number]": [1],
+    "array[object]": [{}],
+}
+"""What flow tests have a node give, by the type of the source."""
+_LONGEST_LABEL: Final = 60
+_EMPTY: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boolean": False, "object": {}}
+_RANGES: Final = {
+    "top_p": (0, 1),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+}
+
+
+@dataclass
+class AppParts:
+    """What the converters work with; one for each app."""
+
+    project: ImportedProject
+    flow: ImportedFlow
+    graph: Graph
+    names: Names
+    values: dict[tuple[str, str], str]
+    """The inputs, the state and the environment, by (scope, name of the source), as expressions."""
+    constants: dict[str, str]
+    """`env.NAME` → its value, of those that are no secrets."""
+    is_chat: bool
+    schemas: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
+    item_names: dict[str, str] = field(default_factory=dict[str, str])
+    loop_states: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    notes: list[str] = field(default_factory=list[str])
+    by_hand: str = ""
+    stub_names: Names = field(default_factory=Names)
+    needs_steps: bool = False
+
+    def __post_init__(self) -> None: ...
+
+    @property
+    def selectors(self) -> Selectors:
+        if not hasattr(self, "_selectors"):
+            self._selectors = Selectors(self.graph, self.outputs, self.values, self.inside)
+        return self._selectors
+
+    # --- Values
+
+    def note(self, change: str) -> None:
+        """A change, told once."""
+        if change not in self.notes:
+            self.notes.append(change)
+
+    def value(self, selector: Sequence[str], place: Place) -> Value:
+        """What a selector names, where the node stands."""
+        return self.selectors.find(selector, place)
+
+    def known(self, selector: Sequence[str], place: Place) -> str:
+        """As a template; what is not known is empty, and noted."""
+        try:
+            return self.value(selector, place).printed
+        except UnknownValueError as error:
+            self.note(f"empty instead of {error}")
+            return ""
+
+    def text(self, text: object, place: Place | None, special: Mapping[str, str] | None = None) -> str:
+        """A text of the source as a template."""
+        found, unknown = self.selectors.convert_text(text, place, special)
+        for each in unknown:
+            self.note(f"empty instead of {each}")
+        return found
+
+    def give(self, step: FlowStep, value: Any) -> None:
+        """Make the step one that gives a value."""
+        step.call = GIVE
+        step.arguments = {"value": value}
+
+    def jinja(self, text: str, variables: Sequence[Any], place: Place, step: FlowStep | None = None) -> str:
+        """A Jinja template of the source as one of ours; by code where ours cannot say it and `step` may be that code."""
+        given: dict[str, Value] = {}
+        for each in map(as_mapping, variables):
+            try:
+                given[str(each.get("variable"))] = self.value(words_of(each.get("value_selector")), place)
+            except UnknownValueError as error:
+                self.note(f"empty instead of {error}")
+        converted = convert(text, {name: each.with_default() for name, each in given.items()})
+        if not converted.problem:
+            return converted.text
+        if step is None:
+            raise UnknownValueError(f"a template: {converted.problem}")
+        file = f"{place.id}.jinja"
+        self.project.files.append(CarriedFile(f"templates/{file}", text))
+        if not any(each.path == "rendering.py" for each in self.project.files):
+            self.project.files.append(CarriedFile("rendering.py", RENDERING_MODULE))
+        step.call = "rendering:render"
+        step.arguments = {"template": file, "values": {name: each.printed for name, each in given.items()}}
+        step.sample = "A text."
+        self.note(f"the template is rendered by code, since {converted.problem}")
+        return ""
+
+    def outputs(self, place: Place, fields: Sequence[str]) -> Value:
+        """What a node gives under the names of the source."""
+        base = f"nodes.{place.id}.output"
+        first, rest = fields[0], list(fields[1:])
+        match place.type:
+            case "llm" | "agent":
+                return self._generated(place, base, first, rest)
+            case "template-transform" | "answer" | "document-extractor" | "iteration" | "knowledge-retrieval":
+                return Value(key_path(base, rest))
+            case "variable-aggregator" | "variable-assigner":
+                grouped = as_mapping(place.data.get("advanced_settings")).get("group_enabled")
+                return Value(key_path(base, [first, *rest] if grouped else rest))
+            case "list-operator":
+                if first in {"first_record", "last_record"}:
+                    at = 0 if first == "first_record" else -1
+                    return Value(key_path(f"(({base} | default([]))[{at}] | default(none))", rest))
+                return Value(key_path(base, rest))
+            case "question-classifier":
+                labels = self.labels(place)
+                names = {str(as_mapping(each).get("id")): str(as_mapping(each).get("name")) for each in as_rows(place.data.get("classes"))}
+                if all(names.get(key, label).strip() == label for key, label in labels.items()):
+                    return Value(f"{base}.next_route")
+                pairs = ", ".join(f"{quote(label)}: {quote(names.get(key, label))}" for key, label in labels.items())
+                return Value(f"({{ {pairs} }})[{base}.next_route]", is_plain=False)
+            case "http-request":
+                if first == "body":
+                    return Value(f"({base}.body if {base}.body is string else {base}.body | tojson)", is_plain=False)
+                if first in {"status_code", "headers"}:
+                    return Value(key_path(f"{base}.{'status' if first == 'status_code' else first}", rest))
+                raise UnknownValueError(f"the {first[:40]} of an answer")
+            case "tool" if self._is_known_tool(place):
+                return Value(base if place.data.get("tool_name") == "current_time" else f"{base}.body")
+            case "human-input":
+                return Value(f"{base}.choice" if first == "__action_id" else key_path(f"{base}.form", fields))
+            case "loop":
+                key = self.loop_states.get((place.source, first))
+                if key is None:
+                    raise UnknownValueError(f"the variable {first[:40]} of a loop")
+                return Value(key_path(f"shared_state.{key}", rest))
+            case "parameter-extractor" if first.startswith("__"):
+                return Value('""' if first == "__reason" else "1")
+            case _:
+                return Value(key_path(base, self._checked(place, list(fields))))
+
+    def _generated(self, place: Place, base: str, first: str, rest: list[str]) -> Value:
+        is_structured = place.source in self.schemas
+        if first == "structured_output" and is_structured:
+            return Value(key_path(base, self._checked(place, rest)))
+        if first in {"text", "output"}:
+            return Value(f"({base} | tojson)", is_plain=False) if is_structured else Value(base)
+        raise UnknownValueError(f"the {first[:40]} of a model's answer")
+
+    def _checked(self, place: Place, fields: list[str]) -> list[str]:
+        """The fields, which must be in the shape of the output where that is known."""
+        schema: Any = self.schemas.get(place.source)
+        for each in fields:
+            properties = as_mapping(as_mapping(schema).get("properties"))
+            if not properties:
+                break
+            if each not in properties:
+                raise UnknownValueError(f"the field {each[:40]}, which '{place.title}' does not give")
+            schema = properties[each]
+        return fields
+
+    def _is_known_tool(self, place: Place) -> bool:
+        return place.data.get("tool_name") in {"current_time", "jina_reader"}
+
+    def inside(self, container: Place, place: Place, fields: Sequence[str]) -> Value | None:
+        """What the inside of an iteration or a loop sees of it."""
+        if container.type == "loop":
+            key = self.loop_states.get((container.source, fields[0]))
+            if key is not None:
+                return Value(key_path(f"shared_state.{key}", fields[1:]))
+            return Value("round.index") if fields[0] == "index" else None
+        if fields[0] == "item":
+            return Value(key_path(self.item_names[container.source], fields[1:]))
+        nearest = next(iter(self.graph.containers_of(place)), None)
+        return Value("each.index") if fields[0] == "index" and nearest == container.source else None
+
+    # --- Choices
+
+    def cases(self, place: Place) -> list[Mapping[str, Any]]:
+        """The cases of an if-else; older files have but one."""
+        rows = [as_mapping(each) for each in as_rows(place.data.get("cases"))]
+        return rows or ([place.data] if as_rows(place.data.get("conditions")) else [])
+
+    def labels(self, place: Place) -> dict[str, str]:
+        """Handle of the source → label, for a node that chooses; empty for others."""
+        match place.type:
+            case "if-else":
+                cases = self.cases(place)
+                if len(cases) <= 1:
+                    handle = str(cases[0].get("case_id") or cases[0].get("id") or "true") if cases else "true"
+                    return {handle if cases and cases[0] is not place.data else "true": "then", "false": "else"}
+                found = {str(each.get("case_id") or each.get("id")): f"case_{at}" for at, each in enumerate(cases, 1)}
+                return {**found, "false": "else"}
+            case "question-classifier":
+                return _classes(place)
+            case "human-input":
+                actions = [as_mapping(each) for each in as_rows(place.data.get("user_actions"))]
+                found = {str(each.get("id")): str(each.get("title") or each.get("id")).strip()[:_LONGEST_LABEL] for each in actions}
+                found = {key: label for key, label in found.items() if label and "{" not in label}
+                uses_timeout = any(edge.handle == "__timeout" for edge in self.graph.targets.get(place.source, []))
+                return {**found, **({"__timeout": "timeout"} if uses_timeout else {})}
+            case _:
+                return {}
+
+    def test_of(self, place: Place, label: str) -> str:
+        """The expression that says whether a node took a label."""
+        fields = {"question-classifier": ".next_route", "human-input": ".choice"}
+        return f"nodes.{place.id}.output{fields.get(place.type, '')} == {quote(label)}"
+
+    # --- State
+
+    def state_key(self, selector: Sequence[str], place: Place) -> str:
+        """The key of the state that an assignment writes."""
+        if len(selector) >= 2:
+            if tuple(selector[:2]) in self.loop_states:
+                return self.loop_states[selector[0], selector[1]]
+            found = self.values.get((selector[0], selector[1]), "")
+            if found.startswith("shared_state."):
+                return found.removeprefix("shared_state.")
+        raise UnknownValueError(f"the variable {'.'.join(selector)[:80]}, which cannot be written")
+
+    def empty_of_state(self, key: str) -> Any:
+        """The empty value of a key's type."""
+        kind = str(self.flow.shared_state.get(key, {}).get("type", ""))
+        return _EMPTY.get(kind, "{{ [] }}" if kind == "array" else "")
+
+    # --- Models, tools, stubs
+
+    def set_model(self, step: FlowStep, model: Mapping[str, Any]) -> None:
+        """The model of a step and its options."""
+        name = str(model.get("name") or "").strip()
+        provider = str(model.get("provider") or "").strip("/").rsplit("/", 1)[-1]
+        if name:
+            step.model = self._model_name(provider, name)
+        given = as_mapping(model.get("completion_params"))
+        for key, (low, high) in {"temperature": (0, 2), **_RANGES}.items():
+            value = given.get(key)
+            if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
+                if key != "top_p" or value < 1:
+                    step.keys[key] = value
+        if step.kind == "routing":
+            for key in ("top_p", "presence_penalty", "frequency_penalty"):
+                step.keys.pop(key, None)
+        longest = next((given[key] for key in ("max_tokens", "max_output_tokens", "num_predict") if key in given), None)
+        if isinstance(longest, int) and longest > 0:
+            step.keys["max_tokens"] = longest
+        if isinstance(given.get("seed"), int):
+            step.keys["seed"] = given["seed"]
+        stop = [str(each) for each in as_rows(given.get("stop")) if each]
+        if stop and step.kind == "agent":
+            step.keys["stop"] = stop
+        known = {"temperature", *_RANGES, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
+        left = sorted(str(key)[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {}))
+        if left:
+            self.note(f"options left out: {', '.join(left)}")
+
+    def _model_name(self, provider: str, name: str) -> str:
+        vendor = _VENDORS.get(provider)
+        if vendor is not None and re.fullmatch(r"[\w.:/@-]+", name, re.ASCII):
+            return f"{vendor}/{name}"
+        key = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{provider}-{name.rsplit('/', 1)[-1]}").strip("-.") or "model"
+        models: dict[str, Any] = self.project.settings.setdefault("models", {})
+        variable = re.sub(r"[^A-Z0-9]+", "_", provider.upper()).strip("_") or "MODEL"
+        models[key] = {
+            "model": f"openai/{name}",
+            "base_url": _ADDRESSES.get(provider, "http://localhost:8000/v1"),
+            "key_env": f"{variable}_API_KEY",
+        }
+        self.project.environment[f"{variable}_API_KEY"] = f"models of {provider or 'a provider without a name'}"
+        self.note(f"the model is '{key}' of flowengine.toml, where its address stands")
+        return key
+
+    def add_tools(self, step: FlowStep, tools: Sequence[Mapping[str, Any]], origin: SourcePlace) -> None:
+        """The tools of an agent as stubs, each told to the ledger."""
+        for tool in tools:
+            name = str(tool.get("tool_name") or tool.get("name") or "tool")
+            provider = str(tool.get("provider_name") or tool.get("provider_id") or "")
+            what = f"tool '{name[:60]}' of '{step.id}'"
+            if name == "current_time":
+                step.keys.setdefault("tools", []).append("steps:current_time")
+                self.needs_steps = True
+                self.project.ledger.mapped(what, origin, "the function current_time of steps.py")
+                continue
+            function = self.stub_names.id(f"{name}_tool", "tool")
+            words = _tool_words(tool)
+            step.keys.setdefault("tools", []).append(f"stubs:{function}")
+            parameters = [f"{each}: str" for each in _tool_parameters(tool)]
+            self.project.stubs.append(
+                Stub(f"stubs:{function}", parameters, words or f"The tool {name} of {provider}.", origin, is_tool=True)
+            )
+            self.project.ledger.lost(
+                what, origin, f"it is a plugin of Dify, of '{provider[:80]}'", f"write the function {function} in stubs.py"
+            )
+
+    def stub(self, place: Place, why: str) -> FlowStep:
+        """A step that calls a function which is to be written."""
+        function = self.stub_names.id(place.id, "stub")
+        step = FlowStep(place.id, "function", place.origin, call=f"stubs:{function}")
+        data = place.data
+        original = str(data.get("code") or "") if place.type == "code" else ""
+        for key, value in self._stub_arguments(place).items():
+            name = re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_").lower()
+            if name.isidentifier() and name not in step.arguments and name not in {"self", "lambda", "def", "class"}:
+                step.arguments[name] = value
+        kinds = _output_kinds(place)
+        step.sample = {name: SAMPLES.get(kind, "text") for name, kind in kinds.items()}
+        returns = f"a map with {', '.join(kinds)}" if kinds else ""
+        self.project.stubs.append(
+            Stub(f"stubs:{function}", list(step.arguments), f"{place.title}: {why}", place.origin, returns=returns, original=original)
+        )
+        return step
+
+    def _stub_arguments(self, place: Place) -> dict[str, Any]:
+        data = place.data
+        rows = [as_mapping(each) for each in as_rows(data.get("variables"))]
+        found: dict[str, Any] = {
+            str(each.get("variable")): self.known(words_of(each.get("value_selector")), place) for each in rows if each.get("variable")
+        }
+        for key, given in as_mapping(data.get("tool_parameters")).items():
+            row = as_mapping(given)
+            raw = row.get("value") if row else given
+            found[str(key)] = self.known(words_of(raw), place) if isinstance(raw, list) else self.text(raw, place) if isinstance(raw, str) else raw
+        for key in ("variable_selector", "query_variable_selector", "variable", "query"):
+            if isinstance(data.get(key), list) and key not in found:
+                found[key.removesuffix("_variable_selector").removesuffix("_selector")] = self.known(words_of(data[key]), place)
+        return {key: value for key, value in found.items() if value is not None}
+
+    def allow_http(self, entry: str) -> None:
+        """An address that the project allows."""
+        entries: list[str] = self.project.settings.setdefault("allow_http", [])
+        address, *names = entry.split(" ")
+        for at, each in enumerate(entries):
+            known, *before = each.split(" ")
+            if known == address:
+                entries[at] = " ".join([address, *sorted({*before, *names})])
+                return
+        entries.append(entry)
+
+    def carry_steps(self, load: Callable[[], str]) -> None:
+        """Put the functions along that steps call."""
+        if self.needs_steps:
+            self.project.files.append(CarriedFile("steps.py", load()))
+
+
+def _classes(place: Place) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for at, each in enumerate(map(as_mapping, as_rows(place.data.get("classes"))), 1):
+        name = str(each.get("name") or "").strip()
+        label = name if 0 < len(name) <= _LONGEST_LABEL and "\n" not in name and "{" not in name else f"class_{at}"
+        found[str(each.get("id"))] = label if label not in found.values() else f"class_{at}"
+    return found
+
+
+def _tool_words(tool: Mapping[str, Any]) -> str:
+    words = str(as_mapping(tool.get("extra")).get("description") or tool.get("tool_description") or tool.get("tool_label") or "")
+    return " ".join(words.split())[:400]
+
+
+def _tool_parameters(tool: Mapping[str, Any]) -> list[str]:
+    names = [str(as_mapping(each).get("name")) for each in as_rows(tool.get("schemas")) if as_mapping(each).get("form") == "llm"]
+    return [each for each in dict.fromkeys(names) if each.isidentifier()]
+
+
+def _output_kinds(place: Place) -> dict[str, str]:
+    """What a node gives, with the types."""
+    if place.type == "tool":
+        return {"text": "string", "files": "array[object]", "json": "array[object]"}
+    return {str(name)[:60]: str(as_mapping(each).get("type")) for name, each in as_mapping(place.data.get("outputs")).items()}

@@ -1,0 +1,49 @@
+"""What Dify's own steps did, in Python. Imported flows call these functions; change them as you like."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+import zipfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+_LONGEST = 50_000_000
+
+
+def read_document(file: Any) -> Any:
+    """Return the text of a file, or of each file of a list: texts, Word documents, and PDF where pypdf is installed."""
+    if isinstance(file, list):
+        return [read_document(each) for each in file if each is not None]
+    if file is None:
+        return ""
+    data: bytes = file.read_bytes()
+    if file.media_type == "application/pdf":
+        from pypdf import PdfReader  # Only PDF files need it: pip install pypdf
+
+        return "\n".join(page.extract_text() for page in PdfReader(io.BytesIO(data)).pages)
+    if data[:2] == b"PK":
+        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("word/document.xml") as document:
+            text = document.read(_LONGEST).decode("utf-8")
+        return re.sub(r"<[^>]+>", "", re.sub(r"</w:p>", "\n", text))
+    return data.decode("utf-8")
+
+
+async def search_documents(query: str, documents: str, limit: int = 4) -> list[dict[str, Any]]:
+    """Return the passages of a folder of texts that are nearest to the query."""
+    from flowengine import RetrievalProvider
+
+    folder = Path(__file__).parent / documents
+    if not folder.is_dir():
+        raise FileNotFoundError(f"put the documents of the knowledge base into the folder {documents}")
+    found = RetrievalProvider(documents=folder, max_results=limit).fragments(query, ())
+    fragments = await found if inspect.isawaitable(found) else found
+    return [{"content": each.text, "title": each.label, "metadata": {"position": at}} for at, each in enumerate(fragments, 1)]
+
+
+def current_time(format: str = "%Y-%m-%d %H:%M:%S", timezone: str = "UTC") -> str:
+    """Return the time in a time zone."""
+    return datetime.now(ZoneInfo(timezone)).strftime(format)

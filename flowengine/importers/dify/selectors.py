@@ -1,0 +1,276 @@
+"""Turns Dify's references to values into expressions of ours: selectors, `{{#node.field#}}` in texts, comparisons.
+
+A reference is looked up where it stands: what a node in a branch may not have given has a default, what a later or an
+unknown node gives is an error that says so. Text of the source that looks like a template of ours stays text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.importers.dify.graph_levels import Graph, Place
+
+__all__ = ["Selectors", "UnknownValueError", "Value", "as_mapping", "as_rows", "escape_text", "key_path", "quote", "words_of"]
+
+_REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
+_TYPES: Final = {"image": "image/", "audio": "audio/", "video": "video/"}
+
+
+class UnknownValueError(Exception):
+    """A reference to something that is not there; the message says what."""
+
+
+class Value(NamedTuple):
+    """An expression, and what is known of it."""
+
+    expression: str
+    absent_without: str | None = None
+    """The node that may have been skipped; then there is no value."""
+    is_plain: bool = True
+    """A path, which `default` can follow; else the node's status is asked."""
+
+    def with_default(self, default: str = '""') -> str:
+        """The expression, which gives the default where a node before was skipped."""
+        if self.absent_without is None:
+            return self.expression
+        if self.is_plain:
+            return f"({self.expression} | default({default}))"
+        return f'({self.expression} if nodes.{self.absent_without}.status == "succeeded" else {default})'
+
+    @property
+    def printed(self) -> str:
+        """The expression as a template that keeps its type."""
+        found = self.with_default()
+        return f"{{{{ {found[1:-1] if self.absent_without and self.is_plain else found} }}}}"
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """The value where it is a map, else an empty one: files of others hold anything."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def as_rows(value: object) -> list[Any]:
+    """The value where it is a list, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def words_of(selector: object) -> list[str]:
+    """The parts of a selector."""
+    return [str(each) for each in as_rows(selector)]
+
+
+def quote(text: str) -> str:
+    r"""A text as an expression, which holds no tag of a template.
+
+    >>> print(quote('a "b" {{ c'))
+    "a \"b\" {" ~ "{ c"
+    """
+    return re.sub(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})", r'\g<0>" ~ "', json.dumps(text, ensure_ascii=False))
+
+
+def escape_text(text: str) -> str:
+    """A plain text as a template that prints it, whatever follows it.
+
+    >>> print(escape_text("{{b}} {"))
+    {{ "{" }}{b}} {{ "{" }}
+    """
+    return re.sub(r"\{(?=[{%#]|\Z)", '{{ "{" }}', text)
+
+
+def key_path(start: str, keys: Sequence[str]) -> str:
+    """A path in an expression.
+
+    >>> key_path("a", ["b", "c d"])
+    'a.b["c d"]'
+    """
+    return start + "".join(f".{key}" if _NAME.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in keys)
+
+
+_EMPTY: Final = {"string": '[none, ""]', "array": "[none, []]", "number": "[none]", "": '[none, "", [], {}]'}
+_FILE_FIELDS: Final = {"name": "name", "size": "size", "mime_type": "media_type"}
+
+
+def _of_input(expression: str, fields: Sequence[str]) -> Value:
+    """A value of the flow, or a field of the file that it is."""
+    if not fields or not expression.startswith("inputs."):
+        return Value(key_path(expression, fields))
+    if fields[0] in _FILE_FIELDS:
+        return Value(f"{expression}.{_FILE_FIELDS[fields[0]]}")
+    if fields[0] == "type":
+        names = ", ".join(f'"{kind}": "{kind}"' for kind in _TYPES)
+        return Value(f'({{ {names} }}).get({expression}.media_type | split("/") | first, "document")', is_plain=False)
+    if fields[0] == "extension":
+        return Value(f'("." ~ ({expression}.name | split(".") | last))', is_plain=False)
+    raise UnknownValueError(f"the {fields[0][:40]} of a file")
+
+
+class Selectors:
+    """Looks up what a selector names, and notes which node refers to which."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        outputs: Callable[[Place, Sequence[str]], Value],
+        names: Mapping[tuple[str, str], str],
+        container: Callable[[Place, Place, Sequence[str]], Value | None],
+    ) -> None:
+        """`outputs` says what a node gives; `names` are the inputs, the state and the environment, by (scope, name);
+        `container` what the inside of an iteration or a loop sees of it."""
+        self._graph = graph
+        self._outputs = outputs
+        self._names = names
+        self._container = container
+        self.references: dict[str, set[str]] = {}
+        """Node → the nodes of its level that it refers to, by the ids of the source."""
+
+    def find(self, selector: Sequence[str], at: Place | None) -> Value:
+        """The value that a selector names; `at` is None for the outputs of the flow."""
+        parts = [part for each in selector for part in ([each] if each == "sys" or not each.startswith("sys.") else each.split(".", 1))]
+        if len(parts) > 1 and parts[1] == "sys":
+            parts = parts[1:]
+        if len(parts) < 2:
+            raise UnknownValueError(f"the reference {'.'.join(parts) or 'to nothing'}")
+        place = self._graph.places.get(parts[0])
+        scope = "start" if place is not None and place.is_start else parts[0]
+        if (scope, parts[1]) in self._names:
+            return _of_input(self._names[scope, parts[1]], parts[2:])
+        if place is None or place.is_start:
+            raise UnknownValueError(f"the value {'.'.join(parts)}, which nothing gives")
+        if at is not None and place.source in self._graph.containers_of(at):
+            inner = self._container(place, at, parts[1:])
+            if inner is None:
+                raise UnknownValueError(f"the value {'.'.join(parts)} of the container")
+            return inner
+        return self._of_node(place, parts[1:], at)
+
+    def _of_node(self, place: Place, fields: Sequence[str], at: Place | None) -> Value:
+        graph = self._graph
+        if place.id == "":
+            raise UnknownValueError(f"a value of '{place.title}', which never runs")
+        if at is None:
+            if place.parent is not None:
+                raise UnknownValueError(f"a value of '{place.title}', which stands inside another node")
+            value = self._outputs(place, fields)
+            return value if graph.is_certain(place) else value._replace(absent_without=place.id)
+        anchor = graph.anchor(at, place.parent)
+        if anchor is None or not graph.is_before(place, anchor):
+            raise UnknownValueError(f"a value of '{place.title}', which does not come before")
+        self.references.setdefault(anchor.source, set()).add(place.source)
+        value = self._outputs(place, fields)
+        return value if graph.is_always_before(place, anchor) else value._replace(absent_without=place.id)
+
+    def convert_text(self, text: object, at: Place | None, special: Mapping[str, str] | None = None) -> tuple[str, list[str]]:
+        """A text as a template, and what is not known in it; `special` are names such as `context`, as templates."""
+        found: list[str] = []
+        unknown: list[str] = []
+        end = 0
+        source = text if isinstance(text, str) else "" if text is None else json.dumps(text, ensure_ascii=False)
+        for match in _REFERENCE.finditer(source):
+            name = match[1]
+            if special is not None and name in special:
+                shown = special[name]
+            elif "." in name:
+                try:
+                    shown = self.find(name.split("."), at).printed
+                except UnknownValueError as error:
+                    unknown.append(str(error))
+                    shown = ""
+            else:
+                continue
+            found.append(escape_text(source[end : match.start()]))
+            found.append(shown)
+            end = match.end()
+        rest = source[end:]
+        found.append(re.sub(r"\{(?=[{%#])", '{{ "{" }}', rest))
+        return "".join(found), unknown
+
+    def compare(self, condition: Mapping[str, Any], at: Place) -> str:
+        """One comparison of an if-else as an expression; `UnknownValueError` where ours cannot say it."""
+        value = self.find(words_of(condition.get("variable_selector")), at)
+        kind = str(condition.get("varType") or condition.get("var_type") or "")
+        operator = str(condition.get("comparison_operator") or "")
+        return self.compare_value(value, kind, operator, condition, at)
+
+    def compare_value(self, value: Value, kind: str, operator: str, condition: Mapping[str, Any], at: Place) -> str:
+        """As `compare`, of a value that was found already."""
+        wanted = condition.get("value")
+        if operator in {"empty", "is empty", "not empty", "is not empty", "null", "not null", "exists", "not exists"}:
+            left = value.with_default("none")
+            word = "not in" if operator in {"not empty", "is not empty", "not null", "exists"} else "in"
+            return f"{left} {word} {_EMPTY.get(kind.partition('[')[0], _EMPTY[''])}"
+        if kind.endswith("[file]") and condition.get("sub_variable_condition"):
+            return self._compare_files(value, condition)
+        right = self._right(wanted, kind, at)
+        is_number = kind in {"number", "integer", "float"}
+        left = value.with_default("0" if is_number else "[]" if kind.startswith("array") else '""')
+        if operator in {"contains", "not contains"}:
+            return f"{right} {'in' if operator == 'contains' else 'not in'} {left}"
+        if operator in {"in", "not in"}:
+            rows = [self._right(each, "string", at) for each in (wanted if isinstance(wanted, list) else [wanted])]
+            return f"{left} {operator} [{', '.join(rows)}]"
+        if operator in {"start with", "starts with", "end with", "ends with"}:
+            size = f"({right} | length)"
+            part = f"[:{size}]" if operator.startswith("start") else f"[({left} | length) - {size}:]"
+            return f"{left}{part} == {right}"
+        symbol = {"is": "==", "=": "==", "==": "==", "is not": "!=", "≠": "!=", "!=": "!=", ">": ">", "<": "<"} | {
+            "≥": ">=", ">=": ">=", "≤": "<=", "<=": "<=", "before": "<", "after": ">", "all of": "=="
+        }  # fmt: skip
+        if operator not in symbol:
+            raise UnknownValueError(f"the comparison '{operator}'")
+        return f"{left} {symbol[operator]} {right}"
+
+    def _right(self, wanted: Any, kind: str, at: Place) -> str:
+        if isinstance(wanted, list):
+            return json.dumps(wanted, ensure_ascii=False) if not _has_tag(wanted) else "[" + ", ".join(quote(str(one)) for one in cast("list[Any]", wanted)) + "]"
+        if isinstance(wanted, bool):
+            return "true" if wanted else "false"
+        text = "" if wanted is None else str(wanted)
+        lone = _REFERENCE.fullmatch(text)
+        if lone is not None:
+            return self.find(lone[1].split("."), at).with_default()
+        if kind in {"number", "integer", "float"}:
+            if not _NUMBER.fullmatch(text):
+                raise UnknownValueError(f"the number '{text[:40]}'")
+            return text
+        if kind == "boolean" and text.lower() in {"true", "false"}:
+            return text.lower()
+        if _REFERENCE.search(text):
+            pieces: list[str] = []
+            end = 0
+            for match in _REFERENCE.finditer(text):
+                pieces += [quote(text[end : match.start()]), self.find(match[1].split("."), at).with_default()]
+                end = match.end()
+            return f"({' ~ '.join([*pieces, quote(text[end:])])})"
+        found = quote(text)
+        return f"({found})" if " ~ " in found else found
+
+    def _compare_files(self, value: Value, condition: Mapping[str, Any]) -> str:
+        rows = as_rows(as_mapping(condition.get("sub_variable_condition")).get("conditions"))
+        if len(rows) != 1 or as_mapping(rows[0]).get("key") != "type":
+            raise UnknownValueError("the comparison of files by anything but their type")
+        wanted = as_mapping(rows[0]).get("value")
+        kinds = [str(each) for each in (wanted if isinstance(wanted, list) else [wanted])]
+        operator = str(as_mapping(rows[0]).get("comparison_operator"))
+        if not kinds or operator not in {"in", "is", "contains", "not in", "is not"}:
+            raise UnknownValueError(f"the comparison '{operator}' of files")
+        types = f"{value.with_default('[]')} | map(attribute=\"media_type\") | map(\"string\") | join(\" \")"
+        tests = [_tests_of_kind(kind, types) for kind in kinds]
+        found = " or ".join(tests)
+        return f"not ({found})" if operator.startswith(("not", "is not")) else f"({found})"
+
+
+def _tests_of_kind(kind: str, types: str) -> str:
+    if kind in _TYPES:
+        return f'"{_TYPES[kind]}" in ({types})'
+    if kind != "document":
+        raise UnknownValueError(f"files of the type '{kind[:40]}'")
+    return f'"text/" in ({types}) or "application/" in ({types})'
+
+
+def _has_tag(value: object) -> bool:
+    return bool(re.search(r"[{%#][{%#}]|\}\}", json.dumps(value)))
