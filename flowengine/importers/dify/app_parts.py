@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from flowengine.importers.dify.graph_levels import Graph, Place
+from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
 from flowengine.importers.dify.selectors import (
     Selectors,
     UnknownValueError,
@@ -21,10 +21,19 @@ from flowengine.importers.dify.selectors import (
     quote,
     words_of,
 )
-from flowengine.importers.form import GIVE, CarriedFile, FlowStep, ImportedFlow, ImportedProject, Names, SourcePlace, Stub
+from flowengine.importers.form import (
+    GIVE,
+    CarriedFile,
+    FlowStep,
+    ImportedFlow,
+    ImportedProject,
+    Names,
+    SourcePlace,
+    Stub,
+)
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
 
-__all__ = ["SAMPLES", "AppParts"]
+__all__ = ["SAMPLES", "AppParts", "FieldNames"]
 
 _VENDORS: Final = {
     "openai": "openai",
@@ -74,13 +83,21 @@ _RANGES: Final = {
 }
 
 
+class FieldNames(Names):
+    """Names of inputs, outputs and state: words that only ids of nodes may not be are free here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken = set[str]()
+
+
 @dataclass
 class AppParts:
     """What the converters work with; one for each app."""
 
     project: ImportedProject
     flow: ImportedFlow
-    graph: Graph
+    graph: DifyGraph
     names: Names
     values: dict[tuple[str, str], str]
     """The inputs, the state and the environment, by (scope, name of the source), as expressions."""
@@ -110,11 +127,11 @@ class AppParts:
         if change not in self.notes:
             self.notes.append(change)
 
-    def value(self, selector: Sequence[str], place: Place) -> Value:
+    def value(self, selector: Sequence[str], place: DifyNode) -> Value:
         """What a selector names, where the node stands."""
         return self.selectors.find(selector, place)
 
-    def known(self, selector: Sequence[str], place: Place) -> str:
+    def known(self, selector: Sequence[str], place: DifyNode) -> str:
         """As a template; what is not known is empty, and noted."""
         try:
             return self.value(selector, place).printed
@@ -122,7 +139,7 @@ class AppParts:
             self.note(f"empty instead of {error}")
             return ""
 
-    def text(self, text: object, place: Place | None, special: Mapping[str, str] | None = None) -> str:
+    def text(self, text: object, place: DifyNode | None, special: Mapping[str, str] | None = None) -> str:
         """A text of the source as a template."""
         found, unknown = self.selectors.convert_text(text, place, special)
         for each in unknown:
@@ -134,8 +151,8 @@ class AppParts:
         step.call = GIVE
         step.arguments = {"value": value}
 
-    def jinja(self, text: str, variables: Sequence[Any], place: Place, step: FlowStep | None = None) -> str:
-        """A Jinja template of the source as one of ours; by code where ours cannot say it and `step` may be that code."""
+    def jinja(self, text: str, variables: Sequence[Any], place: DifyNode, step: FlowStep | None = None) -> str:
+        """A Jinja template of the source as one of ours; where ours cannot say it, by code that `step` calls."""
         given: dict[str, Value] = {}
         for each in map(as_mapping, variables):
             try:
@@ -157,7 +174,7 @@ class AppParts:
         self.note(f"the template is rendered by code, since {converted.problem}")
         return ""
 
-    def outputs(self, place: Place, fields: Sequence[str]) -> Value:
+    def outputs(self, place: DifyNode, fields: Sequence[str]) -> Value:
         """What a node gives under the names of the source."""
         base = f"nodes.{place.id}.output"
         first, rest = fields[0], list(fields[1:])
@@ -176,7 +193,10 @@ class AppParts:
                 return Value(key_path(base, rest))
             case "question-classifier":
                 labels = self.labels(place)
-                names = {str(as_mapping(each).get("id")): str(as_mapping(each).get("name")) for each in as_rows(place.data.get("classes"))}
+                names = {
+                    str(as_mapping(each).get("id")): str(as_mapping(each).get("name"))
+                    for each in as_rows(place.data.get("classes"))
+                }
                 if all(names.get(key, label).strip() == label for key, label in labels.items()):
                     return Value(f"{base}.next_route")
                 pairs = ", ".join(f"{quote(label)}: {quote(names.get(key, label))}" for key, label in labels.items())
@@ -201,7 +221,7 @@ class AppParts:
             case _:
                 return Value(key_path(base, self._checked(place, list(fields))))
 
-    def _generated(self, place: Place, base: str, first: str, rest: list[str]) -> Value:
+    def _generated(self, place: DifyNode, base: str, first: str, rest: list[str]) -> Value:
         is_structured = place.source in self.schemas
         if first == "structured_output" and is_structured:
             return Value(key_path(base, self._checked(place, rest)))
@@ -209,7 +229,7 @@ class AppParts:
             return Value(f"({base} | tojson)", is_plain=False) if is_structured else Value(base)
         raise UnknownValueError(f"the {first[:40]} of a model's answer")
 
-    def _checked(self, place: Place, fields: list[str]) -> list[str]:
+    def _checked(self, place: DifyNode, fields: list[str]) -> list[str]:
         """The fields, which must be in the shape of the output where that is known."""
         schema: Any = self.schemas.get(place.source)
         for each in fields:
@@ -221,10 +241,10 @@ class AppParts:
             schema = properties[each]
         return fields
 
-    def _is_known_tool(self, place: Place) -> bool:
+    def _is_known_tool(self, place: DifyNode) -> bool:
         return place.data.get("tool_name") in {"current_time", "jina_reader"}
 
-    def inside(self, container: Place, place: Place, fields: Sequence[str]) -> Value | None:
+    def inside(self, container: DifyNode, place: DifyNode, fields: Sequence[str]) -> Value | None:
         """What the inside of an iteration or a loop sees of it."""
         if container.type == "loop":
             key = self.loop_states.get((container.source, fields[0]))
@@ -238,12 +258,12 @@ class AppParts:
 
     # --- Choices
 
-    def cases(self, place: Place) -> list[Mapping[str, Any]]:
+    def cases(self, place: DifyNode) -> list[Mapping[str, Any]]:
         """The cases of an if-else; older files have but one."""
         rows = [as_mapping(each) for each in as_rows(place.data.get("cases"))]
         return rows or ([place.data] if as_rows(place.data.get("conditions")) else [])
 
-    def labels(self, place: Place) -> dict[str, str]:
+    def labels(self, place: DifyNode) -> dict[str, str]:
         """Handle of the source → label, for a node that chooses; empty for others."""
         match place.type:
             case "if-else":
@@ -257,21 +277,24 @@ class AppParts:
                 return _classes(place)
             case "human-input":
                 actions = [as_mapping(each) for each in as_rows(place.data.get("user_actions"))]
-                found = {str(each.get("id")): str(each.get("title") or each.get("id")).strip()[:_LONGEST_LABEL] for each in actions}
+                found = {
+                    str(each.get("id")): str(each.get("title") or each.get("id")).strip()[:_LONGEST_LABEL]
+                    for each in actions
+                }
                 found = {key: label for key, label in found.items() if label and "{" not in label}
                 uses_timeout = any(edge.handle == "__timeout" for edge in self.graph.targets.get(place.source, []))
                 return {**found, **({"__timeout": "timeout"} if uses_timeout else {})}
             case _:
                 return {}
 
-    def test_of(self, place: Place, label: str) -> str:
+    def test_of(self, place: DifyNode, label: str) -> str:
         """The expression that says whether a node took a label."""
         fields = {"question-classifier": ".next_route", "human-input": ".choice"}
         return f"nodes.{place.id}.output{fields.get(place.type, '')} == {quote(label)}"
 
     # --- State
 
-    def state_key(self, selector: Sequence[str], place: Place) -> str:
+    def state_key(self, selector: Sequence[str], place: DifyNode) -> str:
         """The key of the state that an assignment writes."""
         if len(selector) >= 2:
             if tuple(selector[:2]) in self.loop_states:
@@ -296,10 +319,9 @@ class AppParts:
             step.model = self._model_name(provider, name)
         given = as_mapping(model.get("completion_params"))
         for key, (low, high) in {"temperature": (0, 2), **_RANGES}.items():
-            value = given.get(key)
-            if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
-                if key != "top_p" or value < 1:
-                    step.keys[key] = value
+            value: Any = given.get(key)
+            if type(value) in {int, float} and low <= value <= high and not (key == "top_p" and value == 1):
+                step.keys[key] = value
         if step.kind == "routing":
             for key in ("top_p", "presence_penalty", "frequency_penalty"):
                 step.keys.pop(key, None)
@@ -312,7 +334,9 @@ class AppParts:
         if stop and step.kind == "agent":
             step.keys["stop"] = stop
         known = {"temperature", *_RANGES, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
-        left = sorted(str(key)[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {}))
+        left = sorted(
+            str(key)[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {})
+        )
         if left:
             self.note(f"options left out: {', '.join(left)}")
 
@@ -324,7 +348,7 @@ class AppParts:
         models: dict[str, Any] = self.project.settings.setdefault("models", {})
         variable = re.sub(r"[^A-Z0-9]+", "_", provider.upper()).strip("_") or "MODEL"
         models[key] = {
-            "model": f"openai/{name}",
+            "model": "openai/" + (re.sub(r"[^A-Za-z0-9_.:/@+-]+", "-", name).strip("-/") or "model"),
             "base_url": _ADDRESSES.get(provider, "http://localhost:8000/v1"),
             "key_env": f"{variable}_API_KEY",
         }
@@ -351,10 +375,13 @@ class AppParts:
                 Stub(f"stubs:{function}", parameters, words or f"The tool {name} of {provider}.", origin, is_tool=True)
             )
             self.project.ledger.lost(
-                what, origin, f"it is a plugin of Dify, of '{provider[:80]}'", f"write the function {function} in stubs.py"
+                what,
+                origin,
+                f"it is a plugin of Dify, of '{provider[:80]}'",
+                f"write the function {function} in stubs.py",
             )
 
-    def stub(self, place: Place, why: str) -> FlowStep:
+    def stub(self, place: DifyNode, why: str) -> FlowStep:
         """A step that calls a function which is to be written."""
         function = self.stub_names.id(place.id, "stub")
         step = FlowStep(place.id, "function", place.origin, call=f"stubs:{function}")
@@ -366,25 +393,42 @@ class AppParts:
                 step.arguments[name] = value
         kinds = _output_kinds(place)
         step.sample = {name: SAMPLES.get(kind, "text") for name, kind in kinds.items()}
-        returns = f"a map with {', '.join(kinds)}" if kinds else ""
+        gives = f"; it gives a map with {', '.join(kinds)}" if kinds else ""
         self.project.stubs.append(
-            Stub(f"stubs:{function}", list(step.arguments), f"{place.title}: {why}", place.origin, returns=returns, original=original)
+            Stub(
+                f"stubs:{function}",
+                list(step.arguments),
+                f"{place.title}: {why}{gives}",
+                place.origin,
+                returns="dict[str, object]" if kinds else "",
+                original=original,
+            )
         )
         return step
 
-    def _stub_arguments(self, place: Place) -> dict[str, Any]:
+    def _stub_arguments(self, place: DifyNode) -> dict[str, Any]:
         data = place.data
         rows = [as_mapping(each) for each in as_rows(data.get("variables"))]
         found: dict[str, Any] = {
-            str(each.get("variable")): self.known(words_of(each.get("value_selector")), place) for each in rows if each.get("variable")
+            str(each.get("variable")): self.known(words_of(each.get("value_selector")), place)
+            for each in rows
+            if each.get("variable")
         }
         for key, given in as_mapping(data.get("tool_parameters")).items():
             row = as_mapping(given)
-            raw = row.get("value") if row else given
-            found[str(key)] = self.known(words_of(raw), place) if isinstance(raw, list) else self.text(raw, place) if isinstance(raw, str) else raw
+            raw: Any = row.get("value") if row else given
+            found[str(key)] = (
+                self.known(words_of(raw), place)
+                if as_rows(raw)
+                else self.text(raw, place)
+                if isinstance(raw, str)
+                else raw
+            )
         for key in ("variable_selector", "query_variable_selector", "variable", "query"):
             if isinstance(data.get(key), list) and key not in found:
-                found[key.removesuffix("_variable_selector").removesuffix("_selector")] = self.known(words_of(data[key]), place)
+                found[key.removesuffix("_variable_selector").removesuffix("_selector")] = self.known(
+                    words_of(data[key]), place
+                )
         return {key: value for key, value in found.items() if value is not None}
 
     def allow_http(self, entry: str) -> None:
@@ -404,7 +448,7 @@ class AppParts:
             self.project.files.append(CarriedFile("steps.py", load()))
 
 
-def _classes(place: Place) -> dict[str, str]:
+def _classes(place: DifyNode) -> dict[str, str]:
     found: dict[str, str] = {}
     for at, each in enumerate(map(as_mapping, as_rows(place.data.get("classes"))), 1):
         name = str(each.get("name") or "").strip()
@@ -414,17 +458,26 @@ def _classes(place: Place) -> dict[str, str]:
 
 
 def _tool_words(tool: Mapping[str, Any]) -> str:
-    words = str(as_mapping(tool.get("extra")).get("description") or tool.get("tool_description") or tool.get("tool_label") or "")
+    words = str(
+        as_mapping(tool.get("extra")).get("description") or tool.get("tool_description") or tool.get("tool_label") or ""
+    )
     return " ".join(words.split())[:400]
 
 
 def _tool_parameters(tool: Mapping[str, Any]) -> list[str]:
-    names = [str(as_mapping(each).get("name")) for each in as_rows(tool.get("schemas")) if as_mapping(each).get("form") == "llm"]
+    names = [
+        str(as_mapping(each).get("name"))
+        for each in as_rows(tool.get("schemas"))
+        if as_mapping(each).get("form") == "llm"
+    ]
     return [each for each in dict.fromkeys(names) if each.isidentifier()]
 
 
-def _output_kinds(place: Place) -> dict[str, str]:
+def _output_kinds(place: DifyNode) -> dict[str, str]:
     """What a node gives, with the types."""
     if place.type == "tool":
         return {"text": "string", "files": "array[object]", "json": "array[object]"}
-    return {str(name)[:60]: str(as_mapping(each).get("type")) for name, each in as_mapping(place.data.get("outputs")).items()}
+    return {
+        str(name)[:60]: str(as_mapping(each).get("type"))
+        for name, each in as_mapping(place.data.get("outputs")).items()
+    }

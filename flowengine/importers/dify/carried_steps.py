@@ -7,8 +7,9 @@ import io
 import re
 import zipfile
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 _LONGEST = 50_000_000
@@ -17,14 +18,13 @@ _LONGEST = 50_000_000
 def read_document(file: Any) -> Any:
     """Return the text of a file, or of each file of a list: texts, Word documents, and PDF where pypdf is installed."""
     if isinstance(file, list):
-        return [read_document(each) for each in file if each is not None]
+        return [read_document(each) for each in cast("list[Any]", file) if each is not None]
     if file is None:
         return ""
     data: bytes = file.read_bytes()
     if file.media_type == "application/pdf":
-        from pypdf import PdfReader  # Only PDF files need it: pip install pypdf
-
-        return "\n".join(page.extract_text() for page in PdfReader(io.BytesIO(data)).pages)
+        reader = import_module("pypdf").PdfReader(io.BytesIO(data))  # Only PDF files need it: pip install pypdf
+        return "\n".join(page.extract_text() for page in reader.pages)
     if data[:2] == b"PK":
         with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("word/document.xml") as document:
             text = document.read(_LONGEST).decode("utf-8")
@@ -41,7 +41,10 @@ async def search_documents(query: str, documents: str, limit: int = 4) -> list[d
         raise FileNotFoundError(f"put the documents of the knowledge base into the folder {documents}")
     found = RetrievalProvider(documents=folder, max_results=limit).fragments(query, ())
     fragments = await found if inspect.isawaitable(found) else found
-    return [{"content": each.text, "title": each.label, "metadata": {"position": at}} for at, each in enumerate(fragments, 1)]
+    return [
+        {"content": each.text, "title": each.label, "metadata": {"position": at}}
+        for at, each in enumerate(fragments, 1)
+    ]
 
 
 def current_time(format: str = "%Y-%m-%d %H:%M:%S", timezone: str = "UTC") -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.importers.form import SourcePlace
 
-__all__ = ["START_TYPES", "Graph", "GraphEdge", "Place", "plain_handle"]
+__all__ = ["START_TYPES", "DifyGraph", "DifyNode", "GraphEdge", "plain_handle"]
 
 START_TYPES: Final = frozenset(
     {"start", "iteration-start", "loop-start", "trigger-webhook", "trigger-schedule", "trigger-plugin"}
@@ -31,7 +31,7 @@ class GraphEdge(NamedTuple):
 
 
 @dataclass
-class Place:
+class DifyNode:
     """One node of the source and where it stands."""
 
     source: str
@@ -55,10 +55,10 @@ class Place:
         return self.type in START_TYPES
 
 
-class Graph:
+class DifyGraph:
     """The nodes by their ids of the source, in the order of the file."""
 
-    def __init__(self, places: Mapping[str, Place], edges: list[GraphEdge]) -> None:
+    def __init__(self, places: Mapping[str, DifyNode], edges: list[GraphEdge]) -> None:
         self.places = dict(places)
         self.targets: dict[str, list[GraphEdge]] = {}
         self.dropped: list[GraphEdge] = []
@@ -80,16 +80,16 @@ class Graph:
             if each.is_start or any(edge.handle == "" and edge.source in self._certain for edge in each.edges):
                 self._certain.add(each.source)
 
-    def level(self, parent: str | None) -> list[Place]:
+    def level(self, parent: str | None) -> list[DifyNode]:
         """The nodes of one level that can run, in the order in which they do."""
         reached = self._reach(parent, None)
         return [each for each in self._ordered if each.parent == parent and each.source in reached]
 
-    def runs(self, place: Place) -> bool:
+    def runs(self, place: DifyNode) -> bool:
         """Whether anything leads to a node."""
         return place.source in self._reach(place.parent, None)
 
-    def containers_of(self, place: Place) -> Iterator[str]:
+    def containers_of(self, place: DifyNode) -> Iterator[str]:
         """The nodes that contain it, innermost first."""
         seen: set[str] = set()
         parent = place.parent
@@ -98,27 +98,29 @@ class Graph:
             yield parent
             parent = self.places[parent].parent if parent in self.places else None
 
-    def anchor(self, place: Place, parent: str | None) -> Place | None:
+    def anchor(self, place: DifyNode, parent: str | None) -> DifyNode | None:
         """The node at a level that is the place, or contains it."""
         if place.parent == parent:
             return place
-        return next((self.places[each] for each in self.containers_of(place) if self.places[each].parent == parent), None)
+        return next(
+            (self.places[each] for each in self.containers_of(place) if self.places[each].parent == parent), None
+        )
 
-    def is_before(self, place: Place, other: Place) -> bool:
+    def is_before(self, place: DifyNode, other: DifyNode) -> bool:
         """Whether there is a way from one node to another of its level."""
         return place.source in self._ancestors(other)
 
-    def is_always_before(self, place: Place, other: Place) -> bool:
+    def is_always_before(self, place: DifyNode, other: DifyNode) -> bool:
         """Whether the other never runs without it."""
         if self.is_certain(place):
             return True
         return other.source not in self._reach(place.parent, place.source)
 
-    def is_certain(self, place: Place) -> bool:
+    def is_certain(self, place: DifyNode) -> bool:
         """Whether it runs whenever its level does."""
         return place.source in self._certain
 
-    def _ancestors(self, place: Place) -> set[str]:
+    def _ancestors(self, place: DifyNode) -> set[str]:
         if place.source not in self._before:
             found: set[str] = set()
             work = [edge.source for edge in place.edges]

@@ -15,14 +15,16 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from flowengine.importers.dify.app_parts import SAMPLES, AppParts
-from flowengine.importers.dify.graph_levels import Place
+from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import (
     UnknownValueError,
     Value,
     as_mapping,
     as_rows,
+    escape_values,
     key_path,
     quote,
+    quote_value,
     words_of,
 )
 from flowengine.importers.form import FlowStep, Names
@@ -56,7 +58,7 @@ class NodeConverters(AppParts):
     """The functions by type, and what they need of the app."""
 
     def __post_init__(self) -> None:
-        self.converters: Mapping[str, Callable[[Place, FlowStep], None]] = {
+        self.converters: Mapping[str, Callable[[DifyNode, FlowStep], None]] = {
             "llm": self._llm,
             "code": self._code,
             "template-transform": self._template,
@@ -79,7 +81,7 @@ class NodeConverters(AppParts):
             "tool": self._tool,
         }
 
-    def convert(self, place: Place) -> tuple[FlowStep, str]:
+    def convert(self, place: DifyNode) -> tuple[FlowStep, str]:
         """The step of a node, and why it is a stub; empty where it is none."""
         step = FlowStep(place.id, "function", place.origin)
         self.notes: list[str] = []
@@ -97,13 +99,13 @@ class NodeConverters(AppParts):
 
     # --- Models
 
-    def _llm(self, place: Place, step: FlowStep) -> None:
+    def _llm(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         data = place.data
         self.set_model(step, as_mapping(data.get("model")))
         special = self._context(place)
         rows = data.get("prompt_template")
-        messages = [as_mapping(each) for each in (rows if isinstance(rows, list) else [{"role": "user", **as_mapping(rows)}])]
+        messages = [as_mapping(each) for each in as_rows(rows) or [{"role": "user", **as_mapping(rows)}]]
         system: list[str] = []
         turns: list[tuple[str, str]] = []
         for message in messages:
@@ -118,7 +120,12 @@ class NodeConverters(AppParts):
         memory = as_mapping(data.get("memory"))
         query = memory.get("query_prompt_template")
         if memory and self.is_chat and not any(role == "user" for role, _ in turns):
-            turns.append(("user", self.text(query if isinstance(query, str) and query.strip() else "{{#sys.query#}}", place, special)))
+            turns.append(
+                (
+                    "user",
+                    self.text(query if isinstance(query, str) and query.strip() else "{{#sys.query#}}", place, special),
+                )
+            )
         if self.is_chat:
             window = as_mapping(memory.get("window"))
             size = window.get("size")
@@ -141,13 +148,13 @@ class NodeConverters(AppParts):
         if schema and data.get("structured_output_enabled", structured.get("enabled", True)):
             self._take_schema(place, step, schema)
 
-    def _message(self, place: Place, message: Mapping[str, Any], special: Mapping[str, str]) -> str:
+    def _message(self, place: DifyNode, message: Mapping[str, Any], special: Mapping[str, str]) -> str:
         if message.get("edition_type") == "jinja2" and message.get("jinja2_text"):
             config = as_mapping(place.data.get("prompt_config"))
             return self.jinja(str(message["jinja2_text"]), as_rows(config.get("jinja2_variables")), place)
         return self.text(message.get("text"), place, special)
 
-    def _context(self, place: Place) -> dict[str, str]:
+    def _context(self, place: DifyNode) -> dict[str, str]:
         """What `{{#context#}}` and the like stand for in the prompts of a node."""
         special = {"histories": "", "context": ""}
         context = as_mapping(place.data.get("context"))
@@ -162,7 +169,7 @@ class NodeConverters(AppParts):
                 special["context"] = value.printed
         return special
 
-    def _attach(self, place: Place, step: FlowStep) -> None:
+    def _attach(self, place: DifyNode, step: FlowStep) -> None:
         vision = as_mapping(place.data.get("vision"))
         configs = as_mapping(vision.get("configs"))
         selector = words_of(configs.get("variable_selector"))
@@ -172,18 +179,21 @@ class NodeConverters(AppParts):
             except UnknownValueError as error:
                 self.note(f"no file is attached: {error}")
 
-    def _take_schema(self, place: Place, step: FlowStep, schema: Mapping[str, Any]) -> None:
+    def _take_schema(self, place: DifyNode, step: FlowStep, schema: Mapping[str, Any]) -> None:
         step.keys["output"] = clean_schema(schema)
         self.schemas[place.source] = step.keys["output"]
 
-    def _classifier(self, place: Place, step: FlowStep) -> None:
+    def _classifier(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "routing"
         data = place.data
         self.set_model(step, as_mapping(data.get("model")))
         labels = self.labels(place)
         if not labels:
             raise UnknownValueError("the classes, of which there are none")
-        names = {str(as_mapping(each).get("id")): str(as_mapping(each).get("name") or "") for each in as_rows(data.get("classes"))}
+        names = {
+            str(as_mapping(each).get("id")): str(as_mapping(each).get("name") or "")
+            for each in as_rows(data.get("classes"))
+        }
         own = self.text(data.get("instruction") or data.get("instructions"), place)
         step.keys["instruction"] = own.strip() or "Choose the class that the text belongs to."
         step.keys["target"] = self.value(words_of(data.get("query_variable_selector")), place).printed
@@ -193,7 +203,7 @@ class NodeConverters(AppParts):
         }
         self._attach(place, step)
 
-    def _extractor(self, place: Place, step: FlowStep) -> None:
+    def _extractor(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         data = place.data
         self.set_model(step, as_mapping(data.get("model")))
@@ -210,14 +220,18 @@ class NodeConverters(AppParts):
         if not properties:
             raise UnknownValueError("the parameters, of which there are none")
         own = self.text(data.get("instruction"), place).strip()
-        step.instructions = f"Extract the parameters from the text.\n\n{own}" if own else "Extract the parameters from the text."
+        step.instructions = (
+            f"Extract the parameters from the text.\n\n{own}" if own else "Extract the parameters from the text."
+        )
         step.prompt = self.value(words_of(data.get("query")), place).printed
         self._attach(place, step)
         self._take_schema(place, step, {"type": "object", "properties": properties, "required": list(properties)})
 
-    def _agent(self, place: Place, step: FlowStep) -> None:
+    def _agent(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
-        given = {key: as_mapping(each).get("value") for key, each in as_mapping(place.data.get("agent_parameters")).items()}
+        given = {
+            key: as_mapping(each).get("value") for key, each in as_mapping(place.data.get("agent_parameters")).items()
+        }
         model = as_mapping(given.get("model"))
         self.set_model(step, {**model, "name": model.get("model") or model.get("name")})
         strategy = str(place.data.get("agent_strategy_name") or "")
@@ -233,7 +247,7 @@ class NodeConverters(AppParts):
 
     # --- Code and texts
 
-    def _code(self, place: Place, step: FlowStep) -> None:
+    def _code(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         source = str(data.get("code") or "")
         if str(data.get("code_language")) != "python3":
@@ -259,7 +273,10 @@ class NodeConverters(AppParts):
             for each in ast.walk(tree)
             if isinstance(each, ast.Import | ast.ImportFrom)
         }
-        if any(isinstance(each, ast.ImportFrom) and (each.module == "__future__" or each.names[0].name == "*") for each in tree.body):
+        if any(
+            isinstance(each, ast.ImportFrom) and (each.module == "__future__" or each.names[0].name == "*")
+            for each in tree.body
+        ):
             raise UnknownValueError("an import that only stands at a module's top")
         if imported & _NETWORK:
             self.note("the sandbox of code has no network")
@@ -267,30 +284,34 @@ class NodeConverters(AppParts):
         head = f"global {', '.join(shared)}\n" if shared else ""
         call = ", ".join(f"{name}={ours}" for name, ours in given.items())
         step.sample = {
-            str(name): SAMPLES.get(str(as_mapping(each).get("type")), "text") for name, each in as_mapping(data.get("outputs")).items()
+            str(name): SAMPLES.get(str(as_mapping(each).get("type")), "text")
+            for name, each in as_mapping(data.get("outputs")).items()
         }
         step.keys["code"] = f"{head}{source.strip()}\n\nreturn main({call})\n"
 
-    def _template(self, place: Place, step: FlowStep) -> None:
+    def _template(self, place: DifyNode, step: FlowStep) -> None:
         text = self.jinja(str(place.data.get("template") or ""), as_rows(place.data.get("variables")), place, step)
         if step.call is None:
             self.give(step, text)
 
-    def _answer(self, place: Place, step: FlowStep) -> None:
+    def _answer(self, place: DifyNode, step: FlowStep) -> None:
         self.give(step, self.text(place.data.get("answer"), place))
 
-    def _aggregator(self, place: Place, step: FlowStep) -> None:
+    def _aggregator(self, place: DifyNode, step: FlowStep) -> None:
         settings = as_mapping(place.data.get("advanced_settings"))
         if settings.get("group_enabled"):
             groups = [as_mapping(each) for each in as_rows(settings.get("groups"))]
             self.give(
                 step,
-                {str(each.get("group_name")): {"output": self._first_of(as_rows(each.get("variables")), place)} for each in groups},
+                {
+                    str(each.get("group_name")): {"output": self._first_of(as_rows(each.get("variables")), place)}
+                    for each in groups
+                },
             )
         else:
             self.give(step, self._first_of(as_rows(place.data.get("variables")), place))
 
-    def _first_of(self, selectors: Sequence[Any], place: Place) -> str:
+    def _first_of(self, selectors: Sequence[Any], place: DifyNode) -> str:
         """The first value that is there, as a template."""
         found: list[Value] = []
         for each in selectors:
@@ -305,7 +326,7 @@ class NodeConverters(AppParts):
             text = value.with_default(text)
         return f"{{{{ {text} }}}}"
 
-    def _assigner(self, place: Place, step: FlowStep) -> None:
+    def _assigner(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         items = [as_mapping(each) for each in as_rows(data.get("items"))]
         if not items:
@@ -329,7 +350,7 @@ class NodeConverters(AppParts):
             self.give(step, given)
             step.keys["set"] = {key: f"{{{{ output.{key} }}}}" for key in given}
 
-    def _assigned(self, item: Mapping[str, Any], key: str, place: Place) -> Any:
+    def _assigned(self, item: Mapping[str, Any], key: str, place: DifyNode) -> Any:
         operation = str(item.get("operation") or "over-write")
         before = f"shared_state.{key}"
         if operation == "clear":
@@ -338,12 +359,11 @@ class NodeConverters(AppParts):
             return f"{{{{ {before}[1:] }}}}"
         if operation == "remove-last":
             return f"{{{{ {before}[:-1] }}}}"
-        raw = item.get("value")
-        if operation == "set" or (item.get("input_type") == "constant" and not isinstance(raw, list)):
-            value = Value(raw if isinstance(raw, int | float) and not isinstance(raw, bool) else json.dumps(raw)) if not isinstance(raw, str) else None
+        raw: Any = item.get("value")
+        if operation == "set" or item.get("input_type") == "constant":
             if operation in {"set", "over-write"}:
-                return self.text(raw, place) if isinstance(raw, str) else raw
-            expression = quote(str(raw)) if value is None else str(value.expression)
+                return self.text(raw, place) if isinstance(raw, str) else escape_values(raw)
+            expression = quote_value(raw)
         else:
             expression = self.value(words_of(raw), place).with_default()
             if operation == "over-write":
@@ -357,7 +377,7 @@ class NodeConverters(AppParts):
 
     # --- Choices
 
-    def _if_else(self, place: Place, step: FlowStep) -> None:
+    def _if_else(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "condition"
         labels = list(self.labels(place).items())
         cases = self.cases(place)
@@ -367,10 +387,12 @@ class NodeConverters(AppParts):
         if len(cases) == 1:
             step.keys["if"] = expressions[0]
         else:
-            step.keys["cases"] = [{"if": each, "label": label} for each, (_, label) in zip(expressions, labels, strict=False)]
+            step.keys["cases"] = [
+                {"if": each, "label": label} for each, (_, label) in zip(expressions, labels, strict=False)
+            ]
             step.keys["else"] = {}
 
-    def _conditions(self, case: Mapping[str, Any], place: Place) -> str:
+    def _conditions(self, case: Mapping[str, Any], place: DifyNode) -> str:
         rows = [as_mapping(each) for each in as_rows(case.get("conditions"))]
         found = [self.selectors.compare(each, place) for each in rows]
         if not found:
@@ -378,7 +400,7 @@ class NodeConverters(AppParts):
         word = " or " if str(case.get("logical_operator")) == "or" else " and "
         return found[0] if len(found) == 1 else word.join(f"({each})" for each in found)
 
-    def _human(self, place: Place, step: FlowStep) -> None:
+    def _human(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "approval"
         data = place.data
         properties: dict[str, Any] = {}
@@ -400,7 +422,7 @@ class NodeConverters(AppParts):
 
     # --- Containers
 
-    def _iteration(self, place: Place, step: FlowStep) -> None:
+    def _iteration(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "map"
         data = place.data
         step.keys["over"] = self.value(words_of(data.get("iterator_selector")), place).with_default("[]")
@@ -416,19 +438,19 @@ class NodeConverters(AppParts):
             step.keys["on_item_error"] = "collect"
             self.note("the place of an item that failed has its error instead of nothing")
 
-    def _loop(self, place: Place, step: FlowStep) -> None:
+    def _loop(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "loop"
         data = place.data
         count = data.get("loop_count")
         step.keys["max_iterations"] = min(max(count if isinstance(count, int) else 10, 1), 10000)
         step.keys["on_exhausted"] = "continue"
 
-    def _loop_end(self, place: Place, step: FlowStep) -> None:
+    def _loop_end(self, place: DifyNode, step: FlowStep) -> None:
         self.give(step, "end")
 
     # --- Outside
 
-    def _retrieval(self, place: Place, step: FlowStep) -> None:
+    def _retrieval(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         multiple = as_mapping(data.get("multiple_retrieval_config"))
         limit = multiple.get("top_k") or as_mapping(data.get("retrieval_model")).get("top_k") or 4
@@ -442,16 +464,17 @@ class NodeConverters(AppParts):
         step.keys["untrusted"] = True
         step.sample = [{"content": "A passage", "title": "A title", "metadata": {"position": 1}}]
         self.note("it searches the texts in the folder knowledge, by words")
-        self.by_hand = f"put the documents of the knowledge base into the folder knowledge ({len(as_rows(data.get('dataset_ids')))} data sets)"
+        count = len(as_rows(data.get("dataset_ids")))
+        self.by_hand = f"put the documents of the knowledge base into the folder knowledge ({count} data sets)"
 
-    def _document(self, place: Place, step: FlowStep) -> None:
+    def _document(self, place: DifyNode, step: FlowStep) -> None:
         step.call = "steps:read_document"
         self.needs_steps = True
         step.arguments = {"file": self.value(words_of(place.data.get("variable_selector")), place).printed}
         step.sample = "The text of a file."
         self.note("texts, Word documents and, with pypdf, PDF are read; other kinds of files need code in steps.py")
 
-    def _list(self, place: Place, step: FlowStep) -> None:
+    def _list(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         value = self.value(words_of(data.get("variable")), place).with_default("[]")
         filtering = as_mapping(data.get("filter_by"))
@@ -474,12 +497,22 @@ class NodeConverters(AppParts):
             value = f"(({value}) | list)[:{limit['size']}]"
         self.give(step, f"{{{{ {value} }}}}")
 
-    def _filtered(self, value: str, condition: Mapping[str, Any], place: Place) -> str:
+    def _filtered(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
         key, operator, wanted = (condition.get(each) for each in ("key", "comparison_operator", "value"))
         name = _FILE_KEYS.get(str(key or ""), str(key or ""))
-        symbols = {"is": "==", "=": "==", "is not": "!=", "≠": "!=", ">": ">", "<": "<", "≥": ">=", "≤": "<=", "in": "in"}
+        symbols = {
+            "is": "==",
+            "=": "==",
+            "is not": "!=",
+            "≠": "!=",
+            ">": ">",
+            "<": "<",
+            "≥": ">=",
+            "≤": "<=",
+            "in": "in",
+        }
         if key == "type":
-            kinds = [str(each) for each in (wanted if isinstance(wanted, list) else [wanted])]
+            kinds = [str(each) for each in (as_rows(wanted) or [wanted])]
             parts = {"image": _IMAGES, "document": _DOCUMENTS}
             if operator not in {"in", "is"} or not all(each in parts for each in kinds):
                 raise UnknownValueError("this filter of files")
@@ -492,7 +525,7 @@ class NodeConverters(AppParts):
         named = f"selectattr({quote(name)}, " if name else "select("
         return f'({value} | {named}"{symbols[str(operator)]}", {right}) | list)'
 
-    def _tool(self, place: Place, step: FlowStep) -> None:
+    def _tool(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         given = {key: as_mapping(each) for key, each in as_mapping(data.get("tool_parameters")).items()}
         settings = as_mapping(data.get("tool_configurations"))
@@ -518,9 +551,9 @@ class NodeConverters(AppParts):
             raise UnknownValueError(f"the tool '{name[:60]}' of '{provider[:80]}', a plugin of Dify")
 
     def _setting(self, value: Any) -> Any:
-        return as_mapping(value).get("value") if isinstance(value, Mapping) else value
+        return as_mapping(value).get("value", value)
 
-    def _argument(self, given: Mapping[str, Any], place: Place) -> str:
+    def _argument(self, given: Mapping[str, Any], place: DifyNode) -> str:
         """An argument of a tool as an expression."""
         raw = given.get("value")
         if given.get("type") == "variable":
@@ -532,7 +565,7 @@ class NodeConverters(AppParts):
             raise UnknownValueError("an address that is put together")
         return quote(str(raw or ""))
 
-    def _http(self, place: Place, step: FlowStep) -> None:
+    def _http(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         step.kind = "http"
         method = str(data.get("method") or "get").upper()
@@ -571,7 +604,7 @@ class NodeConverters(AppParts):
             step.keys["timeout"] = f"{wait}s"
         step.sample = "text"
 
-    def _secret(self, place: Place, header: str, text: str, words: str = "") -> str:
+    def _secret(self, place: DifyNode, header: str, text: str, words: str = "") -> str:
         """The environment variable that holds a header's value."""
         inner = _REFERENCE.search(text)
         base = inner[1].partition(".")[2] if inner and inner[1].startswith("env.") else f"{place.id}_{header}"
@@ -580,7 +613,7 @@ class NodeConverters(AppParts):
         self.project.environment[name] = f"the header {header} of '{place.id}'{f', as `{words}`' if words else ''}"
         return name
 
-    def _url(self, text: str, place: Place, names: Sequence[str]) -> str:
+    def _url(self, text: str, place: DifyNode, names: Sequence[str]) -> str:
         text = _REFERENCE.sub(lambda found: self.constants.get(found[1], found[0]), text.strip())
         lone = _REFERENCE.fullmatch(text)
         if not text:
@@ -607,9 +640,13 @@ class NodeConverters(AppParts):
     def _leave_open(self) -> None:
         """An address that is known in a run alone: the project file has an entry that is to be replaced."""
         self.allow_http("https://api.example.com/")
-        self.by_hand = "say in allow_http of flowengine.toml which addresses may be asked, instead of https://api.example.com/"
+        self.by_hand = (
+            "say in allow_http of flowengine.toml which addresses may be asked, instead of https://api.example.com/"
+        )
 
-    def _body(self, body: Mapping[str, Any], place: Place, step: FlowStep, headers: dict[str, str], method: str) -> None:
+    def _body(
+        self, body: Mapping[str, Any], place: DifyNode, step: FlowStep, headers: dict[str, str], method: str
+    ) -> None:
         kind = str(body.get("type") or "none")
         data = body.get("data")
         if kind == "none" or method in {"GET", "HEAD"} or not data:
@@ -622,7 +659,11 @@ class NodeConverters(AppParts):
             return
         if kind == "binary":
             raise UnknownValueError("a body that is a file")
-        text = "\n".join(str(as_mapping(each).get("value") or "") for each in as_rows(data)) if isinstance(data, list) else str(data)
+        text = (
+            "\n".join(str(as_mapping(each).get("value") or "") for each in as_rows(data))
+            if as_rows(data)
+            else str(data)
+        )
         if kind == "json":
             found = self._json(text, place)
             if found is not None:
@@ -634,7 +675,7 @@ class NodeConverters(AppParts):
         if text.strip():
             step.keys["body"] = self.text(text, place)
 
-    def _json(self, text: str, place: Place) -> Any:
+    def _json(self, text: str, place: DifyNode) -> Any:
         """The JSON of a body with its references as templates; None where it is not JSON around them."""
         marked: list[str] = []
 
@@ -662,7 +703,7 @@ class NodeConverters(AppParts):
 
     # --- What all have
 
-    def _add_retry(self, place: Place, step: FlowStep) -> None:
+    def _add_retry(self, place: DifyNode, step: FlowStep) -> None:
         retry = as_mapping(place.data.get("retry_config"))
         most = retry.get("max_retries")
         if not (retry.get("retry_enabled", retry.get("enabled")) and isinstance(most, int) and most > 0):
@@ -712,6 +753,6 @@ def clean_schema(schema: Any, depth: int = 0) -> Any:
     return schema
 
 
-def path_of(place: Place, fields: Sequence[str]) -> str:
+def path_of(place: DifyNode, fields: Sequence[str]) -> str:
     """What a node gave, and the fields of it."""
     return key_path(f"nodes.{place.id}.output", fields)

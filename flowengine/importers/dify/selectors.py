@@ -11,9 +11,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.importers.dify.graph_levels import Graph, Place
+from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
 
-__all__ = ["Selectors", "UnknownValueError", "Value", "as_mapping", "as_rows", "escape_text", "key_path", "quote", "words_of"]
+__all__ = [
+    "Selectors",
+    "UnknownValueError",
+    "Value",
+    "as_mapping",
+    "as_rows",
+    "escape_text",
+    "escape_values",
+    "key_path",
+    "quote",
+    "quote_value",
+    "words_of",
+]
 
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -82,13 +94,40 @@ def escape_text(text: str) -> str:
     return re.sub(r"\{(?=[{%#]|\Z)", '{{ "{" }}', text)
 
 
+def escape_values(value: Any) -> Any:
+    """A value whose texts are templates that print them."""
+    if isinstance(value, str):
+        return escape_text(value)
+    if isinstance(value, Mapping):
+        return {str(key): escape_values(each) for key, each in as_mapping(cast("object", value)).items()}
+    return (
+        [escape_values(each) for each in as_rows(cast("object", value))]
+        if isinstance(value, list)
+        else cast("object", value)
+    )
+
+
+def quote_value(value: Any) -> str:
+    """A JSON value as an expression."""
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, Mapping):
+        rows = as_mapping(cast("object", value)).items()
+        return "{" + ", ".join(f"{quote(str(key))}: {quote_value(each)}" for key, each in rows) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(quote_value(each) for each in as_rows(cast("object", value))) + "]"
+    return json.dumps(value)
+
+
 def key_path(start: str, keys: Sequence[str]) -> str:
     """A path in an expression.
 
     >>> key_path("a", ["b", "c d"])
     'a.b["c d"]'
     """
-    return start + "".join(f".{key}" if _NAME.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in keys)
+    return start + "".join(
+        f".{key}" if _NAME.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in keys
+    )
 
 
 _EMPTY: Final = {"string": '[none, ""]', "array": "[none, []]", "number": "[none]", "": '[none, "", [], {}]'}
@@ -114,10 +153,10 @@ class Selectors:
 
     def __init__(
         self,
-        graph: Graph,
-        outputs: Callable[[Place, Sequence[str]], Value],
+        graph: DifyGraph,
+        outputs: Callable[[DifyNode, Sequence[str]], Value],
         names: Mapping[tuple[str, str], str],
-        container: Callable[[Place, Place, Sequence[str]], Value | None],
+        container: Callable[[DifyNode, DifyNode, Sequence[str]], Value | None],
     ) -> None:
         """`outputs` says what a node gives; `names` are the inputs, the state and the environment, by (scope, name);
         `container` what the inside of an iteration or a loop sees of it."""
@@ -128,9 +167,13 @@ class Selectors:
         self.references: dict[str, set[str]] = {}
         """Node → the nodes of its level that it refers to, by the ids of the source."""
 
-    def find(self, selector: Sequence[str], at: Place | None) -> Value:
+    def find(self, selector: Sequence[str], at: DifyNode | None) -> Value:
         """The value that a selector names; `at` is None for the outputs of the flow."""
-        parts = [part for each in selector for part in ([each] if each == "sys" or not each.startswith("sys.") else each.split(".", 1))]
+        parts = [
+            part
+            for each in selector
+            for part in ([each] if each == "sys" or not each.startswith("sys.") else each.split(".", 1))
+        ]
         if len(parts) > 1 and parts[1] == "sys":
             parts = parts[1:]
         if len(parts) < 2:
@@ -148,7 +191,7 @@ class Selectors:
             return inner
         return self._of_node(place, parts[1:], at)
 
-    def _of_node(self, place: Place, fields: Sequence[str], at: Place | None) -> Value:
+    def _of_node(self, place: DifyNode, fields: Sequence[str], at: DifyNode | None) -> Value:
         graph = self._graph
         if place.id == "":
             raise UnknownValueError(f"a value of '{place.title}', which never runs")
@@ -164,7 +207,9 @@ class Selectors:
         value = self._outputs(place, fields)
         return value if graph.is_always_before(place, anchor) else value._replace(absent_without=place.id)
 
-    def convert_text(self, text: object, at: Place | None, special: Mapping[str, str] | None = None) -> tuple[str, list[str]]:
+    def convert_text(
+        self, text: object, at: DifyNode | None, special: Mapping[str, str] | None = None
+    ) -> tuple[str, list[str]]:
         """A text as a template, and what is not known in it; `special` are names such as `context`, as templates."""
         found: list[str] = []
         unknown: list[str] = []
@@ -189,14 +234,14 @@ class Selectors:
         found.append(re.sub(r"\{(?=[{%#])", '{{ "{" }}', rest))
         return "".join(found), unknown
 
-    def compare(self, condition: Mapping[str, Any], at: Place) -> str:
+    def compare(self, condition: Mapping[str, Any], at: DifyNode) -> str:
         """One comparison of an if-else as an expression; `UnknownValueError` where ours cannot say it."""
         value = self.find(words_of(condition.get("variable_selector")), at)
         kind = str(condition.get("varType") or condition.get("var_type") or "")
         operator = str(condition.get("comparison_operator") or "")
         return self.compare_value(value, kind, operator, condition, at)
 
-    def compare_value(self, value: Value, kind: str, operator: str, condition: Mapping[str, Any], at: Place) -> str:
+    def compare_value(self, value: Value, kind: str, operator: str, condition: Mapping[str, Any], at: DifyNode) -> str:
         """As `compare`, of a value that was found already."""
         wanted = condition.get("value")
         if operator in {"empty", "is empty", "not empty", "is not empty", "null", "not null", "exists", "not exists"}:
@@ -211,7 +256,7 @@ class Selectors:
         if operator in {"contains", "not contains"}:
             return f"{right} {'in' if operator == 'contains' else 'not in'} {left}"
         if operator in {"in", "not in"}:
-            rows = [self._right(each, "string", at) for each in (wanted if isinstance(wanted, list) else [wanted])]
+            rows = [self._right(each, "string", at) for each in (as_rows(wanted) or [wanted])]
             return f"{left} {operator} [{', '.join(rows)}]"
         if operator in {"start with", "starts with", "end with", "ends with"}:
             size = f"({right} | length)"
@@ -224,9 +269,9 @@ class Selectors:
             raise UnknownValueError(f"the comparison '{operator}'")
         return f"{left} {symbol[operator]} {right}"
 
-    def _right(self, wanted: Any, kind: str, at: Place) -> str:
+    def _right(self, wanted: Any, kind: str, at: DifyNode) -> str:
         if isinstance(wanted, list):
-            return json.dumps(wanted, ensure_ascii=False) if not _has_tag(wanted) else "[" + ", ".join(quote(str(one)) for one in cast("list[Any]", wanted)) + "]"
+            return quote_value(wanted)
         if isinstance(wanted, bool):
             return "true" if wanted else "false"
         text = "" if wanted is None else str(wanted)
@@ -254,11 +299,11 @@ class Selectors:
         if len(rows) != 1 or as_mapping(rows[0]).get("key") != "type":
             raise UnknownValueError("the comparison of files by anything but their type")
         wanted = as_mapping(rows[0]).get("value")
-        kinds = [str(each) for each in (wanted if isinstance(wanted, list) else [wanted])]
+        kinds = [str(each) for each in (as_rows(wanted) or [wanted])]
         operator = str(as_mapping(rows[0]).get("comparison_operator"))
         if not kinds or operator not in {"in", "is", "contains", "not in", "is not"}:
             raise UnknownValueError(f"the comparison '{operator}' of files")
-        types = f"{value.with_default('[]')} | map(attribute=\"media_type\") | map(\"string\") | join(\" \")"
+        types = f'{value.with_default("[]")} | map(attribute="media_type") | map("string") | join(" ")'
         tests = [_tests_of_kind(kind, types) for kind in kinds]
         found = " or ".join(tests)
         return f"not ({found})" if operator.startswith(("not", "is not")) else f"({found})"
@@ -270,7 +315,3 @@ def _tests_of_kind(kind: str, types: str) -> str:
     if kind != "document":
         raise UnknownValueError(f"files of the type '{kind[:40]}'")
     return f'"text/" in ({types}) or "application/" in ({types})'
-
-
-def _has_tag(value: object) -> bool:
-    return bool(re.search(r"[{%#][{%#}]|\}\}", json.dumps(value)))

@@ -1,0 +1,305 @@
+"""Writes the levels of a graph of Dify as steps: each node's step, under which conditions it runs, what a run gives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from flowengine.importers.dify.app_parts import FieldNames
+from flowengine.importers.dify.graph_levels import DifyNode, GraphEdge
+from flowengine.importers.dify.node_converters import NodeConverters, plain_words
+from flowengine.importers.dify.selectors import UnknownValueError, Value, as_mapping, as_rows, escape_values, words_of
+from flowengine.importers.form import FlowStep, ImportLedger
+
+__all__ = ["STATE_TYPES", "GraphWriter"]
+
+STATE_TYPES: Final = {
+    "string": "string",
+    "secret": "string",
+    "number": "number",
+    "boolean": "boolean",
+    "object": "object",
+}
+
+
+class GraphWriter:
+    """Writes the levels of a graph as steps."""
+
+    def __init__(self, parts: NodeConverters, ledger: ImportLedger) -> None:
+        self._parts = parts
+        self._graph = parts.graph
+        self._ledger = ledger
+        self._steps: dict[str, FlowStep] = {}
+        self._told: dict[str, tuple[list[str], str, str]] = {}
+        """Node → changes, why it is lost, what is to do by hand."""
+        self._starts: dict[str, FlowStep] = {}
+        """Loop → the step that sets its variables."""
+
+    def write(self) -> None:
+        graph, parts = self._graph, self._parts
+        for place in graph.places.values():
+            if not place.is_start and place.type != "end" and graph.runs(place) and self._parent_runs(place):
+                place.id = parts.names.id(_name_of(place), "node")
+        for place in graph.places.values():
+            if place.type == "iteration" and place.id:
+                parts.item_names[place.source] = parts.names.id(f"{place.id}_item")
+            if place.type == "loop" and place.id:
+                self._declare_loop(place)
+        parts.flow.steps = self._level(None)
+        self._write_outputs()
+        for place in graph.places.values():
+            self._tell(place)
+        if not parts.flow.steps:
+            step = FlowStep(parts.names.id("done"), "function")
+            parts.give(step, "done")
+            parts.flow.steps.append(step)
+
+    def _parent_runs(self, place: DifyNode) -> bool:
+        return all(self._graph.runs(self._graph.places[each]) for each in self._graph.containers_of(place))
+
+    def _level(self, parent: str | None) -> list[FlowStep]:
+        found: list[FlowStep] = []
+        places = [each for each in self._graph.level(parent) if each.id]
+        for place in places:
+            self._parts.by_hand = ""
+            step, why = self._parts.convert(place)
+            self._steps[place.source] = step
+            step.origin = place.origin
+            if (title := plain_words(place.title, 120)) and title != place.id and title != place.source:
+                step.keys["description"] = title
+            self._told[place.source] = (list(self._parts.notes), why, self._parts.by_hand)
+            if place.type in {"iteration", "loop"} and not why:
+                step.body = self._level(place.source)
+                found += self._finish_container(place, step)
+            found.append(step)
+        for place in places:
+            self._connect(place, self._steps[place.source])
+        return found
+
+    # --- Containers
+
+    def _finish_container(self, place: DifyNode, step: FlowStep) -> list[FlowStep]:
+        """What a container needs beside its body; the steps that stand before it."""
+        inside = [each for each in self._graph.level(place.source) if each.id]
+        notes, _, by_hand = self._told[place.source]
+        if not step.body:
+            filler = FlowStep(self._parts.names.id(f"{place.id}_step"), "function")
+            self._parts.give(filler, "done")
+            step.body.append(filler)
+        if place.type == "iteration":
+            self._finish_iteration(place, step, inside, notes)
+            return []
+        tests: list[str] = []
+        for each in map(as_mapping, as_rows(place.data.get("break_conditions"))):
+            end = inside[-1] if inside else place
+            try:
+                tests.append(self._parts.selectors.compare(each, end))
+            except UnknownValueError as error:
+                notes.append(f"a condition to end the loop is left out: {error}")
+        word = " or " if str(place.data.get("logical_operator")) == "or" else " and "
+        found = [word.join(f"({each})" for each in tests) if len(tests) > 1 else each for each in tests[:1]]
+        found += [f'nodes.{each.id}.status == "succeeded"' for each in inside if each.type == "loop-end"]
+        if found:
+            step.keys["until"] = found[0] if len(found) == 1 else " or ".join(f"({each})" for each in found)
+        self._told[place.source] = (notes, "", by_hand)
+        return self._start_loop(place, step)
+
+    def _finish_iteration(self, place: DifyNode, step: FlowStep, inside: list[DifyNode], notes: list[str]) -> None:
+        selector = words_of(place.data.get("output_selector"))
+        end = DifyNode("\0end", "end", {}, place.origin, place.source)
+        end.edges = [GraphEdge(each.source, end.source, "", place.origin) for each in inside]
+        try:
+            inner = self._graph.places.get(selector[0]) if selector else None
+            if inner is None or inner.parent != place.source or not inner.id:
+                raise UnknownValueError("what each item gives")
+            value = self._parts.outputs(inner, selector[1:])
+            if not self._graph.is_certain(inner):
+                value = value._replace(absent_without=inner.id)
+            step.keys["result"] = value.printed
+        except (UnknownValueError, IndexError):
+            notes.append("each item gives nothing, since the output of the iteration is not known")
+            step.keys["result"] = ""
+
+    def _declare_loop(self, place: DifyNode) -> None:
+        for each in map(as_mapping, as_rows(place.data.get("loop_variables"))):
+            name, kind = str(each.get("label") or each.get("variable") or ""), str(each.get("var_type") or "string")
+            key = self._parts.names.id(f"{place.id}_{name}")
+            self._parts.flow.shared_state[key] = {
+                "type": "array" if kind.startswith("array") else STATE_TYPES.get(kind, "string"),
+                "merge": "replace",
+            }
+            self._parts.loop_states[place.source, name] = key
+
+    def _start_loop(self, place: DifyNode, step: FlowStep) -> list[FlowStep]:
+        """The step that sets a loop's variables."""
+        given: dict[str, Any] = {}
+        for each in map(as_mapping, as_rows(place.data.get("loop_variables"))):
+            key = self._parts.loop_states[place.source, str(each.get("label") or each.get("variable") or "")]
+            raw = each.get("value")
+            if each.get("value_type") == "variable":
+                given[key] = self._parts.known(words_of(raw), place)
+            else:
+                given[key] = _constant(raw, str(self._parts.flow.shared_state[key]["type"]))
+        if not given:
+            return []
+        first = FlowStep(self._parts.names.id(f"{place.id}_start"), "function", place.origin)
+        self._parts.give(first, given)
+        first.keys["set"] = {key: f"{{{{ output.{key} }}}}" for key in given}
+        self._starts[place.source] = first
+        return [first]
+
+    # --- Edges
+
+    def _connect(self, place: DifyNode, step: FlowStep) -> None:
+        """Say under which conditions a node runs."""
+        entry = self._starts.get(place.source, step)
+        if entry is not step:
+            step.needs = [entry.id]
+        live = [each for each in place.edges if self._runs(each.source)]
+        if not live or any(self._graph.places[each.source].is_start for each in live):
+            return
+        references = {self._graph.places[each].id for each in self._parts.selectors.references.get(place.source, ())}
+        routes = [each for each in live if each.handle]
+        plain = [each for each in live if not each.handle]
+        if not plain and all(self._is_only_target(each) for each in routes):
+            for each in routes:
+                self._lead(each, entry.id)
+            return
+        sources = list(dict.fromkeys(self._graph.places[each.source].id for each in live))
+        entry.needs = [*entry.needs, *(each for each in sources if entry is not step or each not in references)]
+        if routes or (not self._graph.is_certain(place) and references - set(sources)):
+            tests = list(dict.fromkeys(self._taken(each) for each in live))
+            entry.when = (
+                tests[0] if len(tests) == 1 else " or ".join(f"({each})" if " or " in each else each for each in tests)
+            )
+
+    def _runs(self, source: str) -> bool:
+        place = self._graph.places[source]
+        return self._graph.runs(place) and (place.is_start or bool(place.id))
+
+    def _is_only_target(self, edge: GraphEdge) -> bool:
+        same = [each for each in self._graph.targets.get(edge.source, []) if each.handle == edge.handle]
+        is_end = self._graph.places[edge.target].type == "end"
+        return len([each for each in same if self._graph.places[each.target].id]) == 1 and not is_end
+
+    def _lead(self, edge: GraphEdge, target: str) -> None:
+        """Make a label of a node lead to a target."""
+        place = self._graph.places[edge.source]
+        step = self._steps[edge.source]
+        label = self._parts.labels(place).get(edge.handle)
+        if step.kind == "condition" and label is not None:
+            if "if" in step.keys or label == "else":
+                step.keys[label] = target
+            else:
+                next(each for each in step.keys["cases"] if each["label"] == label)["then"] = target
+        elif step.kind in {"routing", "approval"} and label is not None:
+            step.keys["routes"][label]["to"] = target
+        elif edge.handle == "fail-branch":
+            step.keys["on_error"] = {"then": target}
+
+    def _taken(self, edge: GraphEdge) -> str:
+        """The expression that says whether an edge was taken."""
+        place = self._graph.places[edge.source]
+        label = self._parts.labels(place).get(edge.handle) if edge.handle else None
+        if label is not None and self._steps[edge.source].kind in {"condition", "routing", "approval"}:
+            return self._parts.test_of(place, label)
+        if edge.handle == "fail-branch":
+            self._steps[edge.source].keys.setdefault("on_error", "skip")
+            return f'nodes.{place.id}.status != "succeeded"'
+        return f'nodes.{place.id}.status == "succeeded"'
+
+    # --- What a run gives
+
+    def _write_outputs(self) -> None:
+        graph, flow, parts = self._graph, self._parts.flow, self._parts
+        answers = [each for each in graph.level(None) if each.type == "answer" and each.id]
+        if answers:
+            values = [Value(f"nodes.{each.id}.output", None if graph.is_certain(each) else each.id) for each in answers]
+            flow.outputs["answer"] = "".join(each.printed for each in values)
+        ends = [each for each in graph.level(None) if each.type == "end"]
+        found: dict[str, list[tuple[str, str]]] = {}
+        outputs = FieldNames()
+        ids: dict[str, str] = {}
+        for place in ends:
+            parts.notes = []
+            taken = " or ".join(
+                dict.fromkeys(
+                    self._taken(each)
+                    for each in place.edges
+                    if self._runs(each.source) and not graph.places[each.source].is_start
+                )
+            )
+            for each in map(as_mapping, as_rows(place.data.get("outputs"))):
+                name = str(each.get("variable") or "")
+                try:
+                    value = parts.selectors.find(words_of(each.get("value_selector")), place)
+                except UnknownValueError as error:
+                    parts.note(f"the output '{name[:40]}' is left out: {error}")
+                    continue
+                ids.setdefault(name, outputs.id(name, "output"))
+                if ids[name] != name:
+                    parts.note(f"the output '{name[:40]}' is called `{ids[name]}`")
+                found.setdefault(ids[name], []).append((value.with_default(), taken))
+            self._told[place.source] = (parts.notes, "", "")
+        for id, rows in found.items():
+            if len(rows) == 1 and (len(ends) == 1 or not rows[0][1]):
+                flow.outputs[id] = f"{{{{ {rows[0][0]} }}}}"
+            else:
+                text = "none"
+                for expression, taken in reversed(rows):
+                    text = (
+                        f"{expression} if {taken or 'true'} else ({text})"
+                        if text != "none"
+                        else f"{expression} if {taken or 'true'} else none"
+                    )
+                flow.outputs[id] = f"{{{{ {text} }}}}"
+
+    def _tell(self, place: DifyNode) -> None:
+        ledger = self._ledger
+        what = f"{place.type or 'node'} '{plain_words(place.title, 60)}'"
+        if place.is_start:
+            if place.type.startswith("trigger-"):
+                ledger.lost(
+                    what, place.origin, "a trigger starts a run", "use a webhook or a schedule of the project file"
+                )
+            elif place.type == "start":
+                ledger.mapped(what, place.origin, "the inputs of the flow")
+            return
+        if (not place.id and place.type != "end") or not self._graph.runs(place):
+            ledger.changed(what, place.origin, "left out, since nothing leads to it")
+            return
+        notes, why, by_hand = self._told.get(place.source, ([], "", ""))
+        if place.type == "answer" and place.parent is not None:
+            notes = [*notes, "its text is the step's output, and no part of the answer while the iteration is at work"]
+        if why:
+            ledger.lost(
+                what,
+                place.origin,
+                f"it needs {why}" if not why.startswith("there is") else why,
+                f"write the function of the step `{place.id}` in stubs.py",
+            )
+        elif notes or by_hand:
+            ledger.changed(what, place.origin, "; ".join(notes) or f"the step `{place.id}`", by_hand)
+        else:
+            ledger.mapped(what, place.origin, f"the step `{place.id}`" if place.id else "outputs of the flow")
+
+
+_EMPTY: Final[dict[str, Any]] = {"number": 0, "boolean": False, "array": [], "object": {}}
+
+
+def _constant(raw: Any, kind: str) -> Any:
+    """A constant of a loop's variable, which the editor may have written as text."""
+    if isinstance(raw, str) and kind != "string":
+        try:
+            raw = json.loads(raw)
+        except (ValueError, RecursionError):
+            raw = None
+    return escape_values(raw) if raw is not None else _EMPTY.get(kind, "")
+
+
+def _name_of(place: DifyNode) -> str:
+    """What a node is called: by its title, or by its type where the title has few letters of ASCII."""
+    title = str(place.data.get("title") or "")
+    letters = [each for each in title if each.isalpha()]
+    is_readable = bool(letters) and sum(each.isascii() for each in letters) * 2 >= len(letters)
+    return title if is_readable else place.type.replace("-", "_") or "node"

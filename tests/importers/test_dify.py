@@ -1,0 +1,339 @@
+"""Imports apps of Dify that were written for these tests, and runs what came of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowengine import Flow
+from flowengine.errors import DefinitionError
+from flowengine.importers.dify.selectors import escape_text, quote
+from flowengine.importers.form import ImportedProject
+from flowengine.importers.formats import find_sources, read_source
+from flowengine.importers.source_tree import SourceTree
+from flowengine.journal.memory import MemoryStore
+from flowengine.models.scripted import ScriptedModel
+from flowengine.runners.run import Run
+from flowengine.templating.compile import compile_template
+from flowengine.testing.model_overrides import with_models
+
+MODEL = {"provider": "langgenius/openai/openai", "name": "gpt-4o-mini", "completion_params": {"temperature": 0.3}}
+
+
+def node(id: str, type: str, parent: str | None = None, **data: Any) -> dict[str, Any]:
+    return {"id": id, "data": {"type": type, "title": id, **data}, **({"parentId": parent} if parent else {})}
+
+
+def start(*names: str) -> dict[str, Any]:
+    rows = [{"variable": each, "label": each, "type": "text-input", "required": True} for each in names]
+    return node("start", "start", variables=rows)
+
+
+def llm(id: str, text: str, **data: Any) -> dict[str, Any]:
+    return node(id, "llm", model=MODEL, prompt_template=[{"role": "user", "text": text}], **data)
+
+
+def app(nodes: list[dict[str, Any]], edges: str, mode: str = "workflow", **workflow: Any) -> str:
+    """An app as JSON, which is YAML; edges as `a>b c:handle>d`."""
+    rows = []
+    for edge in edges.split():
+        source, target = edge.split(">")
+        source, _, handle = source.partition(":")
+        rows.append({"source": source, "target": target, "sourceHandle": handle or "source"})
+    graph = {"nodes": nodes, "edges": rows}
+    return json.dumps(
+        {"app": {"mode": mode, "name": "Sample App"}, "kind": "app", "workflow": {"graph": graph, **workflow}}
+    )
+
+
+def run(folder: Path, inputs: dict[str, Any], **answers: list[Any]) -> tuple[Run, dict[str, ScriptedModel]]:
+    models = {name: ScriptedModel(given) for name, given in answers.items()}
+    flow = with_models(
+        Flow.from_yaml(folder / "sample_app.yaml"),
+        lambda slot, _: models.get(slot.node.rpartition(".")[2], ScriptedModel([])),
+    )
+    return flow.run_sync(inputs, store=MemoryStore()), models
+
+
+def lost(project: ImportedProject) -> list[str]:
+    return [each.what for each in project.ledger.elements if each.outcome == "lost"]
+
+
+BRANCHES = app(
+    [
+        start("text", "tone"),
+        node(
+            "check",
+            "if-else",
+            cases=[
+                {
+                    "case_id": "a",
+                    "logical_operator": "and",
+                    "conditions": [
+                        {"variable_selector": ["start", "text"], "comparison_operator": "contains", "value": "refund"},
+                        {
+                            "variable_selector": ["start", "tone"],
+                            "comparison_operator": "not empty",
+                            "varType": "string",
+                        },
+                    ],
+                },
+                {
+                    "case_id": "b",
+                    "conditions": [
+                        {"variable_selector": ["start", "text"], "comparison_operator": "start with", "value": "Hi"}
+                    ],
+                },
+            ],
+        ),
+        llm("refund", "Refund, {{#start.tone#}}: {{#start.text#}} {{x}} {% y %}"),
+        node(
+            "greet",
+            "template-transform",
+            template="Hello {{ who | upper }}",
+            variables=[{"variable": "who", "value_selector": ["start", "tone"]}],
+        ),
+        node("pick", "variable-aggregator", variables=[["refund", "text"], ["greet", "output"]]),
+        node(
+            "after",
+            "template-transform",
+            template="{{ a }}|{{ b }}",
+            variables=[
+                {"variable": "a", "value_selector": ["pick", "output"]},
+                {"variable": "b", "value_selector": ["greet", "output"]},
+            ],
+        ),
+        node("end", "end", outputs=[{"variable": "Result", "value_selector": ["after", "output"]}]),
+        node("other", "end", outputs=[{"variable": "Result", "value_selector": ["start", "text"]}]),
+    ],
+    "start>check check:a>refund check:b>greet check:false>other refund>pick greet>pick pick>after after>end",
+)
+
+
+def test_branches_meet_again_as_in_dify(import_files) -> None:
+    project, written, folder = import_files({"app.yml": BRANCHES})
+    assert not written.errors
+    assert not lost(project)
+    done, models = run(folder, {"text": "refund me", "tone": "kind"}, refund=["done"])
+    assert done.outputs == {"result": "done|"}
+    assert models["refund"].requests[0].messages[-1].content.endswith("Refund, kind: refund me {{x}} {% y %}")
+    done, _ = run(folder, {"text": "Hi there", "tone": "kind"})
+    assert done.outputs == {"result": "Hello KIND|Hello KIND"}
+    done, _ = run(folder, {"text": "refund", "tone": ""})
+    assert done.outputs == {"result": "refund"}
+    assert {name for name, each in done.nodes.items() if each.status == "skipped"} == {
+        "refund",
+        "greet",
+        "pick",
+        "after",
+    }
+
+
+def test_a_node_behind_a_branch_that_was_not_taken_does_not_run_for_what_it_reads(import_files) -> None:
+    source = app(
+        [
+            start("text"),
+            llm("first", "{{#start.text#}}"),
+            node("check", "if-else", cases=[{"case_id": "true", "conditions": [
+                {"variable_selector": ["first", "text"], "comparison_operator": "is", "value": "yes"}]}]),
+            llm("second", "Go on"),
+            node("show", "answer", answer="{{#first.text#}} {{#second.text#}}"),
+            node("no", "answer", answer="no"),
+        ],
+        "start>first first>check check:true>second second>show check:false>no",
+        mode="advanced-chat",
+    )  # fmt: skip
+    _, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    done, _ = run(folder, {"query": "", "text": "a"}, first=["nope"])
+    assert done.outputs == {"answer": "no"}
+    assert done.nodes["show"].status == "skipped"
+    done, _ = run(folder, {"query": "", "text": "a"}, first=["yes"], second=["two"])
+    assert done.outputs == {"answer": "yes two"}
+
+
+def test_an_iteration_a_classifier_and_an_extractor(import_files) -> None:
+    source = app(
+        [
+            start("text"),
+            node("split", "parameter-extractor", model=MODEL, query=["start", "text"], parameters=[
+                {"name": "parts", "type": "array[string]", "description": "the parts", "required": True}]),
+            node("each", "iteration", iterator_selector=["split", "parts"], output_selector=["say", "text"]),
+            node("begin", "iteration-start", parent="each"),
+            {**llm("say", "{{#each.index#}}: {{#each.item#}} of {{#start.text#}}"), "parentId": "each"},
+            node("sort", "question-classifier", model=MODEL, query_variable_selector=["start", "text"], classes=[
+                {"id": "1", "name": "Bills & co"}, {"id": "2", "name": "Other"}]),
+            node("bill", "template-transform", template="{{ rows | join(',') }}/{{ name }}", variables=[
+                {"variable": "rows", "value_selector": ["each", "output"]},
+                {"variable": "name", "value_selector": ["sort", "class_name"]}]),
+            node("end", "end", outputs=[{"variable": "out", "value_selector": ["bill", "output"]}]),
+        ],
+        "start>split split>each begin>say each>sort sort:1>bill bill>end",
+    )  # fmt: skip
+    project, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    assert not lost(project)
+    route = {"next_route": "Bills & co", "confidence": 0.9, "reasoning": "so"}
+    done, models = run(folder, {"text": "a, b"}, split=[{"parts": ["a", "b"]}], say=["A", "B"], sort=[route])
+    assert done.outputs == {"out": "A,B/Bills & co"}
+    assert [each.messages[-1].content for each in models["say"].requests] == [
+        "User input: 0: a of a, b",
+        "User input: 1: b of a, b",
+    ]
+
+
+def test_a_loop_counts_and_stops_at_its_condition(import_files) -> None:
+    source = app(
+        [
+            start("step"),
+            node("turns", "loop", loop_count=9, logical_operator="and", break_conditions=[
+                {"variable_selector": ["turns", "n"], "comparison_operator": "≥", "value": "3", "varType": "number"}],
+                loop_variables=[{"label": "n", "var_type": "number", "value_type": "constant", "value": "1"}]),
+            node("begin", "loop-start", parent="turns"),
+            node("add", "assigner", parent="turns", items=[
+                {"variable_selector": ["turns", "n"], "operation": "+=", "input_type": "constant", "value": 1}]),
+            node("end", "end", outputs=[{"variable": "n", "value_selector": ["turns", "n"]}]),
+        ],
+        "start>turns begin>add turns>end",
+    )  # fmt: skip
+    project, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    assert not lost(project)
+    done, _ = run(folder, {"step": "1"})
+    assert done.outputs == {"n": 3}
+    assert done.nodes["turns"].output["iterations"] == 2
+
+
+def test_state_requests_and_keys(import_files) -> None:
+    source = app(
+        [
+            start("id"),
+            node("ask", "http-request", method="post", url="https://shop.example.com/v1/{{#start.id#}}",
+                headers="Accept: text/plain\nX-Api-Key: sk-very-secret", params="q:{{#start.id#}}",
+                authorization={"type": "api-key", "config": {"type": "bearer", "api_key": "{{#env.TOKEN#}}"}},
+                body={"type": "json", "data": [{"value": '{"a": "x {{#start.id#}}", "b": {{#start.id#}}, "c": [1]}'}]}),
+            node("keep", "assigner", items=[
+                {"operation": "append", "variable_selector": ["conversation", "seen"],
+                    "value": ["ask", "status_code"]}]),
+            node("show", "answer", answer="{{#ask.body#}} {{#conversation.seen#}}"),
+        ],
+        "start>ask ask>keep keep>show",
+        mode="advanced-chat",
+        conversation_variables=[{"name": "seen", "value_type": "array[number]", "value": [1]}],
+        environment_variables=[{"name": "TOKEN", "value_type": "secret", "value": "sk-hidden"}],
+    )  # fmt: skip
+    project, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    assert not lost(project)
+    texts = "".join(path.read_text("utf-8") for path in folder.rglob("*") if path.is_file() and path.suffix != ".png")
+    assert "sk-very-secret" not in texts
+    assert "sk-hidden" not in texts
+    [step] = [each for each in project.flows[0].steps if each.id == "ask"]
+    assert step.keys["headers_env"] == {"X-Api-Key": "ASK_X_API_KEY", "Authorization": "TOKEN"}
+    assert step.keys["json"] == {"a": "x {{ inputs.id }}", "b": "{{ inputs.id }}", "c": [1]}
+    assert project.settings["allow_http"] == ["https://shop.example.com/ ASK_X_API_KEY TOKEN"]
+
+
+def test_what_cannot_be_done_is_a_stub_that_says_so(import_files) -> None:
+    source = app(
+        [
+            start("text"),
+            node("js", "code", code_language="javascript", code="function main({a}) { return {r: a} }",
+                variables=[{"variable": "a", "value_selector": ["start", "text"]}], outputs={"r": {"type": "string"}}),
+            node("find", "tool", tool_name="search", provider_id="vendor/search", tool_parameters={
+                "query": {"type": "mixed", "value": "about {{#js.r#}}"}}),
+            node("end", "end", outputs=[{"variable": "out", "value_selector": ["find", "text"]}]),
+        ],
+        "start>js js>find find>end",
+    )  # fmt: skip
+    project, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    assert lost(project) == ["code 'js'", "tool 'find'"]
+    assert all(each.by_hand for each in project.ledger.elements if each.outcome == "lost")
+    stubs = (folder / "stubs.py").read_text("utf-8")
+    assert "def js(a)" in stubs
+    assert "def find(query)" in stubs
+    assert "# function main" in stubs
+    done, _ = run(folder, {"text": "x"})
+    assert done.status == "failed"
+    assert "NotImplementedError" in str(done.nodes["js"].error)
+
+
+@pytest.mark.parametrize(("mode", "form"), [("chat", "text-input"), ("agent-chat", "select")])
+def test_a_basic_app_is_one_agent(import_files, mode: str, form: str) -> None:
+    config = {
+        "model": MODEL,
+        "pre_prompt": "Speak {{tongue}}. Keep {{other}} and {{#x#}}.",
+        "user_input_form": [{form: {"variable": "tongue", "label": "Tongue", "required": True, "options": ["Welsh"]}}],
+        "agent_mode": {
+            "enabled": mode == "agent-chat",
+            "tools": [{"tool_name": "current_time", "provider_id": "time"}],
+        },
+    }
+    source = json.dumps({"app": {"mode": mode, "name": "Sample App"}, "model_config": config})
+    project, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    assert not lost(project)
+    done, models = run(folder, {"query": "Hello", "tongue": "Welsh"}, answer=["Shwmae"])
+    assert done.outputs == {"answer": "Shwmae"}
+    system, user = models["answer"].requests[0].messages
+    assert "Speak Welsh. Keep {{other}} and {{#x#}}." in system.content
+    assert user.content.endswith("Hello")
+
+
+def test_hostile_apps_are_read_or_refused_and_never_run(import_files, write_files) -> None:
+    strange = "a\u2028b {{ 7 * 7 }} {% for x in range(9) %} {# no #} {{#start.nothing#}} {"
+    source = app(
+        [
+            start("text", "Größe {{x}}", "class"),
+            {"id": "start", "data": {"type": "llm", "title": "again"}},
+            {**llm("a", strange), "data": {**llm("a", strange)["data"], "title": "{{ evil }}\u2028",
+                "model": {"provider": "../../x", "name": "m\nx"}}},
+            node("b", "code", code_language="python3", code="def main(a):\n  return {'r': open('/etc/passwd').read()}",
+                variables=[{"variable": "a", "value_selector": ["c", "text"]}]),
+            llm("c", "{{#a.text#}} {{#b.r#}}", retry_config={"retry_enabled": True, "max_retries": 10**9}),
+            node("d", "iteration", parent="d", iterator_selector=["d", "item"], output_selector=[]),
+            node("e", "if-else", cases=[{"case_id": "x", "conditions": [
+                {"variable_selector": ["a", "text"], "comparison_operator": "is", "value": '" }} {{ 1 ~ "'}]}]),
+            node("f", "answer", answer=None),
+            node("g", "nobody-knows", title=None),
+            {"id": None, "data": None},
+            "text",
+        ],
+        "start>a a>b b>c c>b a>a c>nowhere c>e e:x>f e:false>g",
+        mode="advanced-chat",
+        conversation_variables=[None, {"name": 3, "value": {"x": "{{ 1 }}"}}],
+        features={"opening_statement": "{{ x }}"},
+    )  # fmt: skip
+    project, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    agents = [each.id for each in project.flows[0].every_step() if each.kind == "agent"]
+    given = {name: "" for name, field in project.flows[0].inputs.items() if "default" not in field}
+    _, models = run(folder, given, **{each: ["ok"] for each in agents})
+    assert strange.replace("{{#start.nothing#}}", "") in models[agents[0]].requests[0].messages[-1].content
+    for text in (
+        "app: &a [*a]\nmode: chat\ngraph: {}",
+        "app: {mode: workflow}\nworkflow: {graph: " + "[" * 400 + "]" * 400 + "}",
+    ):
+        tree = SourceTree(write_files({"bad.yml": text}))
+        for found in [each for each in find_sources(tree, ".", "dify") if each.file == "bad.yml"]:
+            with pytest.raises(DefinitionError):
+                read_source(tree, found)
+
+
+def test_an_answer_of_the_server_holds_the_app_and_pairs_of_escapes_are_characters(import_files) -> None:
+    inner = (
+        "app:\n  mode: workflow\n  name: Sample App\n  icon: \U0001f916\nworkflow:\n  graph: {nodes: [], edges: []}\n"
+    )
+    project, written, _ = import_files({"app.yml": json.dumps({"data": inner})})
+    assert not written.errors
+    assert project.flows[0].name == "sample_app"
+
+
+@pytest.mark.parametrize("text", ["{{ a }}", "{", "{{{%", "{#", "}} {{", "a{"])
+def test_texts_stay_texts(text: str) -> None:
+    assert compile_template(escape_text(text) + "{{ 1 }}")({}) == f"{text}1"
+    assert compile_template("{{ " + quote(text) + " }}x")({}) == f"{text}x"
