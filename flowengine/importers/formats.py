@@ -18,7 +18,7 @@ __all__ = ["FORMATS", "FormatReader", "Found", "find_sources", "read_source"]
 
 FORMATS: Final[dict[str, tuple[str, str]]] = {
     "promptflow": ("flowengine.importers.prompt_flow", "Prompt flow: flow.dag.yaml with its Python, Jinja and data"),
-    "dify": ("flowengine.importers.dify", "Dify: the DSL of workflows, chatflows, and basic chat, agent and completion apps"),
+    "dify": ("flowengine.importers.dify", "Dify: the DSL of workflows, chatflows and basic apps"),
 }
 """Name → the module that reads it, and what it is."""
 
