@@ -78,6 +78,10 @@ class PictureNode(NamedTuple):
     """What else is said of its kind: that its calls wait for a person, or that it ends early."""
     risk: Risk = ""
     """What it is on a way of a stranger's text to an effect."""
+    model: str = ""
+    """The model that it asked last, or is to ask."""
+    filled: tuple[float, float] | None = None
+    """Of a map: which share of its items' nodes has ended, and which has failed; None where that is not known."""
 
     @property
     def name(self) -> str:
@@ -91,6 +95,8 @@ class PictureEdge(NamedTuple):
     """Routes that open it; none for a plain edge."""
     state: EdgeState = "declared"
     critical: bool = False
+    moving: bool = False
+    """Whether what its source gave is being worked on at its target now."""
 
 
 class RunHead(NamedTuple):
@@ -154,7 +160,10 @@ def picture_of_progress(progress: Progress) -> Picture:
         node = _make_node(site, progress.times.get(site.path, ()), critical)
         around = None if site.parent is None else nodes[site.parent].status
         nodes[site.path] = node._replace(status="skipped") if node.status == "pending" and around in SETTLED else node
-    edges = tuple(PictureEdge(*each) for each in edges_of(progress, critical))
+    edges = tuple(
+        PictureEdge(*each, moving=each.state == "taken" and nodes[each.target].status == "running")
+        for each in edges_of(progress, critical)
+    )
     return Picture(progress.flow or "run", tuple(nodes.values()), edges, _make_head(progress))
 
 
@@ -183,7 +192,7 @@ def closed(picture: Picture, most: int) -> Picture:
 
 
 def _make_unrun_node(site: Site) -> PictureNode:
-    return PictureNode(site.path, site.kind, parent=site.parent, label=_make_label(site))
+    return PictureNode(site.path, site.kind, parent=site.parent, label=_make_label(site), model=site.model)
 
 
 def _make_label(site: Site) -> str:
@@ -210,7 +219,18 @@ def _make_node(site: Site, rows: Sequence[NodeRow], critical: frozenset[str]) ->
         tally=tuple(Counter(row.status for row in rows).items()) if len(rows) > 1 else (),
         begun=sum(len(row.units) for row in rows),
         total=last.total if len(rows) == 1 else None,
+        model=last.model or site.model,
+        filled=_measure_progress(site, last) if len(rows) == 1 else None,
     )
+
+
+def _measure_progress(site: Site, row: NodeRow) -> tuple[float, float] | None:
+    """Of a map's items, by the nodes directly in them."""
+    if site.kind != "map" or site.body is None or not row.total or not site.body.sites:
+        return None
+    whole = row.total * len(site.body.sites)
+    ended = sum(row.inside[status] for status in SETTLED)
+    return min(1.0, ended / whole), min(1.0, row.inside["failed"] / whole)
 
 
 def _sum_usage(rows: Iterable[NodeRow]) -> UsageTotals:

@@ -101,6 +101,8 @@ class NodeRow:
     """Why it ran or not, and why its route was taken, in the order in which it was decided."""
     reused: Reused | None = None
     """Where its result comes from, where it did not run."""
+    model: str = ""
+    """The model that it asked last, itself."""
 
     @property
     def has_run(self) -> bool:
@@ -317,6 +319,7 @@ class Progress:
     def _record(self, row: NodeRow, record: Any, at: float) -> None:
         if isinstance(record, ModelCall):
             self.usage.add(record)
+            row.model = record.model
             for each in (row, *self._around(row)):
                 each.usage.add(record)
         elif isinstance(record, Retry):

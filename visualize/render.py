@@ -1,4 +1,4 @@
-"""Renders a picture to bytes: through `dot` where that is installed and quick enough, else by our own layout."""
+"""Renders a picture to bytes: an SVG by our own layout, a PNG through `dot`, and the forms that are text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from flowengine.core.node_traits import traits_of
 from flowengine.errors import PictureError
 from visualize.mermaid import to_mermaid
 from visualize.picture import Picture, PictureEdge, PictureNode, closed
-from visualize.style import cut, heading, lines_of, look_of, tooltip_of
-from visualize.svg import to_svg
+from visualize.style import Heat, cut, heading, lines_of, look_of, tooltip_of
+from visualize.svg import Theme, to_svg
 
 __all__ = ["render", "to_dot"]
 
@@ -130,24 +130,21 @@ DOT_NODES: Final = 1_500
 """Above this many nodes `dot` is not asked: it takes 2 s for 1,000 and does not finish 5,000."""
 
 
-def render(picture: Picture, form: str = "svg", timeout: float = 10.0) -> bytes:
-    """The picture in a format, as UTF-8 where it is text. `timeout`: seconds that `dot` may take.
+def render(
+    picture: Picture, form: str = "svg", timeout: float = 10.0, *, theme: Theme = "auto", heat: Heat = ""
+) -> bytes:
+    """The picture in a format, as UTF-8 where it is text. `timeout`: seconds that `dot` may take for a PNG.
+
+    `theme` and `heat` (what boxes are coloured by instead of their status) are those of an SVG.
 
     Containers with large bodies are drawn closed, except as json.
     Raises `PictureError` where a PNG is asked for and `dot` cannot draw it; an SVG is always drawn.
     """
-    if form not in _FORMATS:
-        raise PictureError(f"unknown format '{form}'; known are: {', '.join(_FORMATS)}")
+    if form not in ("svg", *_FORMATS):
+        raise PictureError(f"unknown format '{form}'; known are: svg, {', '.join(_FORMATS)}")
+    if form == "svg":
+        return to_svg(closed(picture, DOT_NODES), theme=theme, heat=heat).encode()
     return _FORMATS[form](picture if form == "json" else closed(picture, DOT_NODES), timeout)
-
-
-def _render_svg(picture: Picture, timeout: float) -> bytes:
-    if len(picture.nodes) <= DOT_NODES:
-        try:
-            return _run_dot(picture, "svg", timeout)
-        except PictureError:
-            pass  # Drawn by ourselves, below: that needs nothing and always ends.
-    return to_svg(picture).encode()
 
 
 def _render_png(picture: Picture, timeout: float) -> bytes:
@@ -190,7 +187,6 @@ def _render_json(picture: Picture, timeout: float) -> bytes:
 
 
 _FORMATS: Final[dict[str, Callable[[Picture, float], bytes]]] = {
-    "svg": _render_svg,
     "png": _render_png,
     "dot": lambda picture, timeout: to_dot(picture).encode(),
     "mermaid": lambda picture, timeout: to_mermaid(picture).encode(),

@@ -31,6 +31,8 @@ class Site(NamedTuple):
     parent: str | None = None
     """Path of the container's site."""
     body: SkeletonLevel | None = None
+    model: str = ""
+    """The model that its definition names."""
 
 
 class Spot(NamedTuple):
@@ -52,13 +54,17 @@ class SkeletonLevel:
         most = graph.get("most")
         self.most = most if isinstance(most, int) else None
         """How often it runs at most; None where that is not known."""
+        models: object = graph.get("models")
+        named: Mapping[Any, Any] = cast("Mapping[Any, Any]", models) if isinstance(models, Mapping) else {}
+        self.models = {str(key): str(value) for key, value in named.items()}
+        """Id of a node → the model that its definition names."""
         self.sites: dict[str, Site] = {}
         """By their ids."""
         for name, kind, *more in _read_rows(graph.get("nodes")):
             path = name if parent is None else f"{parent}.{name}"
             has_body = bool(more) and kind in _UNITS and isinstance(more[0], Mapping)
             body = SkeletonLevel(cast("Mapping[str, Any]", more[0]), path) if has_body else None
-            self.sites[name] = Site(path, name, kind, parent, body)
+            self.sites[name] = Site(path, name, kind, parent, body, self.models.get(name, ""))
         self.edges: list[tuple[str, str, tuple[str, ...]]] = [
             (source, target, tuple(map(str, labels[0])) if labels and _is_list(labels[0]) else ())
             for source, target, *labels in _read_rows(graph.get("edges"))
@@ -88,7 +94,8 @@ class SkeletonLevel:
         """The level as a journal's graph has it, without what made no sense there."""
         nodes = [[s.id, s.kind] if s.body is None else [s.id, s.kind, s.body.plain()] for s in self.sites.values()]
         edges = [[source, target, list(labels)] for source, target, labels in self.edges]
-        return {"nodes": nodes, "edges": edges, **({} if self.most is None else {"most": self.most})}
+        more = {"most": self.most, "models": self.models or None}
+        return {"nodes": nodes, "edges": edges, **{key: each for key, each in more.items() if each is not None}}
 
     def spot(self, path: str, begun: str = "") -> Spot | None:
         """Where the rest of a path leads in this level; `begun` is what went before it."""

@@ -6,8 +6,8 @@ colour-blind people too. Source of the palette: Okabe and Ito, "Color Universal 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple
 from unicodedata import category
 
 from visualize.picture import Picture, PictureNode
@@ -16,10 +16,13 @@ __all__ = [
     "LOOKS",
     "PLAIN",
     "RISKS",
+    "Heat",
     "Look",
     "cut",
     "dollars",
     "heading",
+    "heat_value",
+    "heats_of",
     "kind_of",
     "lines_of",
     "look_of",
@@ -66,8 +69,11 @@ RISKS: Final[Mapping[str, Look]] = {
 }
 """What a node is on a way of a stranger's text → how it is drawn."""
 
-_NAME, _DETAIL, _TOOLTIP = 32, 40, 400
-"""Characters that are shown of a name, of a line below it, and in a tooltip."""
+_NAME, _DETAIL, _MODEL, _TOOLTIP = 32, 40, 22, 400
+"""Characters that are shown of a name, of a line below it, of a model, and in a tooltip."""
+
+Heat = Literal["", "time", "cost"]
+"""What boxes are coloured by instead of their status."""
 
 
 def look_of(node: PictureNode) -> Look:
@@ -101,9 +107,10 @@ def lines_of(node: PictureNode) -> list[str]:
 
 
 def kind_of(node: PictureNode) -> str:
-    """The kind, and what is not drawn of its body."""
+    """The kind, the model, and what is not drawn of its body."""
     remark = f" · {node.remark}" if node.remark else ""
-    return cut(node.kind, _NAME) + remark + (f" · {node.hidden:,} nodes inside" if node.hidden else "")
+    model = f" · {cut(node.model.rpartition('/')[2], _MODEL)}" if node.model else ""
+    return cut(node.kind, _NAME) + model + remark + (f" · {node.hidden:,} nodes inside" if node.hidden else "")
 
 
 def standing(node: PictureNode) -> str:
@@ -141,7 +148,7 @@ def _status(node: PictureNode) -> str:
 
 def tooltip_of(node: PictureNode) -> str:
     """What is too long for the node itself."""
-    parts = [node.id, node.kind, node.status or "", node.cause or "", node.error or ""]
+    parts = [node.id, node.kind, node.model, node.status or "", node.cause or "", node.error or ""]
     return cut(" · ".join(part for part in parts if part), _TOOLTIP)
 
 
@@ -158,6 +165,22 @@ def heading(picture: Picture) -> list[str]:
         said.append(f"{run.tokens:,} tokens · {dollars(run.cost_usd)}{unknown}")
     lines = [cut(f"{picture.name} · run {run.run_id}", 80), cut(" · ".join(said), 120)]
     return [*lines, cut(run.error, 120)] if run.error else lines
+
+
+def heats_of(nodes: Iterable[PictureNode], by: Heat) -> dict[str, int]:
+    """Node → 0 (the coldest) to 4 (the hottest), by its share of the most; those without a value are left out.
+
+    >>> heats_of([PictureNode("a", "agent", seconds=1.0), PictureNode("b", "agent", seconds=9.0)], "time")
+    {'a': 0, 'b': 4}
+    """
+    values = {node.id: value for node in nodes if (value := heat_value(node, by))}
+    most = max(values.values(), default=0.0)
+    return {name: min(4, int(5 * value / most)) for name, value in values.items()}
+
+
+def heat_value(node: PictureNode, by: Heat) -> float | None:
+    """Seconds, or dollars."""
+    return node.seconds if by == "time" else node.cost_usd if by == "cost" else None
 
 
 def seconds_text(seconds: float) -> str:

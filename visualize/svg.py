@@ -1,92 +1,182 @@
-"""Draws a picture as SVG without Graphviz: where `dot` is missing or too slow, and for large graphs.
+"""Draws a picture as SVG by our own layout: the same boxes, signs and lines as the viewer's pages have.
 
-Self-contained: no script, no font and no request. Every text is escaped. Follows the reader's dark theme.
+Self-contained: no script, no font and no request. Every text is escaped. Light, dark, or as its reader's theme is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 from unicodedata import east_asian_width
 from xml.sax.saxutils import escape
 
-from visualize.layout import Arrangement, Box, Point, arrange, outline, slack
+from visualize.icons import HEATS, SIGN_SIZE, SIGNS, known_kinds, sign_svg
+from visualize.layout import Arrangement, Point, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
-from visualize.style import cut, heading, lines_of, look_of, tooltip_of
+from visualize.style import LOOKS, PLAIN, RISKS, Heat, cut, heading, heats_of, lines_of, look_of, tooltip_of
 
-__all__ = ["curve", "to_svg", "width_of"]
+__all__ = ["Theme", "curve", "to_svg", "width_of"]
 
-_LINE: Final = 15.0
+Theme = Literal["auto", "light", "dark"]
+
+_LINE: Final = 16.0
 """Height of a line of text, in pixels."""
-_TITLE: Final = 20.0
-_DASHES: Final = {"solid": "", "dashed": ' stroke-dasharray="6 4"', "dotted": ' stroke-dasharray="2 3"'}
+_TITLE: Final = 22.0
+_PAD: Final = 40.0
+"""Pixels left of a box's words, where the sign is."""
+_BAR: Final = 10.0
+_LEGEND: Final = 40.0
+_DASHES: Final = {"solid": "none", "dashed": "6 4", "dotted": "2 3"}
 _FONT: Final = "Helvetica, Arial, 'Noto Sans', 'Noto Sans CJK JP', sans-serif"
 
 _CSS: Final = f"""
-text {{ font: 11px {_FONT}; fill: #1f2a33; text-anchor: middle; }}
-.name {{ font-weight: bold; font-size: 12px; }}
-.title {{ font-weight: bold; font-size: 15px; text-anchor: start; }}
-.page {{ fill: #ffffff; }}
-.frame {{ fill-opacity: 0.45; }}
-.edge {{ fill: none; stroke: #5b6770; stroke-width: 1.2; }}
-.taken {{ stroke: #1f2a33; stroke-width: 1.8; }}
-.not_taken {{ stroke: #a9b2b8; stroke-dasharray: 6 4; }}
-.undecided {{ stroke: #a9b2b8; stroke-dasharray: 2 3; }}
-.critical {{ stroke-width: 3; }}
-.label {{ font-size: 10px; paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }}
+text {{ font: 12px {_FONT}; }}
+.name {{ font-weight: bold; font-size: 13px; }}
+.title {{ font-weight: bold; font-size: 16px; }}
+.frame {{ fill-opacity: 0.4; }}
+.edge {{ fill: none; stroke-width: 1.3; }}
+.taken {{ stroke-width: 2; }}
+.not_taken {{ stroke-dasharray: 6 4; }}
+.undecided {{ stroke-dasharray: 2 3; }}
+.critical {{ stroke-width: 3.4; }}
+.moving {{ stroke-dasharray: 9 5; animation: move 0.8s linear infinite; }}
+@keyframes move {{ to {{ stroke-dashoffset: -14; }} }}
+@media (prefers-reduced-motion: reduce) {{ .moving {{ animation: none; }} }}
+.label {{ text-anchor: middle; paint-order: stroke; stroke-width: 4px; }}
+.icon {{ fill: none; stroke: #ffffff; stroke-width: 1.5; stroke-linecap: round; stroke-linejoin: round; }}
+.k-agent .icon {{ fill: #ffffff; }}
 marker path {{ fill: context-stroke; }}
-@media (prefers-color-scheme: dark) {{
-  .page {{ fill: #14191d; }} .title {{ fill: #e8edf0; }} .label {{ fill: #e8edf0; stroke: #14191d; }}
-  .taken {{ stroke: #e8edf0; }} .edge {{ stroke: #a9b2b8; }} .not_taken, .undecided {{ stroke: #66727a; }}
-  .frame ~ text {{ fill: #e8edf0; }}
-}}
 """
 
 
-def to_svg(picture: Picture) -> str:
-    """The picture as one SVG document."""
+def to_svg(picture: Picture, *, theme: Theme = "auto", heat: Heat = "") -> str:
+    """The picture as one SVG document. `heat`: what its boxes are coloured by instead of their status."""
     texts = {node.id: lines_of(node) for node in picture.nodes}
     placed = arrange(picture, lambda node: _measure_node(node, texts[node.id]))
-    return "\n".join(_write_document(picture, texts, placed)) + "\n"
+    return "\n".join(_Document(picture, texts, placed, theme, heat).lines()) + "\n"
 
 
-def _write_document(picture: Picture, texts: dict[str, list[str]], placed: Arrangement) -> Iterator[str]:
-    title = heading(picture)
-    above = _TITLE * len(title) + 12
-    width = max(placed.width, 40 + max(width_of(line) for line in title) * 1.4)
-    height = placed.height + above
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img">'
-    )
-    yield f"<title>{_escape(title[0])}</title><style>{_CSS}</style>"
-    yield (
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
-        'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z"/></marker></defs>'
-    )
-    yield f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>'
-    for number, line in enumerate(title):
-        yield f'<text class="title" x="20" y="{_TITLE * (number + 1):.0f}">{_escape(line)}</text>'
-    yield f'<g transform="translate({(width - placed.width) / 2:.1f} {above:.1f})">'
-    for node in picture.nodes:  # Frames lie below the edges; a container's comes before those inside it.
-        if node.id in placed.frames:
-            yield from _draw_frame(node, texts[node.id], placed.boxes[node.id])
-    for edge, points in zip(picture.edges, placed.paths, strict=True):
-        yield from _draw_edge(edge, points)
-    for node in picture.nodes:
-        if node.id not in placed.frames:
-            yield from _draw_node(node, texts[node.id], placed.boxes[node.id])
-    yield "</g></svg>"
+def _style_of(theme: Theme) -> str:
+    day, night = _write_rules(is_dark=False), _write_rules(is_dark=True)
+    if theme == "auto":
+        return f"{_CSS}{day}@media (prefers-color-scheme: dark) {{\n{night}}}\n"
+    return f"{_CSS}{day if theme == 'light' else night}"
+
+
+def _write_rules(*, is_dark: bool) -> str:
+    """What differs between the themes."""
+    page, text, line, faint = _NIGHT if is_dark else _DAY
+    looks: Mapping[str, tuple[str, str]] = {
+        name: look.night if is_dark else (look.border, look.fill)
+        for name, look in {"plain": PLAIN, **LOOKS, **{f"risk-{name}": look for name, look in RISKS.items()}}.items()
+    }
+    rules = [
+        f".page {{ fill: {page}; }} text {{ fill: {text}; }} .label {{ stroke: {page}; }}",
+        f".edge {{ stroke: {line}; }} .taken {{ stroke: {text}; }} .not_taken, .undecided {{ stroke: {faint}; }}",
+        f".whole {{ fill: {faint}; opacity: 0.4; }}",
+        *[f".s-{name} {{ stroke: {border}; fill: {fill}; }}" for name, (border, fill) in looks.items()],
+        *[f".heat-{level} {{ fill: {each[is_dark]}; }}" for level, each in enumerate(HEATS)],
+        f".ended {{ fill: {looks['succeeded'][0]}; }} .failed {{ fill: {looks['failed'][0]}; }}",
+    ]
+    return "\n".join(rules) + "\n"
+
+
+_DAY: Final = ("#ffffff", "#1f2a33", "#5b6770", "#87929a")
+_NIGHT: Final = ("#14191d", "#e8edf0", "#a9b2b8", "#75818a")
+"""Page, text, line, and a line that was not taken."""
+
+_ACCENTS: Final = "\n".join(f".k-{name or 'other'} .accent {{ fill: {sign.accent}; }}" for name, sign in SIGNS.items())
+
+
+class _Document:
+    def __init__(
+        self, picture: Picture, texts: dict[str, list[str]], placed: Arrangement, theme: Theme, heat: Heat
+    ) -> None:
+        self._picture = picture
+        self._texts = texts
+        self._placed = placed
+        self._theme: Theme = theme
+        self._heats = heats_of((node for node in picture.nodes if node.id not in placed.frames), heat)
+        self._kinds = known_kinds(node.kind for node in picture.nodes)
+
+    def lines(self) -> Iterator[str]:
+        picture, placed = self._picture, self._placed
+        title = heading(picture)
+        above = _TITLE * len(title) + 12
+        legend = sum(_legend_width(kind) for kind in self._kinds) + 40
+        width = max(placed.width, 40 + max(width_of(line) for line in title) * 1.4, min(legend, 1200.0))
+        height = placed.height + above + _LEGEND
+        yield (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img">'
+        )
+        yield f"<title>{_escape(title[0])}</title><style>{_style_of(self._theme)}{_ACCENTS}</style>"
+        yield (
+            '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+            'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z"/></marker></defs>'
+        )
+        yield f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>'
+        for number, line in enumerate(title):
+            yield f'<text class="title" x="20" y="{_TITLE * (number + 1):.0f}">{_escape(line)}</text>'
+        yield f'<g transform="translate({(width - placed.width) / 2:.1f} {above:.1f})">'
+        for node in picture.nodes:  # Frames lie below the edges; a container's comes before those inside it.
+            if node.id in placed.frames:
+                yield from self._draw_box(node, is_frame=True)
+        for edge, points in zip(picture.edges, placed.paths, strict=True):
+            yield from _draw_edge(edge, points)
+        for node in picture.nodes:
+            if node.id not in placed.frames:
+                yield from self._draw_box(node)
+        yield "</g>"
+        yield from self._draw_legend(height - _LEGEND / 2, width)
+        yield "</svg>"
+
+    def _draw_box(self, node: PictureNode, *, is_frame: bool = False) -> Iterator[str]:
+        """A node; or a container that is drawn open, with its words above its body."""
+        box, lines = self._placed.boxes[node.id], self._texts[node.id]
+        look = look_of(node)
+        status = f"risk-{node.risk}" if node.status is None and node.risk in RISKS else node.status or "plain"
+        heat = f" heat-{self._heats[node.id]}" if node.id in self._heats else ""
+        dash = "" if look.dash == "solid" else f' stroke-dasharray="{_DASHES[look.dash]}"'
+        yield f"<g><title>{_escape(tooltip_of(node))}</title>"
+        yield (
+            f'<path class="s-{status}{heat}{" frame" if is_frame else ""}" d="{outline(node.kind, box)}" '
+            f'stroke-width="{look.width}"{dash}/>'
+        )
+        left = box.x - box.width / 2 + slack(node.kind) / 2
+        whole = _LINE * len(lines) + (0 if node.filled is None else _BAR)
+        top = box.y - box.height / 2 + 20 if is_frame else box.y - whole / 2 + 12
+        yield sign_svg(node.kind, left + 8 + SIGN_SIZE / 2, top + 2)
+        for number, line in enumerate(lines):
+            style = ' class="name"' if number == 0 else ""
+            yield f'<text{style} x="{left + _PAD:.1f}" y="{top + _LINE * number:.1f}">{_escape(line)}</text>'
+        if node.filled is not None:
+            yield from _draw_progress(node.filled, left + _PAD, top + _LINE * len(lines) - 8)
+        yield "</g>"
+
+    def _draw_legend(self, y: float, width: float) -> Iterator[str]:
+        """The kinds that are drawn, as far as there is room."""
+        x = 20.0
+        for kind in self._kinds:
+            if x + _legend_width(kind) > width:
+                return
+            yield sign_svg(kind, x + SIGN_SIZE / 2, y)
+            yield f'<text x="{x + SIGN_SIZE + 6:.1f}" y="{y + 4:.1f}">{_escape(cut(kind, 30))}</text>'
+            x += _legend_width(kind)
+
+
+def _legend_width(kind: str) -> float:
+    return SIGN_SIZE + 26 + width_of(cut(kind, 30))
 
 
 def _draw_edge(edge: PictureEdge, points: list[Point]) -> Iterator[str]:
-    classes = f"edge {edge.state}{' critical' if edge.critical else ''}"
+    classes = f"edge {edge.state}{' critical' if edge.critical else ''}{' moving' if edge.moving else ''}"
     yield f'<path class="{classes}" d="{curve(points)}" marker-end="url(#arrow)"/>'
     if edge.labels:
         (x1, y1), (x2, y2) = points[-2:]
         text = _escape(cut(" | ".join(edge.labels), 40))
-        yield f'<text class="label" x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 + 3:.1f}">{text}</text>'
+        yield f'<text class="label" x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 + 4:.1f}">{text}</text>'
 
 
 def curve(points: list[Point]) -> str:
@@ -101,35 +191,15 @@ def curve(points: list[Point]) -> str:
     return " ".join(parts)
 
 
-def _draw_node(node: PictureNode, lines: list[str], box: Box) -> Iterator[str]:
-    yield f"<g><title>{_escape(tooltip_of(node))}</title>"
-    yield f'<path d="{outline(node.kind, box)}" {_paint_attributes(node)}/>'
-    yield from _write_words(lines, box.x, box.y - _LINE * len(lines) / 2 + 11)
-    yield "</g>"
-
-
-def _draw_frame(node: PictureNode, lines: list[str], box: Box) -> Iterator[str]:
-    """A container that is drawn open: its words above its body."""
-    yield f"<g><title>{_escape(tooltip_of(node))}</title>"
-    yield f'<path class="frame" d="{outline(node.kind, box)}" {_paint_attributes(node)}/>'
-    yield from _write_words(lines, box.x, box.y - box.height / 2 + 19)
-    yield "</g>"
-
-
-def _write_words(lines: list[str], x: float, top: float) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        style = ' class="name"' if number == 0 else ""
-        yield f'<text{style} x="{x:.1f}" y="{top + _LINE * number:.1f}">{_escape(line)}</text>'
-
-
-def _paint_attributes(node: PictureNode) -> str:
-    look = look_of(node)
-    return f'fill="{look.fill}" stroke="{look.border}" stroke-width="{look.width}"{_DASHES[look.dash]}'
+def _draw_progress(filled: tuple[float, float], x: float, y: float) -> Iterator[str]:
+    for name, share in (("whole", 1.0), ("ended", filled[0]), ("failed", filled[1])):
+        yield f'<rect class="{name}" x="{x:.1f}" y="{y:.1f}" width="{150 * share:.1f}" height="5" rx="2.5"/>'
 
 
 def _measure_node(node: PictureNode, lines: list[str]) -> tuple[float, float]:
-    width = max(width_of(line) for line in lines) + 26 + slack(node.kind)
-    return max(84.0, width), _LINE * len(lines) + 16
+    width = max(width_of(line) * (1.1 if number == 0 else 1.0) for number, line in enumerate(lines))
+    height = _LINE * len(lines) + 18 + (0 if node.filled is None else _BAR)
+    return max(110.0, width + _PAD + 14 + slack(node.kind)), height
 
 
 def width_of(text: str) -> float:

@@ -63,6 +63,17 @@ def _prepare(agent: A | Templated[A] | None) -> None:
         prepare_model(found.settings)
 
 
+def _name_model(agent: A | Templated[A] | None) -> str:
+    """What its definition says that it asks; empty where that is left open."""
+    found = agent.prototype if isinstance(agent, Templated) else agent
+    if found is None:
+        return ""
+    chosen, stand_in = found.settings.model, found.settings.surroundings.stand_in
+    if isinstance(chosen, str) or chosen is None:
+        return stand_in or chosen or ""
+    return chosen.name
+
+
 def providers_of(nodes: Mapping[str, FlowNode]) -> Iterator[ContextProvider]:
     """The context providers of all agents of a flow, those inside other nodes too."""
     for _, node in every_node(nodes):
@@ -129,6 +140,10 @@ class AgentNode(FlowNode):
     @property
     def remark(self) -> str:
         return "asks a person" if self._prototype.tooling.asks else ""
+
+    @property
+    def model_name(self) -> str:
+        return _name_model(self.agent)
 
     def prepare(self) -> None:
         _prepare(self.agent)
@@ -238,6 +253,10 @@ class RoutingNode(FlowNode):
     def chooses(self) -> bool:
         return True
 
+    @property
+    def model_name(self) -> str:
+        return _name_model(self.agent)
+
     def prepare(self) -> None:
         _prepare(self.agent)
 
@@ -291,6 +310,10 @@ class EvaluationNode(FlowNode):
     @property
     def evaluates(self) -> bool:
         return True
+
+    @property
+    def model_name(self) -> str:
+        return _name_model(self.judge)
 
     def prepare(self) -> None:
         _prepare(self.judge)

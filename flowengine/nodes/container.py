@@ -111,7 +111,8 @@ def skeleton_of(graph: Graph, nodes: Mapping[str, FlowNode]) -> Mapping[str, Any
         body = [_body_of(node)] if isinstance(node, ContainerNode) else []
         drawn.append([vertex.id, vertex.kind, *body])
     edges = [[source, target, opened] for (source, target), opened in labels.items()]
-    return freeze({"nodes": drawn, "edges": edges})
+    models = {name: node.model_name for name, node in nodes.items() if node.model_name}
+    return freeze({"nodes": drawn, "edges": edges, **({"models": models} if models else {})})
 
 
 def _body_of(node: ContainerNode) -> Mapping[str, Any]:

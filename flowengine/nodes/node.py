@@ -210,6 +210,11 @@ class FlowNode(ABC):
         """What a picture says of it beside its kind."""
         return ""
 
+    @property
+    def model_name(self) -> str:
+        """The model that it asks, where its definition names one."""
+        return ""
+
     @abstractmethod
     async def run(self, context: Context, /) -> Ended:
         """Do the node's work; raising is failing."""

@@ -144,6 +144,16 @@ def test_the_ways_of_a_strangers_text_are_drawn_over_the_flow(flowengine: Comman
     assert edges["own", "shared_state.kept"] == edges["shared_state.kept", "act"] == ["meant"]
 
 
+def test_theme_and_heat_are_of_an_svg(flowengine: Command, folder: Path) -> None:
+    (folder / "one.yaml").write_text("flowengine: v1\nname: one\nnodes: {a: {prompt: Hi., model: offline}}\n")
+    dark = flowengine("graph", "one.yaml", "--theme", "dark", "--heat", "time")
+    assert dark.code == 0
+    assert ".page { fill: #14191d; }" in dark.out
+    refused = flowengine("graph", "one.yaml", "--format", "dot", "--theme", "dark")
+    assert refused.code == 2
+    assert "--theme and --heat are those of an SVG, and this is dot" in refused.err
+
+
 def test_no_ways_are_drawn_of_a_run(flowengine: Command) -> None:
     said = flowengine("graph", "--risks", "@last")
     assert said.code == 2
@@ -167,7 +177,7 @@ nodes:
     )
     said = flowengine("graph", "careful.yaml", "--format", "mermaid")
     assert said.code == 0
-    assert "agent · asks a person" in said.out
+    assert "agent · offline · asks a person" in said.out
     assert "map · until enough" in said.out
     nodes = {
         each["id"]: each for each in json.loads(flowengine("graph", "careful.yaml", "--format", "json").out)["nodes"]

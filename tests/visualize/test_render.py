@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import stat
 import subprocess
 import time
@@ -13,16 +14,18 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from flowengine.core.node_traits import TRAITS
 from flowengine.engine.events import Event
 from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.errors import PictureError
 from tests.support.require import require
 from tests.support.sample_run import research_run
+from visualize.icons import HEATS, SIGNS
 from visualize.layout import arrange, layered
 from visualize.mermaid import to_mermaid
-from visualize.picture import Picture, PictureEdge, PictureNode, picture_of_flow, picture_of_run
+from visualize.picture import Picture, PictureEdge, PictureNode, picture_of_flow, picture_of_run, picture_of_skeleton
 from visualize.render import render, to_dot
-from visualize.style import cut
+from visualize.style import cut, heats_of
 from visualize.svg import to_svg
 
 HOSTILE = [
@@ -63,12 +66,82 @@ def svg_texts(document: bytes | str) -> list[str]:
     return ["".join(element.itertext()) for element in root.iter() if element.tag.endswith("}text")]
 
 
+# --- themes and heat
+
+
+def test_an_svg_is_light_dark_or_as_its_readers_theme_and_its_text_is_12_pixels_at_least(events: list[Event]):
+    picture = picture_of_run(events)
+    drawn = {theme: render(picture, "svg", theme=theme).decode() for theme in ("auto", "light", "dark")}
+    assert ".page { fill: #14191d; }" in drawn["dark"]
+    assert ".page { fill: #ffffff; }" not in drawn["dark"]
+    assert ".page { fill: #ffffff; }" in drawn["light"]
+    assert "#14191d" not in drawn["light"]
+    assert "@media (prefers-color-scheme: dark)" in drawn["auto"]
+    assert "prefers-color-scheme" not in drawn["light"] + drawn["dark"]
+    sizes = [int(each) for each in re.findall(r"(\d+)px \w|font-size: (\d+)px", drawn["auto"]) for each in each if each]
+    assert min(sizes) >= 12
+
+
+def test_every_kind_has_a_sign_of_its_own_that_can_be_told_from_its_ground():
+    assert set(TRAITS) == set(SIGNS) - {""}
+    assert len({sign.icon for sign in SIGNS.values()}) == len({sign.accent for sign in SIGNS.values()}) == len(SIGNS)
+    for kind, sign in SIGNS.items():
+        assert contrast(sign.accent, "#ffffff") >= 3, kind
+    for day, night in HEATS:
+        assert contrast(day, "#1f2a33") >= 4.5
+        assert contrast(night, "#e8edf0") >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    """Source of the formula: WCAG 2.2, relative luminance."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts]
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    darker, lighter = sorted((light(one), light(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_heat_colours_what_took_longest_and_a_map_shows_how_far_it_is():
+    run = picture_of_run(research_run())
+    found = {node.id: level for node in run.nodes if (level := heats_of([node], "time").get(node.id)) is not None}
+    assert set(found.values()) == {4}  # Alone, each is the most.
+    hot = heats_of(run.nodes, "time")
+    assert hot["polish"] == 4
+    assert hot["triage"] == 0
+    assert "publish" not in hot
+    assert heats_of(run.nodes, "cost")["draft"] == 4
+    assert "search" not in heats_of(run.nodes, "cost")
+    assert heats_of(run.nodes, "") == {}
+    assert 'class="s-succeeded heat-4"' in to_svg(run, heat="time")
+    half = picture_of_run(research_run()[:45])
+    [investigate] = [node for node in half.nodes if node.id == "investigate"]
+    assert investigate.filled is not None
+    assert 0 < investigate.filled[1] < investigate.filled[0] < 1
+    assert [edge.target for edge in half.edges if edge.moving]
+    assert 'moving"' in to_svg(half)
+    assert not [edge for edge in run.edges if edge.moving]
+
+
+def test_the_model_is_on_the_node_from_its_definition_or_from_its_calls():
+    graph = {"nodes": [["a", "agent"], ["b", "agent"]], "edges": [], "models": {"a": "openai/gpt-4o"}}
+    assert [node.model for node in picture_of_skeleton("f", graph).nodes] == ["openai/gpt-4o", ""]
+    assert "agent · gpt-4o" in svg_texts(to_svg(picture_of_skeleton("f", graph)))
+    assert {node.id: node.model for node in picture_of_run(research_run()).nodes}["draft"] == "gpt-4o-mini"
+
+
 # --- dot ------------------------------------------------------------------------------------------------
 
 
+def draw_by_dot(picture: Picture, form: str) -> bytes:
+    dot = require("dot", "graphviz")
+    return subprocess.run([dot, f"-T{form}"], input=to_dot(picture).encode(), capture_output=True, check=True).stdout
+
+
 def test_dot_draws_a_run_with_its_statuses_in_words(events: list[Event]):
-    require("dot", "graphviz")
-    texts = svg_texts(render(picture_of_run(events), "svg"))
+    texts = svg_texts(draw_by_dot(picture_of_run(events), "svg"))
     assert "✓ succeeded · 1.0 s" in texts
     assert "– skipped: not selected" in texts
     assert "✗ failed · 1.0 s" in texts
@@ -78,13 +151,11 @@ def test_dot_draws_a_run_with_its_statuses_in_words(events: list[Event]):
 
 
 def test_hostile_labels_come_out_of_dot_as_the_characters_they_are():
-    dot = require("dot", "graphviz")
     picture = hostile_picture()
-    drawn = subprocess.run([dot, "-Tjson"], input=to_dot(picture).encode(), capture_output=True, check=True)
-    read = json.loads(drawn.stdout)
+    read = json.loads(draw_by_dot(picture, "json"))
     assert len(read["objects"]) == len(picture.nodes)
     assert len(read["edges"]) == len(picture.edges)
-    texts = svg_texts(render(picture, "svg"))
+    texts = svg_texts(draw_by_dot(picture, "svg"))
     assert '2say "hi"' in texts
     assert "3<b>bold</b>" in texts
     assert "6back\\slash \\N \\G \\l" in texts
@@ -103,13 +174,14 @@ def fake_dot(folder: Path, script: str) -> None:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
-def test_a_dot_that_hangs_is_ended_with_its_children_and_the_picture_is_drawn_without_it(
+def test_a_dot_that_hangs_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]
 ):
     fake_dot(tmp_path, f'/bin/sleep 60 & echo $! > "{tmp_path}/child"; wait')
     monkeypatch.setenv("PATH", str(tmp_path))
     begun = time.monotonic()
-    assert b"not selected" in render(picture_of_run(events), "svg", timeout=0.3)
+    with pytest.raises(PictureError, match=r"did not finish within 0\.3 s"):
+        render(picture_of_run(events), "png", timeout=0.3)
     assert time.monotonic() - begun < 5
     child = int((tmp_path / "child").read_text())
     deadline = time.monotonic() + 5

@@ -12,7 +12,7 @@ function levelOf(graph, parent = null) {
   const sites = new Map();
   for (const [id, kind, body] of graph.nodes || []) {
     const path = parent === null ? id : `${parent}.${id}`;
-    sites.set(id, { path, id, kind, parent, body: body ? levelOf(body, path) : null });
+    sites.set(id, { path, id, kind, parent, body: body ? levelOf(body, path) : null, model: graph.models?.[id] ?? "" });
   }
   const containers = [...sites.values()].filter((site) => site.body).sort((a, b) => b.id.length - a.id.length);
   return { sites, containers, edges: graph.edges || [], most: graph.most ?? null };

@@ -58,8 +58,25 @@ function saidOf(run, site, now, parentStatus) {
     status,
     name: cutTo(site.id, 32) + timesOf(rows),
     standing: standingOf(rows, status, now, retries),
-    detail: detailOf(rows, last, found),
+    detail: detailOf(rows, last, found, run, now),
+    model: rows.findLast((row) => row.calls.length)?.calls.at(-1).model || site.model || "",
+    filled: rows.length === 1 ? filledOf(site, last) : null,
+    seconds: spentBy(rows, now),
+    cost: found.priced ? found.cost : null,
   };
+}
+
+// Of a map's items, by the nodes directly in them: which share has ended, and which has failed.
+function filledOf(site, row) {
+  if (site.kind !== "map" || !site.body?.sites.size || !row.total) return null;
+  const whole = row.total * site.body.sites.size;
+  const ended = [...SETTLED].reduce((sum, status) => sum + (row.inside[status] || 0), 0);
+  return [Math.min(1, ended / whole), Math.min(1, (row.inside.failed || 0) / whole)];
+}
+
+function spentBy(rows, now) {
+  const spent = rows.map((row) => lasted(row, now)).filter((each) => each !== null);
+  return spent.length ? spent.reduce((sum, each) => sum + each, 0) : null;
 }
 
 function timesOf(rows) {
@@ -79,9 +96,9 @@ function standingOf(rows, status, now, retries) {
     const cause = rows.length && rows[0].cause ? `: ${rows[0].cause.replaceAll("_", " ")}` : "";
     said.push(`${GLYPHS[status]} ${status}${cause}`);
   }
-  const spent = rows.map((row) => lasted(row, now)).filter((each) => each !== null);
+  const spent = spentBy(rows, now);
   const hasTime = status !== "skipped" || (rows.length && rows.at(-1).cause === "error");
-  if (spent.length && hasTime) said.push(secondsText(spent.reduce((sum, each) => sum + each, 0)));
+  if (spent !== null && hasTime) said.push(secondsText(spent));
   if (retries) said.push(`${retries + 1} attempts`);
   return said.join(" · ");
 }
@@ -92,13 +109,22 @@ function lasted(row, now = null) {
   return end === null ? null : Math.max(0, end - row.started);
 }
 
-function detailOf(rows, last, found) {
+function detailOf(rows, last, found, run = null, now = null) {
+  const asked = rows.map((row) => run?.asks?.get(row.id)).findLast((each) => each);
+  if (asked && now !== null) return cutTo(`asked ${shortModel(asked.model)} ${secondsText(Math.floor(now - asked.at))} ago`, 40);
   const failed = rows.findLast((row) => row.error !== null);
   if (failed) return cutTo(failed.error, 32);
   const said = rows.length === 1 && last.route !== null ? [`→ ${last.route}`] : [];
   if (found.calls) said.push(spending(found));
   return cutTo(said.join(" · "), 40);
 }
+
+// A model's name without the vendor before it.
+function shortModel(model) {
+  return cutTo(model.slice(model.lastIndexOf("/") + 1), 22);
+}
+
+const GROWN = [1, 1.2, 1.45, 1.75, 2.1, 2.5, 3, 3.6, 4.3, 5.2, 5.9]; // How much larger names are written, as the drawing gets smaller.
 
 class Graph {
   constructor(svg, head) {
@@ -110,28 +136,110 @@ class Graph {
     this.edges = [...svg.querySelectorAll("[data-edge]")];
     this.painted = [];
     this.numbers = new Map(head.drawn.map((path, number) => [path, number]));
+    this.heat = ""; // what boxes are coloured by: their status, or "time" or "cost"
+    this.grown = 1;
+    this.names = this.groups.map((group) => group.querySelector(":scope > .name").textContent);
+    this.bases = [];
+    this.kinds = this.groups.map((group) => group.querySelector(":scope > .kind")?.textContent ?? "");
+  }
+
+  placeOf(number) {
+    const { e: x, f: y } = this.groups[number].transform.baseVal[0].matrix;
+    return { x, y };
+  }
+
+  // Of a box as it is drawn now.
+  sizeOf(number) {
+    const group = this.groups[number];
+    if (!group.classList.contains("frame")) return this.head.sizes?.[number] ?? [120, 26];
+    const { width, height } = group.querySelector("path").getBBox();
+    return [width, height];
+  }
+
+  // Names are written larger where the drawing is small, so that they can be read; other words are left out there.
+  scaled(scale) {
+    const grown = scale >= 0.9 ? 1 : GROWN.find((each) => each >= 0.93 / scale) ?? GROWN.at(-1);
+    if (grown === this.grown || this.isCompact) return;
+    this.grown = grown;
+    this.svg.classList.toggle("small", grown > 1);
+    this.svg.classList.toggle("smaller", grown > 3.3);
+    this.svg.style.setProperty("--grown", String(grown));
+    this.placeNames();
+  }
+
+  placeNames() {
+    this.names.forEach((name, number) => this.writeName(number, name));
+  }
+
+  // Where a name begins while it is as large as the other words; to be told where that has changed.
+  based(number, x, y) {
+    this.bases[number] = { x, y };
+  }
+
+  // How wide a letter of a name is, on the mean and on the safe side.
+  letterOf(name) {
+    if (!this.pen) {
+      this.pen = document.createElement("canvas").getContext("2d");
+      this.pen.font = `bold 13px ${getComputedStyle(this.svg.querySelector(".name") ?? this.svg).fontFamily}`;
+      this.letters = new Map();
+    }
+    if (!this.letters.has(name)) this.letters.set(name, Math.max(7, (this.pen.measureText(name).width / (name.length || 1)) * 1.08));
+    return this.letters.get(name);
+  }
+
+  writeName(number, name) {
+    this.names[number] = name;
+    const { groups, grown } = this;
+    const element = groups[number].querySelector(":scope > .name");
+    this.bases[number] ??= { x: Number(element.getAttribute("x")), y: Number(element.getAttribute("y")) };
+    const { x, y } = this.bases[number];
+    const by = grown > 3.3 ? 0 : Math.max(1, 0.72 * grown); // The sign grows with the name, as long as there is room.
+    const left = grown > 1 ? x - 31 + 22 * by + (by ? 9 : 0) : x;
+    const middle = groups[number].classList.contains("frame") ? y - 14 + 6.5 * grown : 0;
+    element.setAttribute("x", left);
+    element.setAttribute("y", grown > 1 ? middle + 4.5 * grown : y);
+    groups[number].querySelector(":scope > .sign")?.setAttribute("transform", grown > 1
+      ? `translate(${x - 31 + 11 * by} ${middle}) scale(${by || 1})` : `translate(${x - 20} ${y + 3})`);
+    const room = (this.head.sizes?.[number]?.[0] ?? 276) - 20 - (left - x + 31);
+    const sign = grown > 1 && groups[number].classList.contains("s-failed") ? "✗ " : "";
+    const text = grown > 1 ? cutTo(sign + name, Math.max(2, Math.floor(room / (this.letterOf(name) * grown)))) : name;
+    if (element.textContent !== text) element.textContent = text;
   }
 
   paint(run, now) {
     const critical = criticalPath(run);
     const statuses = new Map();
-    this.head.drawn.forEach((path, number) => {
+    const all = this.head.drawn.map((path) => {
       const site = run.sites.get(path);
       const said = saidOf(run, site, now, site.parent === null ? null : statuses.get(site.parent));
       statuses.set(path, said.status);
       said.isCritical = (run.times.get(path) || []).some((row) => critical.has(row.id));
-      this.paintNode(number, said);
+      return said;
     });
+    this.paintHeat(all);
+    all.forEach((said, number) => this.paintNode(number, said));
+    this.statuses = statuses;
     for (const path of this.edges) {
       const [source, target, labels] = this.head.edges[Number(path.dataset.edge)];
       const { state, isCritical } = edgeOf(run, this.head.drawn[source], this.head.drawn[target], labels, critical);
-      const name = `edge ${state}${isCritical ? " critical" : ""}`;
+      const moves = state === "taken" && statuses.get(this.head.drawn[target]) === "running" ? " moving" : "";
+      const name = `edge ${state}${isCritical ? " critical" : ""}${moves}`;
       if (path.getAttribute("class") !== name) path.setAttribute("class", name);
     }
   }
 
+  // How hot each node is, by its share of the most; containers that are open are no measure.
+  paintHeat(all) {
+    const value = (said, number) => (this.groups[number].classList.contains("frame") ? null : said[this.heat]);
+    const most = this.heat ? Math.max(0, ...all.map((said, number) => value(said, number) ?? 0)) : 0;
+    all.forEach((said, number) => {
+      const found = most ? value(said, number) : null;
+      said.heat = found ? Math.min(4, Math.floor((5 * found) / most)) : null;
+    });
+  }
+
   paintNode(number, said) {
-    const key = `${said.status}\n${said.name}\n${said.standing}\n${said.detail}\n${said.isCritical}`;
+    const key = `${Object.values(said).join("\n")}`;
     if (this.painted[number] === key) return;
     this.painted[number] = key;
     const group = this.groups[number];
@@ -141,13 +249,25 @@ class Graph {
       classes.add(`s-${said.status}`);
     }
     if (classes.contains("critical") !== said.isCritical) classes.toggle("critical");
+    for (let level = 0; level < 5; level += 1) classes.toggle(`heat-${level}`, said.heat === level);
+    const title = group.querySelector(":scope > title");
+    if (title) title.textContent = [this.head.drawn[number], said.standing, said.detail].filter(Boolean).join(" · ");
     if (this.isCompact) {
       this.write(group, ".name", `${GLYPHS[said.status]} ${said.name}`);
       return;
     }
-    this.write(group, ".name", said.name);
+    this.writeName(number, said.name);
     this.write(group, ".standing", said.standing);
     this.write(group, ".detail", said.detail);
+    const kind = this.kinds[number];
+    if (said.model && kind && !kind.includes(" · ")) this.write(group, ".kind", `${kind} · ${shortModel(said.model)}`);
+    if (said.filled) this.fill(group.querySelector(":scope > .progress"), said.filled);
+  }
+
+  fill(bar, [ended, failed]) {
+    if (!bar) return;
+    bar.querySelector(".ended").setAttribute("width", (bar.dataset.room * ended).toFixed(1));
+    bar.querySelector(".failed").setAttribute("width", (bar.dataset.room * failed).toFixed(1));
   }
 
   write(group, line, text) {
@@ -172,12 +292,20 @@ class Graph {
 class Sight {
   constructor(graph, box) {
     this.box = box;
-    this.spots = graph.groups.map((group) => {
+    this.graph = graph;
+    this.measure();
+    new ResizeObserver(() => this.look(this.last)).observe(box);
+  }
+
+  // Where the nodes are; to be told when they move.
+  measure() {
+    this.spots = this.graph.groups.flatMap((group, number) => {
       const [x, y] = group.getAttribute("transform").match(/-?[\d.]+/g).map(Number);
-      return { group, x, y, isFrame: group.classList.contains("frame"), isShown: !group.hasAttribute("display") };
+      const spot = { group, x, y, isFrame: group.classList.contains("frame"), isShown: !group.hasAttribute("display") };
+      return this.graph.isHidden?.(number) ? [] : [spot];
     });
     this.shown = new Set(this.spots.filter((spot) => spot.isShown));
-    new ResizeObserver(() => this.look(this.last)).observe(box);
+    this.look(this.last);
   }
 
   // What was shown and is out of sight is hidden, and the other way round. `place`: the scene's x, y and scale.

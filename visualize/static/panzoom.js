@@ -1,6 +1,7 @@
 // Pan and zoom of a drawing in a box: wheel, drag, two fingers, keys and buttons. It knows nothing of what is drawn.
 
 const TOOLS = 44; // Pixels at the top of the box where the buttons are.
+const LEAST = 0.16; // The scale of a page that opens, at least: a box is then 40 pixels wide.
 
 class PanZoom {
   // `box` is the element that clips, `svg` what it holds; `onMove` hears every new place.
@@ -24,13 +25,24 @@ class PanZoom {
     this.begin();
   }
 
-  // As much as can be read: everything where it fits, else the middle of its top.
+  // Everything, as long as its boxes can still be told apart; else the middle of the top.
   begin() {
-    this.put(Math.max(Math.min(this.fitting(), 1.1), 0.8));
+    this.put(Math.max(Math.min(this.fitting(), 1.1), LEAST));
   }
 
   fit() {
     this.put(Math.min(this.fitting(), 1.5));
+  }
+
+  // The drawing has another size.
+  resize(width, height) {
+    this.size = { width, height };
+  }
+
+  // A point of the drawing in the middle of the box.
+  centre(x, y, least = 0) {
+    const scale = Math.max(this.scale, least);
+    this.set(scale, this.box.clientWidth / 2 - x * scale, (this.box.clientHeight + TOOLS) / 2 - y * scale);
   }
 
   fitting() {
@@ -59,13 +71,13 @@ class PanZoom {
     this.set(scale, x - (x - this.x) * by, y - (y - this.y) * by);
   }
 
-  // Bring a point of the drawing into the box, if it is not well inside already.
-  show(x, y) {
+  // Bring a point of the drawing into the box, if it is not well inside already. `least`: the scale, at least.
+  show(x, y, least = 0) {
+    if (this.scale < least) { this.centre(x, y, least); return; }
     const { clientWidth, clientHeight } = this.box;
     const [left, top] = [x * this.scale + this.x, y * this.scale + this.y];
     const inside = left > 60 && top > 40 && left < clientWidth - 60 && top < clientHeight - 40;
-    if (!inside) this.set(Math.max(this.scale, 0.6), 0, 0);
-    if (!inside) this.set(this.scale, clientWidth / 2 - x * this.scale, clientHeight / 2 - y * this.scale);
+    if (!inside) this.centre(x, y);
   }
 
   wheel(event) {

@@ -25,17 +25,24 @@ class RunPage {
     this.tab = "timeline";
     this.find = "";
     this.graph = new Graph(document.getElementById("graph"), head);
+    this.folding = new Folding(this.graph, head, this.newest, (...given) => this.replaced(...given));
     this.panel = new Panel(document.getElementById("panel"), head);
     this.panel.onPane = (name) => { this.panel.showPane(name); this.writePlace(false); };
     this.scrub = document.getElementById("scrub");
     dressValues(document.querySelector(".run-head"));
     this.rows = new Rows(document.getElementById("rows"), (item) => this.chooseRow(item));
     const view = document.getElementById("view");
-    const sight = head.drawn.length > CULLED ? new Sight(this.graph, view) : null;
+    this.sight = head.drawn.length > CULLED ? new Sight(this.graph, view) : null;
     this.zoom = new PanZoom(view, this.graph.svg, (place) => {
-      view.classList.toggle("far", place.scale < 0.3);
-      if (sight) sight.look(place);
+      view.classList.toggle("far", place.scale < (this.graph.isCompact ? 0.4 : 0.15));
+      this.graph.scaled(place.scale);
+      this.sight?.look(place);
+      this.minimap?.look(place);
     });
+    this.minimap = new Minimap(document.querySelector(".graph-side"), this.graph, this.zoom);
+    this.live = new Live(this);
+    this.walk = new Walk(this);
+    this.tree = new Tree(document.getElementById("tree"), this);
     this.layout = new Layout(document.querySelector(".run-main"));
     this.legend = document.getElementById("parts");
     this.setTimes(head.times ? null : JSON.parse(document.getElementById("times").textContent));
@@ -45,6 +52,43 @@ class RunPage {
     this.readPlace();
     if (this.node === null && this.at === null) this.arrive();
     this.paint();
+    this.minimap.measure();
+    palette.sources.push(() => this.nodeEntries());
+  }
+
+  // The nodes, for the palette.
+  nodeEntries() {
+    return [...this.newest.sites.values()].map((site) => ({
+      kind: site.kind, name: site.path, act: () => { this.goTo(site.path); this.choose(this.pathOfSite(site.path)); },
+    }));
+  }
+
+  // Everything has a new place, since a container was folded or unfolded; `kept` stays where it was.
+  replaced(found, kept, before, isFitted) {
+    this.zoom.resize(found.width, found.height);
+    this.sight?.measure();
+    this.minimap.measure();
+    if (isFitted) this.zoom.begin();
+    if (kept === null) return;
+    const now = this.graph.placeOf(kept);
+    const { scale, x, y } = this.zoom;
+    this.zoom.set(scale, x - (now.x - before.x) * scale, y - (now.y - before.y) * scale);
+  }
+
+  // To the node of a site, large enough to be read, whatever it is inside of.
+  goTo(path) {
+    const number = this.graph.numbers.get(path);
+    if (number === undefined) return;
+    this.folding.reveal(number);
+    const { x, y } = this.graph.placeOf(number);
+    this.zoom.show(x, y, 0.7);
+  }
+
+  showTree(isShown) {
+    for (const [id, isHidden] of [["tree", !isShown], ["view", isShown]]) document.getElementById(id).hidden = isHidden;
+    document.querySelector("[data-tree]").setAttribute("aria-pressed", String(isShown));
+    document.querySelector(".graph-side").classList.toggle("as-tree", isShown);
+    if (isShown) this.tree.show();
   }
 
   // Without a node in the address: what needs a person first, the question of a run that waits, or the failure.
@@ -61,6 +105,10 @@ class RunPage {
   // --- hearing
 
   listen(view) {
+    view.addEventListener("pointerdown", () => this.live.leave());
+    document.querySelector("[data-tree]").addEventListener("click", () => this.showTree(document.getElementById("tree").hidden));
+    document.getElementById("heat").addEventListener("change", (event) => { this.graph.heat = event.target.value; this.paint(); });
+    document.querySelector("[data-foldall]")?.addEventListener("click", () => this.folding.foldAll(this.folding.shut.size < this.folding.containers.length));
     view.addEventListener("click", (event) => {
       const group = event.target.closest("[data-node]");
       const edge = group ? null : edgeNear(event.clientX, event.clientY);
@@ -101,11 +149,16 @@ class RunPage {
   press(event, find) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target === find && event.key === "Escape") { find.value = ""; this.search(""); find.blur(); return; }
-    if (event.target === find && event.key === "Enter") { this.next(1); return; }
+    if (event.target === find && event.key === "Enter") {
+      this.next(event.shiftKey ? -1 : 1);
+      if (this.node !== null) this.goTo(this.siteOf(this.node));
+      return;
+    }
     if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && event.target !== this.scrub) return;
     const act = {
       j: () => this.next(1), k: () => this.next(-1), "/": () => find.focus(), "[": () => this.step("back"),
-      "]": () => this.step("on"), 0: () => this.zoom.fit(), "+": () => this.zoomBy("in"), "-": () => this.zoomBy("out"),
+      "]": () => this.step("on"), t: () => this.showTree(document.getElementById("tree").hidden),
+      f: () => this.live.follow(!this.live.isFollowing), 0: () => this.zoom.fit(), "+": () => this.zoomBy("in"), "-": () => this.zoomBy("out"),
     }[event.key];
     if (!act) return;
     event.preventDefault();
@@ -123,19 +176,21 @@ class RunPage {
     if (!this.head.events || ["succeeded", "failed", "cancelled", "partial"].includes(this.newest.status)) return;
     const source = new EventSource(this.head.events);
     source.onmessage = (event) => this.hear(JSON.parse(event.data), source);
-    source.onerror = () => document.body.classList.add("cut-off");
-    source.onopen = () => document.body.classList.remove("cut-off");
+    source.onerror = () => this.live.lose(source.readyState === EventSource.CLOSED);
+    source.onopen = () => this.live.gone && this.live.find();
     window.addEventListener("pagehide", () => source.close());
   }
 
   hear(line, source) {
     if (line.kind === "token") {
-      this.panel.hear(line);
+      if (this.live.hear(line)) this.panel.hear(line);
+      this.paintSoon();
       return;
     }
     if (line.seq !== this.lines.length) return; // heard already
     this.lines.push(line);
     this.newest.apply(line);
+    this.live.hear(line);
     if (["start", "finish", "fail", "cancel"].includes(line.kind)) this.panel.writing.delete(line.node);
     if (line.kind === "end" && !["waiting", "paused"].includes(line.status)) source.close();
     if (line.kind === "end") this.showOutcome();
@@ -196,6 +251,7 @@ class RunPage {
   }
 
   choose(path) {
+    this.live.leave();
     if (path !== this.node) {
       this.open(path);
       this.writePlace(true);
@@ -212,6 +268,7 @@ class RunPage {
       site = site.parent === null ? null : this.newest.sites.get(site.parent); // inside a container that is closed
       group = site ? this.graph.choose(site.path) : null;
     }
+    if (group && this.folding.isHidden(Number(group.dataset.node))) this.folding.reveal(Number(group.dataset.node));
     if (group) {
       const { e: x, f: y } = group.transform.baseVal[0].matrix;
       this.zoom.show(x, y);
@@ -248,12 +305,9 @@ class RunPage {
     this.find = text.trim().toLowerCase();
     const matches = (path) => !this.find || path.toLowerCase().includes(this.find);
     this.graph.dim(matches);
-    const only = this.head.drawn.filter(matches);
-    if (this.find && only.length) {
-      const group = this.graph.groups[this.graph.numbers.get(only[0])];
-      const { e: x, f: y } = group.transform.baseVal[0].matrix;
-      this.zoom.show(x, y);
-    }
+    const only = this.find ? this.head.drawn.filter(matches) : [];
+    if (only.length) this.goTo(only[0]);
+    document.getElementById("hits").textContent = this.find ? `${only.length} of ${this.head.drawn.length}` : "";
     this.paintRows();
   }
 
@@ -278,7 +332,7 @@ class RunPage {
   }
 
   isGoing() {
-    return this.at === null && this.newest.status === "running" && Boolean(this.head.events);
+    return this.at === null && this.newest.status === "running" && Boolean(this.head.events) && !this.live?.gone;
   }
 
   // --- painting
@@ -295,6 +349,9 @@ class RunPage {
     const now = this.isGoing() && !document.hidden ? Math.max(Date.now() / 1000, run.last ?? 0) : null;
     this.graph.paint(run, now ?? run.last);
     this.paintHead(run, now);
+    this.live.paint(run, now);
+    this.tree.paint();
+    this.minimap.paintSoon();
     this.paintMoment();
     this.paintRows(now);
     this.spent = performance.now() - begun;

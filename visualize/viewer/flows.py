@@ -14,7 +14,7 @@ from visualize.picture import Picture, closed
 from visualize.progress import Progress
 from visualize.style import dollars, seconds_text
 from visualize.viewer.forms import Acting, fields_for, form
-from visualize.viewer.graph import graph_markup
+from visualize.viewer.graph import graph_markup, legend_markup
 from visualize.viewer.html import Child, Markup, element, flow_url, run_url, start_url
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, note, table
@@ -187,7 +187,8 @@ def _draw_picture(picture: Picture) -> Markup:
     if len(shown.nodes) > _MAX_DRAWN:
         told: Child = note(f"{len(shown.nodes):,} nodes are too many for this page; `flowengine graph` draws them.")
     else:
-        told = element("div", graph_markup(shown), class_="picture")
+        legend = legend_markup({node.kind for node in shown.nodes}, is_run=False)
+        told = [element("div", graph_markup(shown), class_="picture"), legend]
     return element("section", element("h2", "Picture"), told)
 
 

@@ -1,54 +1,90 @@
 """Writes a picture as the part of a page that our script repaints: boxes of one size, and classes instead of paint.
 
 How a status looks is in the style sheet, as no page may hold styles of its own. What a node's lines say
-after each event is worked out again by `graph.js`, from the feed.
+after each event is worked out again by `graph.js`, from the feed; `arrange.js` places everything anew when a
+container is folded or unfolded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from html import escape
-from typing import Final
+from typing import Any, Final
 
+from flowengine.core.node_traits import traits_of
+from visualize.icons import HEATS, SIGN_SIZE, known_kinds, sign_svg
 from visualize.layout import Arrangement, Box, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
-from visualize.style import cut, kind_of, look_of, spending, standing, times, tooltip_of
+from visualize.style import LOOKS, cut, kind_of, look_of, spending, standing, times, tooltip_of
 from visualize.svg import curve, width_of
-from visualize.viewer.html import Markup, whole
+from visualize.viewer.html import Markup, element, whole
 
-__all__ = ["COMPACT", "detail", "graph_markup"]
+__all__ = ["COMPACT", "detail", "graph_data", "graph_markup", "legend_markup"]
 
 COMPACT: Final = 2_000
 """Above this many nodes a box holds its name and its glyph alone, and edges keep their first look."""
 
 _BUNDLE: Final = 100
 """Edges in one drawing."""
-_LINE: Final = 15
-_NARROW: Final = 204.0
-_WIDE: Final = 300.0
+_LINE: Final = 16
+_NARROW: Final = 276.0
+_WIDE: Final = 330.0
 _NAME: Final = 32
+_PAD: Final = 40.0
+"""Pixels left of the words, where the sign is."""
+_BAR: Final = 8.0
+"""Height that the progress of a map takes."""
 
 
-def graph_markup(picture: Picture, name: str = "graph") -> Markup:
-    """The picture as an SVG element; `name` is its id in the page. Nodes and edges carry their numbers in it."""
+def graph_markup(
+    picture: Picture, name: str = "graph", *, drawn: Picture | None = None, is_live: bool = False
+) -> Markup:
+    """The picture as an SVG element; `name` is its id in the page. Nodes and edges carry their numbers in it.
+
+    `drawn`: the same picture with some containers closed, as it is shown at first; the rest is there, not displayed.
+    `is_live`: it is repainted, and its nodes can be chosen.
+    """
+    first = drawn or picture
     compact = len(picture.nodes) > COMPACT
-    placed = arrange(picture, lambda node: _measure_node(node, compact))
-    lines = _Drawing(picture, placed, name, compact).lines()
+    placed = arrange(first, lambda node: _measure_node(node, compact))
+    lines = _Drawing(picture, first, placed, name, compact, is_live).lines()
     return Markup(whole("\n".join(lines)))
 
 
+def graph_data(picture: Picture, drawn: Picture) -> dict[str, Any]:
+    """What our script needs to fold containers: which are folded, what the words of each node take, and shapes."""
+    numbers = {node.id: number for number, node in enumerate(picture.nodes)}
+    if len(picture.nodes) > COMPACT:
+        return {"shut": [], "sizes": [], "shapes": {}}
+    containers = {node.parent for node in picture.nodes} - {None}
+    closed = {node.id for node in drawn.nodes if node.hidden}
+    kinds = {node.kind for node in picture.nodes if node.id in containers}
+    return {
+        "shut": sorted(numbers[each] for each in closed if each in containers),
+        "sizes": [list(_measure_node(node, False)) for node in picture.nodes],
+        "shapes": {kind: traits_of(kind).shape for kind in kinds},
+    }
+
+
 class _Drawing:
-    def __init__(self, picture: Picture, placed: Arrangement, name: str, compact: bool) -> None:
+    def __init__(
+        self, picture: Picture, first: Picture, placed: Arrangement, name: str, compact: bool, is_live: bool
+    ) -> None:
         self._picture = picture
+        self._nodes = {node.id: node for node in first.nodes}
         self._placed = placed
         self._name = escape(name)
         self._compact = compact
+        self._is_live = is_live
         self._numbers = {node.id: number for number, node in enumerate(picture.nodes)}
+        self._containers = frozenset(node.parent for node in picture.nodes if node.parent is not None)
+        self._paths = dict(zip(((edge.source, edge.target) for edge in first.edges), placed.paths, strict=True))
 
     def lines(self) -> Iterator[str]:
         placed, name = self._placed, self._name
+        role = 'role="group" aria-roledescription="graph"' if self._is_live else 'role="img"'
         yield (
-            f'<svg id="{name}" class="graph{" compact" if self._compact else ""}" role="img" '
+            f'<svg id="{name}" class="graph{" compact" if self._compact else ""}" {role} '
             f'viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" width="{placed.width:.0f}" '
             f'height="{placed.height:.0f}" aria-label="{_write_text(self._picture.name)}">'
         )
@@ -58,50 +94,87 @@ class _Drawing:
         )
         yield '<g class="scene">'
         for node in self._picture.nodes:
-            if node.id in placed.frames:
-                yield self._box(node, placed.boxes[node.id], is_frame=True)
+            if node.id in self._containers:
+                yield self._box(node, is_frame=node.id in placed.frames)
         yield from self._edges()
         for node in self._picture.nodes:
-            if node.id not in placed.frames:
-                yield self._box(node, placed.boxes[node.id])
+            if node.id not in self._containers:
+                yield self._box(node)
         yield "</g></svg>"
 
     def _edges(self) -> Iterator[str]:
-        paths = [curve(points) for points in self._placed.paths]
         if self._compact:  # In bundles, each of which the browser can leave out as it is out of sight.
+            paths = [curve(points) for points in self._placed.paths]
             for begin in range(0, len(paths), _BUNDLE):
                 yield f'<path class="edge declared" d="{" ".join(paths[begin : begin + _BUNDLE])}"/>'
             return
-        for number, (edge, path, points) in enumerate(zip(self._picture.edges, paths, self._placed.paths, strict=True)):
+        for number, edge in enumerate(self._picture.edges):
+            points = self._paths.get((edge.source, edge.target), [])
+            place = f'd="{curve(points)}"' if points else _HIDDEN.strip()
             yield (
-                f'<path class="{_edge_class(edge)}" data-edge="{number}" d="{path}" '
-                f'marker-end="url(#{self._name}-arrow)"/>'
+                f'<path class="{edge_class(edge)}" data-edge="{number}" {place} marker-end="url(#{self._name}-arrow)"/>'
             )
             if edge.labels:
-                (x1, y1), (x2, y2) = points[-2:]
                 words = _write_text(cut(" | ".join(edge.labels), 40))
-                yield f'<text class="label" x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 + 3:.1f}">{words}</text>'
+                where = _HIDDEN.strip()
+                if points:
+                    (x1, y1), (x2, y2) = points[-2:]
+                    where = f'x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 + 4:.1f}"'
+                yield f'<text class="label" data-of="{number}" {where}>{words}</text>'
 
-    def _box(self, node: PictureNode, box: Box, *, is_frame: bool = False) -> str:
+    def _box(self, node: PictureNode, *, is_frame: bool = False) -> str:
         """A node's group: its place is in its transform, so that all boxes of a kind are drawn alike."""
+        node = self._nodes.get(node.id, node)
+        box = self._placed.boxes.get(node.id) or Box(0.0, 0.0, *_measure_node(node, self._compact))
         shape = outline(node.kind, Box(0.0, 0.0, box.width, box.height))
-        hidden = ' display="none"' if self._compact and not is_frame else ""  # Our script shows what is in sight.
+        hidden = (self._compact and not is_frame) or node.id not in self._nodes  # Our script shows what is in sight.
         opening = (
             f'<g class="{_node_class(node, is_frame)}" data-node="{self._numbers[node.id]}" '
-            f'transform="translate({box.x:.1f} {box.y:.1f})"{hidden}>'
+            f'transform="translate({box.x:.1f} {box.y:.1f})"{_LIVE if self._is_live else ""}'
+            f"{_HIDDEN if hidden else ''}>"
         )
+        title = f"<title>{_write_text(tooltip_of(node))}</title>"
         if self._compact:
             words = _write_text(f"{look_of(node).glyph} {cut(node.name, _NAME)}".strip())
-            return f'{opening}<path d="{shape}"/><text class="name" y="4">{words}</text></g>'
-        top = -box.height / 2 + 17 if is_frame else -_LINE * _count_lines(node) / 2 + 11
+            return f'{opening}{title}<path d="{shape}"/><text class="name" y="4">{words}</text></g>'
+        left = -box.width / 2 + slack(node.kind) / 2
+        top = -box.height / 2 + 20 if is_frame else -(_LINE * _count_lines(node) + _bar_of(node)) / 2 + 13
         lines = [("name", cut(node.name, _NAME) + times(node)), ("kind", kind_of(node))]
         if node.status is not None:
             lines += [("standing", standing(node)), ("detail", detail(node))]
         words = "".join(
-            f'<text class="{class_}" y="{top + _LINE * number:.1f}">{_write_text(text)}</text>'
+            f'<text class="{class_}" x="{left + _PAD:.1f}" y="{top + _LINE * number:.1f}">{_write_text(text)}</text>'
             for number, (class_, text) in enumerate(lines)
         )
-        return f'{opening}<title>{_write_text(tooltip_of(node))}</title><path d="{shape}"/>{words}</g>'
+        sign = sign_svg(node.kind, left + 9 + SIGN_SIZE / 2, top + 3)
+        fold = ""
+        if self._is_live and node.id in self._containers:
+            sign_of_fold = "−" if is_frame else "+"
+            fold = f'<text class="fold" x="{box.width / 2 - 18:.1f}" y="{top + 2:.1f}">{sign_of_fold}</text>'
+        bar = _draw_progress(node, left + _PAD, top + _LINE * _count_lines(node) - 9, box.width)
+        return f'{opening}{title}<path d="{shape}"/>{sign}{words}{bar}{fold}</g>'
+
+
+_LIVE: Final = ' role="button" tabindex="-1"'
+_HIDDEN: Final = ' display="none"'
+
+
+def _draw_progress(node: PictureNode, x: float, y: float, width: float) -> str:
+    """How far a map is; the bar is there from the beginning, as the script only fills it."""
+    if not _bar_of(node):
+        return ""
+    ended, failed = node.filled or (0.0, 0.0)
+    room = min(width, _NARROW) - _PAD - 20
+    return (
+        f'<g class="progress" data-room="{room:.0f}" transform="translate({x:.1f} {y:.1f})">'
+        f'<rect class="whole" width="{room:.0f}" height="5" rx="2.5"/>'
+        f'<rect class="ended" width="{room * ended:.1f}" height="5" rx="2.5"/>'
+        f'<rect class="failed" width="{room * failed:.1f}" height="5" rx="2.5"/></g>'
+    )
+
+
+def _bar_of(node: PictureNode) -> float:
+    return _BAR if node.kind == "map" and node.status is not None else 0.0
 
 
 def _node_class(node: PictureNode, is_frame: bool) -> str:
@@ -109,8 +182,8 @@ def _node_class(node: PictureNode, is_frame: bool) -> str:
     return " ".join([*classes, *(["frame"] if is_frame else []), *(["critical"] if node.critical else [])])
 
 
-def _edge_class(edge: PictureEdge) -> str:
-    return f"edge {edge.state}{' critical' if edge.critical else ''}"
+def edge_class(edge: PictureEdge) -> str:
+    return f"edge {edge.state}{' critical' if edge.critical else ''}{' moving' if edge.moving else ''}"
 
 
 def detail(node: PictureNode) -> str:
@@ -127,11 +200,51 @@ def _count_lines(node: PictureNode) -> int:
 
 def _measure_node(node: PictureNode, compact: bool) -> tuple[float, float]:
     """Of a node's own words, which change while the run goes on: as much as they may need."""
-    name = width_of(cut(node.name, _NAME)) + (70 if node.kind in ("map", "loop") else 26) + slack(node.kind)
+    name = width_of(cut(node.name, _NAME)) * 1.1 + (70 if node.kind in ("map", "loop") else 26) + slack(node.kind)
     if compact:
         return min(_WIDE, max(70.0, name + 10)), 26.0
-    least = 120.0 if node.status is None else _NARROW + 2 * slack(node.kind)
-    return min(_WIDE, max(least, name)), _LINE * _count_lines(node) + 14.0
+    words = max(name, width_of(kind_of(node)) + 16) + _PAD
+    least = 150.0 if node.status is None else _NARROW + slack(node.kind)
+    return min(_WIDE, max(least, words)), _LINE * _count_lines(node) + 18.0 + _bar_of(node)
+
+
+# --- What the signs mean
+
+_EDGES: Final[Mapping[str, str]] = {
+    "edge taken": "taken",
+    "edge taken moving": "data is moving",
+    "edge taken critical": "decided how long it took",
+    "edge not_taken": "not taken",
+    "edge undecided": "not decided yet",
+}
+
+
+def legend_markup(kinds: Collection[str], *, is_run: bool = True) -> Markup:
+    """What icons, colours and lines mean; closed until it is asked for. `kinds`: those that are drawn."""
+    found = [_explain(_swatch(sign_svg(kind, 12, 12)), kind) for kind in known_kinds(kinds)]
+    parts = [element("h4", "Kinds"), element("ul", found)]
+    if is_run:
+        looks = [
+            _explain(_swatch('<path d="M3 4h18v16H3z"/>', f"node s-{status}"), f"{look.glyph} {look.word}")
+            for status, look in LOOKS.items()
+        ]
+        lines = [_explain(_swatch(f'<path class="{name}" d="M1 12H23"/>'), words) for name, words in _EDGES.items()]
+        heat = [
+            _explain(_swatch('<path d="M3 4h18v16H3z"/>', f"node s-plain heat-{level}"), words)
+            for level, words in ((0, "least"), (len(HEATS) // 2, "half of the most"), (len(HEATS) - 1, "most"))
+        ]
+        parts += [element("h4", "Statuses"), element("ul", looks), element("h4", "Edges"), element("ul", lines)]
+        parts += [element("h4", "Heat by time or cost"), element("ul", heat)]
+    return element("details", element("summary", "Legend"), element("div", parts), class_="legend")
+
+
+def _swatch(drawn: str, class_: str = "") -> Markup:
+    name = f' class="{class_}"' if class_ else ""
+    return Markup(f'<svg class="graph swatch" width="24" height="24" aria-hidden="true"><g{name}>{drawn}</g></svg>')
+
+
+def _explain(swatch: Markup, words: str) -> Markup:
+    return element("li", swatch, f" {words}")
 
 
 def _write_text(text: str) -> str:

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Final
 
 from flowengine.errors import RunNotFoundError, StoreCorruptError, StoreUnavailableError, StoreVersionError
+from visualize.icons import HEATS, SIGNS
 from visualize.style import LOOKS, PLAIN, Look
 from visualize.viewer.html import Child, Markup, element, flows_url, join, runs_url, static_url, whole
 from visualize.viewer.parts import note
@@ -35,7 +36,10 @@ SCRIPTS: Final = (
     "panzoom.js",
     "layout.js",
     "fold.js",
+    "arrange.js",
     "graph.js",
+    "foldgraph.js",
+    "minimap.js",
     "times.js",
     "rows.js",
     "markdown.js",
@@ -43,10 +47,14 @@ SCRIPTS: Final = (
     "approval.js",
     "actions.js",
     "panel.js",
+    "palette.js",
+    "walk.js",
+    "live.js",
     "run.js",
     "lists.js",
 )
 """In the order in which they are run."""
+STYLES: Final = ("viewer.css", "graph.css")
 ASSETS: Final = {"viewer.js": "text/javascript; charset=utf-8", "viewer.css": "text/css; charset=utf-8"}
 """Name behind `/static/` → its media type."""
 
@@ -70,7 +78,15 @@ def style_sheet() -> str:
     looks = {"plain": PLAIN, "paused": LOOKS["waiting"], **LOOKS}
     day = [_write_rules(name, look, look.border, look.fill) for name, look in looks.items()]
     night = [_write_rules(name, look, *look.night) for name, look in looks.items()]
-    return "\n".join([_read_asset("viewer.css"), *day, "@media (prefers-color-scheme: dark) {", *night, "}", ""])
+    day += [
+        f".heat-{level} > path:first-of-type {{ fill: {fill} !important; }}" for level, (fill, _) in enumerate(HEATS)
+    ]
+    night += [
+        f".heat-{level} > path:first-of-type {{ fill: {fill} !important; }}" for level, (_, fill) in enumerate(HEATS)
+    ]
+    signs = [f".k-{name or 'other'} .accent {{ fill: {sign.accent}; }}" for name, sign in SIGNS.items()]
+    ours = [_read_asset(name) for name in STYLES]
+    return "\n".join([*ours, *signs, *day, "@media (prefers-color-scheme: dark) {", *night, "}", ""])
 
 
 def inline_source(text: str) -> str:

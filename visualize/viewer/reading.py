@@ -50,6 +50,11 @@ class Reading:
         return closed(self.whole_picture, OPEN_NODES)
 
     @cached_property
+    def foldable_picture(self) -> Picture:
+        """As the page of a run has it: everything, of which `picture` is shown at first."""
+        return self.whole_picture if len(self.whole_picture.nodes) <= OPEN_NODES else self.picture
+
+    @cached_property
     def states(self) -> States:
         return States(self.progress)
 

@@ -7,7 +7,7 @@ served live, and written to one file with everything in it (`export_page`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from flowengine.core.file_values import find_files
 from flowengine.journal.run_lookup import labels_of
@@ -16,7 +16,7 @@ from visualize.states import declared
 from visualize.viewer.actions import action_section, list_run_actions
 from visualize.viewer.feed import feed
 from visualize.viewer.forms import Acting, form
-from visualize.viewer.graph import COMPACT, graph_markup
+from visualize.viewer.graph import COMPACT, graph_data, graph_markup, legend_markup
 from visualize.viewer.html import (
     Child,
     Markup,
@@ -88,7 +88,7 @@ def _make_title(run: Reading) -> str:
 
 def head_of(run: Reading) -> dict[str, Any]:
     """What our script begins with: the shape of the graph, the rules of shared state, and what is drawn."""
-    picture = run.picture
+    picture = run.foldable_picture
     numbers = {node.id: number for number, node in enumerate(picture.nodes)}
     edges = [[numbers[edge.source], numbers[edge.target], list(edge.labels)] for edge in picture.edges]
     return {
@@ -97,6 +97,7 @@ def head_of(run: Reading) -> dict[str, Any]:
         "state": {key: [rule.merge, jsonable(rule.default)] for key, rule in declared(run.progress).items()},
         "drawn": [node.id for node in picture.nodes],
         "edges": [] if len(picture.nodes) > COMPACT else edges,
+        **graph_data(picture, run.picture),
     }
 
 
@@ -197,19 +198,37 @@ def _make_splitter(name: str) -> Markup:
     )
 
 
+_FOLD: Final = "Fold all containers, or unfold them"
+
+
 def _make_graph(run: Reading) -> Markup:
     buttons = [
         element("button", sign, type="button", data_zoom=how, title=title, aria_label=title)
         for sign, how, title in (("+", "in", "Zoom in"), ("−", "out", "Zoom out"), ("⤢", "fit", "Show everything (0)"))
     ]
+    heats = [
+        element("option", words, value=by) for by, words in (("", "status"), ("seconds", "time"), ("cost", "cost"))
+    ]
+    has_containers = any(node.parent is not None for node in run.foldable_picture.nodes)
     tools = element(
         "div",
         element("input", type="search", id="find", placeholder="Find a node  ( / )", aria_label="Find a node"),
+        element("output", id="hits", aria_label="Nodes that were found"),
         buttons,
+        element("button", "± ▤", type="button", data_foldall=True, title=_FOLD, aria_label=_FOLD)
+        if has_containers
+        else None,
+        element("button", "Tree", type="button", data_tree=True, aria_pressed="false", title="The graph as a tree (t)"),
+        element("select", heats, id="heat", aria_label="Colour the nodes by"),
         class_="tools",
     )
-    view = element("div", graph_markup(run.picture), id="view", tabindex=0, aria_label="The flow's graph")
-    return element("section", tools, view, class_="graph-side")
+    drawn = graph_markup(run.foldable_picture, drawn=run.picture, is_live=True)
+    kinds = {node.kind for node in run.foldable_picture.nodes}
+    view = element(
+        "div", drawn, id="view", role="application", aria_label="The flow's graph; arrows go along its edges"
+    )
+    tree = element("div", id="tree", role="tree", hidden=True, aria_label="The flow's nodes")
+    return element("section", tools, view, tree, legend_markup(kinds), class_="graph-side", aria_label="Graph")
 
 
 def _make_panel(run: Reading, embeds: Embedded | None) -> Markup:
@@ -236,9 +255,22 @@ def _make_scrubber(run: Reading) -> Markup:
         step("▶", "on", "One event on ( ] )"),
         step("▶|", "last", "To the newest event"),
         element("output", id="moment"),
+        _make_live_buttons(run),
         class_="scrubber",
         aria_label="Moments of the run",
     )
+
+
+def _make_live_buttons(run: Reading) -> list[Markup]:
+    """For a run that goes on: to follow it, and to be told of it."""
+    finished = run.progress.finished
+    if finished is not None and finished.status not in ("waiting", "paused"):
+        return []
+    follow = "Go along with what runs (f)"
+    return [
+        element("button", "Follow", type="button", data_follow=True, aria_pressed="false", title=follow),
+        element("button", "Notify me", type="button", data_notify=True, aria_pressed="false"),
+    ]
 
 
 def _make_timeline() -> Markup:

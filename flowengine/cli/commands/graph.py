@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,8 @@ from flowengine.journal.codec import reading_record
 from flowengine.nodes.container import every_node
 from visualize.picture import Picture, picture_of_run, picture_of_skeleton
 from visualize.render import render
+from visualize.style import Heat
+from visualize.svg import Theme
 
 __all__ = ["command"]
 
@@ -30,8 +34,18 @@ _SUFFIXES: Final = {**{f".{form}": form for form in _FORMATS}, ".gv": "dot", ".m
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="[default: as FILE ends, else svg]")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--risks", is_flag=True, help="Of a flow file: also the ways of a stranger's text to an effect.")
+@click.option("--theme", type=click.Choice(("auto", "light", "dark")), help="Of an SVG. [default: auto, the reader's]")
+@click.option("--heat", type=click.Choice(("time", "cost")), help="Of a run's SVG: colour its nodes by this.")
 @store_option
-def command(what: str, form: str | None, file: str | None, risks: bool, store: str | None) -> int:
+def command(
+    what: str,
+    form: str | None,
+    file: str | None,
+    risks: bool,
+    theme: Theme | None,
+    heat: Heat | None,
+    store: str | None,
+) -> int:
     """Draw a flow file, or a run: an id, the start of one, or @last.
 
     A run is drawn from its record: what ran, what was skipped and why, what failed, time, tokens and cost.
@@ -40,8 +54,11 @@ def command(what: str, form: str | None, file: str | None, risks: bool, store: s
     chosen = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "svg")
     if file is None and chosen == "png" and results.on_terminal:
         raise click.UsageError("a PNG is no text for a terminal: write it to a file with -o FILE")
+    if chosen != "svg" and (theme or heat):
+        raise click.UsageError(f"--theme and --heat are those of an SVG, and this is {chosen}")
+    look = partial(render, form=chosen, theme=theme or "auto", heat=heat or "")
     with results.alone():
-        drawn = _draw(what, chosen, store, risks)
+        drawn = _draw(what, look, store, risks)
     if file is None:
         results.bytes(drawn if chosen == "png" or drawn.endswith(b"\n") else drawn + b"\n")
     else:
@@ -49,19 +66,19 @@ def command(what: str, form: str | None, file: str | None, risks: bool, store: s
     return 0
 
 
-def _draw(what: str, form: str, store: str | None, risks: bool) -> bytes:
+def _draw(what: str, look: Callable[[Picture], bytes], store: str | None, risks: bool) -> bytes:
     """Of the flow file where there is one of that name, else of the run."""
     if os.path.exists(what) or what.endswith((".yaml", ".yml")):
         flow = Flow.from_yaml(what)
         picture = _remark_nodes(picture_of_skeleton(flow.name, flow.plan.skeleton), flow)
-        return render(_draw_risks(picture, what) if risks else picture, form)
+        return look(_draw_risks(picture, what) if risks else picture)
     if risks:
         raise click.UsageError(f"--risks draws the ways through a flow file, and there is no file '{what}'")
     with open_journal(choose_store(store)) as kept:
         try:
             run_id = kept.find(what)
             with reading_record(run_id):
-                return render(picture_of_run(read(kept, run_id)), form)
+                return look(picture_of_run(read(kept, run_id)))
         except RunNotFoundError as error:
             raise RunNotFoundError(f"there is no file '{what}', and {error}") from error
 

@@ -51,7 +51,9 @@ _GITIGNORE: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
 @click.argument("folder", metavar="[FOLDER]", default=".")
 @click.option("--example", "name", metavar="NAME", help="Which flow to begin with.  [default: hello]")
 @click.option("--list", "listing", is_flag=True, help="Only list the examples.")
-@click.option("--agents", is_flag=True, help="Write AGENTS.md and a skill for coding agents; a flow only with --example.")
+@click.option(
+    "--agents", is_flag=True, help="Write AGENTS.md and a skill for coding agents; a flow only with --example."
+)
 @click.option(
     "--skills-folder",
     default=".agents/skills",

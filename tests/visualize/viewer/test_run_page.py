@@ -65,6 +65,9 @@ def tab(browser: Browser, file: str) -> Generator[Tab]:
 
 def test_the_file_opens_from_a_disk_without_asking_anybody(tab: Tab):
     assert tab.texts("h1") == ["research ‖ waiting"]
+    assert tab.texts("#graph .name")[0].endswith("…")
+    for _ in range(6):
+        tab.key("+")
     assert tab.texts("#graph .name")[:3] == ["polish ×3 of 4", "investigate ×4 of 4", "widen"]
     assert "✗ 1" in " ".join(tab.texts("#graph .standing"))
     assert tab.texts("#took") == ["6.1 s"]
