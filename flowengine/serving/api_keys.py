@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil
@@ -30,6 +29,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 _KIND: Final = "serve.keys"
 _ALL: Final = "all"
 _SPENT: Final = "serve.spent"
+_ASKED: Final = "serve.asked"
 _FRESH: Final = 1.0
 """Seconds for which what was read of the keys counts."""
 _SHARE: Final = 10
@@ -40,7 +40,8 @@ _LEAST: Final = 0.01
 _SOON: Final = 2
 """Seconds until a budget that is reserved, and not spent, may be free again."""
 _DAY: Final = 86_400
-_MINUTE: Final = 60.0
+_MINUTE: Final = 61
+"""Seconds after whose beginning all of a second is a minute ago."""
 
 
 class QuotaError(FlowEngineError):
@@ -66,7 +67,7 @@ class KeyRing:
     """The keys of one store."""
 
     def __init__(self, store: JournalStore) -> None:
-        self._store = store
+        self.store = self._store = store
         self._known: Sequence[ApiKey] = ()
         self._read = -_FRESH
 
@@ -150,24 +151,33 @@ def _read_key(key_id: str, entry: Mapping[str, Any]) -> ApiKey:
 
 
 class RequestRates:
-    """How often each caller has asked in the last minute, in this process."""
+    """How often each caller has asked in the last minute, at all servers of a store together.
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    Requests are counted by the second, so that what is kept is small however many they are; a second counts until
+    all of it is a minute ago.
+    """
+
+    def __init__(self, store: JournalStore, clock: Callable[[], float] = time) -> None:
+        self._store = store
         self._clock = clock
-        self._asked: dict[str, deque[float]] = {}
 
     def count(self, caller: FlowCaller) -> None:
         """One more request; `QuotaError` where it is one too many, which is not counted."""
         most = caller.requests_per_minute
         if most is None:
             return
-        now, asked = self._clock(), self._asked.setdefault(caller.name, deque())
-        while asked and asked[0] <= now - _MINUTE:
-            asked.popleft()
-        if len(asked) >= most:
-            wait = max(1, ceil(asked[0] + _MINUTE - now)) if asked else 60
-            raise QuotaError(f"'{caller.name}' may ask {most} times in a minute: ask again in {wait} s", wait)
-        asked.append(now)
+        now = self._clock()
+
+        def change(known: Any) -> Any:
+            before: dict[str, int] = {} if known is None else known
+            asked = {second: count for second, count in before.items() if int(second) + _MINUTE > now}
+            if sum(asked.values()) >= most:
+                wait = max(1, ceil(min(map(int, asked)) + _MINUTE - now)) if asked else 60
+                raise QuotaError(f"'{caller.name}' may ask {most} times in a minute: ask again in {wait} s", wait)
+            this = str(int(now))
+            return {**asked, this: asked.get(this, 0) + 1}
+
+        self._store.revise(_ASKED, caller.name, change)
 
 
 class DayBudgets:

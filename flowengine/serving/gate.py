@@ -55,7 +55,7 @@ class ApiGate:
         self._keys = keys
         self._open = tuple(open_paths)
         self._errors = errors
-        self._rates = RequestRates()
+        self._rates = None if keys is None else RequestRates(keys.store)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -97,7 +97,8 @@ class ApiGate:
             raise ProblemError(
                 401, "A key is needed", "send `Authorization: Bearer KEY`; `flowengine keys add NAME` makes one"
             )
-        self._rates.count(caller)
+        if self._rates is not None and caller.requests_per_minute is not None:
+            await anyio.to_thread.run_sync(self._rates.count, caller)
         return caller
 
 

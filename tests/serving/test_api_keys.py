@@ -59,18 +59,32 @@ def test_names_of_keys_are_checked(store: JournalStore):
             ring.add(wrong)
 
 
-def test_a_caller_asks_so_often_in_a_minute():
-    now = [0.0]
-    rates, ann = RequestRates(lambda: now[0]), FlowCaller("ann", requests_per_minute=2)
-    rates.count(ann)
+def test_a_caller_asks_so_often_in_a_minute_whichever_server_it_asks(store: JournalStore):
+    now = [0.5]
+    here, there = RequestRates(store, lambda: now[0]), RequestRates(store, lambda: now[0])
+    ann = FlowCaller("ann", requests_per_minute=2)
+    here.count(ann)
     now[0] = 20.0
-    rates.count(ann)
-    with pytest.raises(QuotaError) as refused:
+    there.count(ann)
+    for rates in (here, there):
+        with pytest.raises(QuotaError) as refused:
+            rates.count(ann)
+        assert refused.value.retry_after == 41  # The first second counts until all of it is a minute ago.
+    here.count(FlowCaller("ben"))
+    now[0] = 61.0
+    there.count(ann)
+    with pytest.raises(QuotaError):
+        here.count(ann)
+
+
+def test_what_is_kept_of_a_callers_requests_stays_small(store: JournalStore):
+    now = [0.0]
+    rates, ann = RequestRates(store, lambda: now[0]), FlowCaller("ann", requests_per_minute=10_000)
+    for at in range(300):
+        now[0] = at / 2
         rates.count(ann)
-    assert refused.value.retry_after == 40
-    rates.count(FlowCaller("ben"))
-    now[0] = 60.0
-    rates.count(ann)
+    kept = store.recall("serve.asked", "ann")
+    assert (len(kept), sum(kept.values())) == (61, 122)
 
 
 def test_a_day_s_budget_is_reserved_and_settled_in_the_store(store: JournalStore):
