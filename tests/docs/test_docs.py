@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 import tomllib
 from inspect import signature
 from pathlib import Path
@@ -32,11 +31,10 @@ from flowengine.public_names import MODULES, api_page, names_of
 from flowengine.reference_pages import PAGES, TABLES
 from flowengine.server.api import OPERATIONS
 from flowengine.templating.filters import FILTERS, TESTS
+from tests.support.doc_blocks import BLOCK, DOCS, run_blocks
 from tests.support.postgres import empty_database
 
-DOCS = Path(flowengine.__file__).parent / "docs"
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -173,7 +171,7 @@ def test_the_tutorial_runs_as_it_stands(
     for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("tutorial.md", monkeypatch, capfd) >= 24
+    assert run_blocks("tutorial.md", monkeypatch, capfd) >= 24
 
 
 def test_the_page_of_the_queue_runs_as_it_stands(
@@ -181,7 +179,7 @@ def test_the_page_of_the_queue_runs_as_it_stands(
 ):
     monkeypatch.setenv("FLOWENGINE_STORE", empty_database())
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("queue.md", monkeypatch, capfd) >= 7
+    assert run_blocks("queue.md", monkeypatch, capfd) >= 7
 
 
 def test_the_page_of_models_runs_as_it_stands(
@@ -190,7 +188,7 @@ def test_the_page_of_models_runs_as_it_stands(
     for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("models.md", monkeypatch, capfd) >= 6
+    assert run_blocks("models.md", monkeypatch, capfd) >= 6
 
 
 def test_the_page_of_models_names_every_option_and_every_key_of_a_name():
@@ -205,7 +203,7 @@ def test_the_page_of_files_runs_as_it_stands(
     for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("files.md", monkeypatch, capfd) >= 8
+    assert run_blocks("files.md", monkeypatch, capfd) >= 8
 
 
 def test_the_page_of_experiments_runs_as_it_stands(
@@ -214,7 +212,7 @@ def test_the_page_of_experiments_runs_as_it_stands(
     for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("experiments.md", monkeypatch, capfd) >= 14
+    assert run_blocks("experiments.md", monkeypatch, capfd) >= 14
 
 
 def test_the_page_of_schedules_runs_as_it_stands(
@@ -222,21 +220,21 @@ def test_the_page_of_schedules_runs_as_it_stands(
 ):
     monkeypatch.delenv("FLOWENGINE_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("schedules.md", monkeypatch, capfd) >= 3
+    assert run_blocks("schedules.md", monkeypatch, capfd) >= 3
 
 
 def test_the_page_of_approvals_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("approvals.md", monkeypatch, capfd) >= 1
+    assert run_blocks("approvals.md", monkeypatch, capfd) >= 1
 
 
 def test_the_page_on_strangers_texts_runs_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("risks.md", monkeypatch, capfd) == 7
+    assert run_blocks("risks.md", monkeypatch, capfd) == 7
     page = " ".join((DOCS / "risks.md").read_text("utf-8").split())
     assert main(["validate", "reply.yaml"]) == 0
     warned = capfd.readouterr().out.splitlines()[-1]
@@ -255,36 +253,3 @@ def test_the_flows_of_the_page_on_steps_are_right_under_its_project_file(tmp_pat
         (tmp_path / "flow.yaml").write_text(text, "utf-8")
         assert [str(each) for each in check_file(tmp_path / "flow.yaml")] == []
         Flow.from_yaml(tmp_path / "flow.yaml")
-
-
-def _run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> int:
-    """How many commands were run."""
-    ran = 0
-    for kind, text in BLOCK.findall((DOCS / page).read_text("utf-8")):
-        if kind in ("yaml", "toml") or (kind == "python" and text.startswith("# file: ")):
-            first, _, rest = text.partition("\n")
-            Path(first.removeprefix("# file: ")).write_text(rest, "utf-8")
-        elif kind == "python":
-            exec(compile(text, page, "exec"), {})
-        elif kind == "toml":
-            (Path.cwd() / "flowengine.toml").write_text(text, "utf-8")
-        else:
-            assert kind == "sh"
-            for line in text.splitlines():
-                ran += _run(line, monkeypatch, capfd)
-    return ran
-
-
-def _run(line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> int:
-    command, _, remark = line.partition("  # exit code ")
-    words = shlex.split(command)
-    if words[0] == "mkdir":
-        Path(words[1]).mkdir()
-        return 0
-    if words[0] == "cd":
-        monkeypatch.chdir(words[1])
-        return 0
-    assert words[0] == "flowengine"
-    code = main(words[1:])
-    assert code == int(remark or 0), (line, capfd.readouterr())
-    return 1

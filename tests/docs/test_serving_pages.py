@@ -18,7 +18,7 @@ DOCS = Path(flowengine.__file__).parent / "docs"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def _check_words(words: list[str]) -> None:
+def check_words(words: list[str]) -> None:
     """Each command and option is there."""
     group: click.Command = cli
     context = click.Context(cli)
@@ -40,21 +40,21 @@ def test_every_command_of_the_pages_is_there(page: str):
     commands = [shlex.split(line, comments=True) for line in lines if line.split()[0] in known]
     assert len(commands) >= 5
     for words in commands:
-        _check_words(words)
+        check_words(words)
 
 
 def test_the_arguments_of_containers_are_those_of_commands():
     found = 0
     for kind, text in BLOCK.findall((DOCS / "deploying.md").read_text("utf-8")):
         if kind == "dockerfile":
-            _check_words(yaml.safe_load(re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)[0]))
+            check_words(yaml.safe_load(re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)[0]))
             found += 1
         for document in yaml.safe_load_all(text) if kind == "yaml" else ():
             services = document.get("services", {}).values()
             containers = document.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ())
             for words in [each.get("command") or each.get("args") for each in (*services, *containers)]:
                 if words is not None:
-                    _check_words(words)
+                    check_words(words)
                     found += 1
     assert found == 5
 
