@@ -1,4 +1,4 @@
-"""Writes the pages of the reference that are made from the code: what a reader looks up stands in one place, the code.
+"""Writes the pages that are made from the code, and from the sample flows with their pictures.
 
 `python -m flowengine.reference_pages` writes them into `flowengine/docs`; tests compare them. The format's own page is
 `flowfile.schema.reference`'s, that of the Python names `public_names`'.
@@ -15,12 +15,15 @@ from typing import Any, Final, NamedTuple, cast
 from starlette.routing import Route
 
 import flowengine
+from flowengine.cli.commands.init import examples_folder
 from flowengine.cli.page_texts import codes_page, commands_page, format_rows
 from flowengine.core.file_values import FileRules
 from flowengine.core.records import RECORDS
 from flowengine.core.schedule import Schedule
 from flowengine.engine.events import EVENTS, TokenStreamed
 from flowengine.flow import Flow
+from flowengine.flowfile.analysis.flow_levels import nodes_of
+from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.project.webhook_tables import WebhookRule
 from flowengine.flowfile.schema.editor_schema import field_docs
@@ -37,8 +40,10 @@ from flowengine.server.api import OPERATIONS
 from flowengine.serving.flow_documents import describe_flows
 from flowengine.serving.serving_app import make_serving_app
 from flowengine.templating.filters import FILTERS, TESTS
+from visualize.picture import picture_of_skeleton
+from visualize.svg import to_svg
 
-__all__ = ["PAGES", "TABLES", "reference_pages"]
+__all__ = ["PAGES", "PATTERNS", "TABLES", "reference_pages", "sample_pictures"]
 
 # --- The project file
 
@@ -305,6 +310,62 @@ def _answers(rows: Iterable[tuple[str, str]]) -> str:
     return format_rows(["status", ""], rows)
 
 
+# --- Samples
+
+PATTERNS: Final[Mapping[str, Sequence[str]]] = {
+    "To begin with": ("hello",),
+    "Choosing a way": (
+        *("support_triage", "content_route", "rules_before_models", "multilingual_triage", "handoff"),
+        "screened_reply",
+    ),
+    "Judging and improving": (
+        *("quality_gate", "draft_evaluate_improve", "draft_until_good", "judge_panel", "best_of_three"),
+        *("back_translation", "debate"),
+    ),
+    "Many at once": (
+        *("parallel_review", "parallel_research", "wider_search", "map_reduce", "first_answer"),
+        "report_with_failures",
+    ),
+    "Step by step": ("plan_and_execute", "rolling_summary"),
+    "Documents, data and memory": ("answer_with_citations", "extract_fields", "channel_reply"),
+    "Tools, requests and code": ("tool_agent", "call_tools", "order_status", "compute_totals", "graceful_failure"),
+    "People": ("release_approval", "refund_desk", "expenses/expense_report"),
+}
+"""Heading → sample flows."""
+
+
+def samples_page() -> str:
+    """Every sample flow with what it shows and its picture."""
+    parts = [
+        "# Sample flows",
+        f"{sum(map(len, PATTERNS.values()))} flows, one a pattern, each with a test of scripted answers. `flowengine "
+        "init FOLDER --example NAME` writes one into a folder with its test and what it needs (`expense_report` is a "
+        "project of its own, in the repository). The pictures are those of `flowengine graph`.",
+    ]
+    for heading, names in PATTERNS.items():
+        parts.append(f"## {heading}")
+        parts += [_sample_section(name) for name in names]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sample_section(name: str) -> str:
+    file = examples_folder() / f"{name}.yaml"
+    spec, text = load_flow(file), file.read_text("utf-8")
+    kinds = dict.fromkeys(f"`{node.type}`" for _, node in nodes_of(spec))
+    picture = f"![The graph of {spec.name}](images/flows/{spec.name}.svg)"
+    plain = "\n".join(line for line in text.splitlines() if not line.startswith("# yaml-language-server"))
+    told = f"{spec.description} Nodes: {', '.join(kinds)}."
+    return f"### {spec.name}\n\n{told}\n\n{picture}\n\n```yaml\n{plain}\n```"
+
+
+def sample_pictures() -> Mapping[Path, str]:
+    """Path → the picture of every sample flow, drawn without `dot`, so that it is the same on every machine."""
+    names = [name for each in PATTERNS.values() for name in each]
+    flows = [Flow.from_yaml(examples_folder() / f"{name}.yaml") for name in names]
+    folder = _docs_folder() / "images" / "flows"
+    return {folder / f"{each.name}.svg": to_svg(picture_of_skeleton(each.name, each.plan.skeleton)) for each in flows}
+
+
 # --- All of them
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
@@ -317,16 +378,21 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "events.md": events_page,
     "http.md": http_page,
     "errors.md": codes_page,
+    "samples.md": samples_page,
 }
 """File → what writes it."""
 
 
 def reference_pages() -> Mapping[Path, str]:
     """Path → text of every page that is made from the code."""
-    folder = Path(flowengine.__file__).parent / "docs"
-    return {folder / name: make() for name, make in PAGES.items()}
+    return {_docs_folder() / name: make() for name, make in PAGES.items()}
+
+
+def _docs_folder() -> Path:
+    return Path(flowengine.__file__).parent / "docs"
 
 
 if __name__ == "__main__":
-    for path, text in reference_pages().items():
+    for path, text in {**reference_pages(), **sample_pictures()}.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")

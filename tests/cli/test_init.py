@@ -13,6 +13,7 @@ from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.analysis.texts import DESCRIBED
 from flowengine.flowfile.checks.codes import CODES
 from flowengine.flowfile.project.project import _EXPECTED
+from tests.flows.test_samples import PATTERNS
 
 FLOWS = sorted((Path(__file__).parents[2] / "flows").glob("*.yaml"))
 
@@ -23,7 +24,14 @@ def no_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("name", [path.stem for path in FLOWS if path.stem != "wider_search"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(path.stem, marks=pytest.mark.long if path.stem in PATTERNS else ())
+        for path in FLOWS
+        if path.stem != "wider_search"
+    ],
+)
 def test_every_example_is_a_project_that_validates(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert main(["init", str(tmp_path / "new"), "--example", name]) == 0
     monkeypatch.chdir(tmp_path / "new")

@@ -18,9 +18,10 @@ from flowengine.context_providers.registry import OURS, provider_class
 from flowengine.core.records import RECORDS
 from flowengine.engine.events import EVENTS
 from flowengine.flow import Flow
+from flowengine.flowfile.analysis.flow_levels import nodes_of
 from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
 from flowengine.flowfile.checks.codes import CODES
-from flowengine.flowfile.loader import check_file
+from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project import file_table, notify_table, schedule_table, vendor_tables, webhook_tables
 from flowengine.flowfile.project.model_tables import MODEL_KEYS
 from flowengine.flowfile.project.project import _EXPECTED
@@ -28,7 +29,7 @@ from flowengine.flowfile.schema.reference import providers_section, reference
 from flowengine.models.call_options import OPTIONS
 from flowengine.models.vendors import OTHERS, VENDORS
 from flowengine.public_names import MODULES, api_page, names_of
-from flowengine.reference_pages import PAGES, TABLES
+from flowengine.reference_pages import PAGES, PATTERNS, TABLES
 from flowengine.server.api import OPERATIONS
 from flowengine.templating.filters import FILTERS, TESTS
 from tests.support.doc_blocks import BLOCK, DOCS, run_blocks
@@ -61,6 +62,21 @@ def test_the_page_of_the_project_file_has_every_key_with_a_description():
         assert {key for key, _ in rows} == set(keys), name
     top = re.findall(r"^\| `(\w+)` \| .+? \| .+ \|$", page.partition("\n## ")[0], re.MULTILINE)
     assert set(top) == set(_EXPECTED)
+
+
+def test_every_sample_flow_has_a_test_and_is_on_the_page_of_samples_with_its_picture():
+    """The flows on samples.md are those files: the page is made from them, and tests/flows runs them."""
+    flows = sorted(file for file in (ROOT / "flows").rglob("*.yaml") if "tests" not in file.parts)
+    flows = [file for file in flows if not file.name.endswith(".floweval.yaml")]
+    listed = [ROOT / "flows" / f"{name}.yaml" for names in PATTERNS.values() for name in names]
+    assert sorted(listed) == flows
+    assert len(flows) >= 30
+    for file in flows:
+        assert (file.parent / "tests" / f"{file.stem}.flowtest.yaml").is_file()
+        picture = (DOCS / "images" / "flows" / f"{file.stem}.svg").read_text("utf-8")
+        nodes = {path[-1] for path, _ in nodes_of(load_flow(file))}
+        assert [each for each in nodes if f">{each}<" not in picture] == [], file.stem
+        assert len(picture) < 10_000
 
 
 def test_the_pages_name_every_filter_vendor_event_code_and_route():

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.process_killed import MOMENTS, SAMPLES, UNREACHED, check_position, check_relay, load_all, whole
+from tests.faults.process_killed import (
+    MOMENTS,
+    PATTERNS,
+    SAMPLES,
+    UNREACHED,
+    check_position,
+    check_relay,
+    load_all,
+    whole,
+)
 from tests.faults.process_nursery import ROOT, Nursery, shared
 
 
@@ -16,12 +25,12 @@ def nursery() -> Nursery:
 
 
 def test_every_sample_is_killed() -> None:
-    assert {path.stem for path in (ROOT / "flows").glob("*.yaml")} == {*SAMPLES, *UNREACHED}
+    assert {path.stem for path in (ROOT / "flows").glob("*.yaml")} == {*SAMPLES, *PATTERNS, *UNREACHED}
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", [*SAMPLES, *(pytest.param(each, marks=pytest.mark.long) for each in PATTERNS)])
 def test_a_run_killed_at_any_event_is_resumed_to_the_same_end(nursery: Nursery, tmp_path: Path, name: str) -> None:
     undisturbed = whole(nursery, tmp_path / "whole", name)
-    for at in range(1, undisturbed.events + 1, 6):
+    for at in range(1, undisturbed.events + 1, 6 if name in SAMPLES else 30):
         check_position(nursery, tmp_path / f"{at}", name, undisturbed, MOMENTS[at % 2], at)
     check_relay(nursery, tmp_path / "relay", name, undisturbed, 1)

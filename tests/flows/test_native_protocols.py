@@ -19,7 +19,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.nodes.container import every_node
 from flowengine.runners.run import Run
-from tests.flows.test_samples import FLOWS, SAMPLES
+from tests.flows.test_samples import ALL, FLOWS, SAMPLES
 from tests.support.model_answers import Completion, Thinking, ToolCall
 from tests.support.model_server import ModelServer
 from tests.support.small_png import small_png
@@ -89,7 +89,7 @@ def models_in(path: Path) -> Iterator[str]:
     return (name for name, node in every_node(nodes) if traits_of(node.kind).asks_models)
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("name", [*ALL, "release_approval"])
 def test_a_sample_runs(name: str, protocol: Protocol, monkeypatch: pytest.MonkeyPatch) -> None:
     with ModelServer() as server:
         serve(protocol, server, monkeypatch)

@@ -43,6 +43,25 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "refund_desk": {"message": "My teapot from order A-17 came broken."},
     "parallel_review": {"text": "Tea is the oldest drink. Everybody likes it. Nobody knows why."},
 }
+PATTERNS: dict[str, dict[str, Any]] = {
+    "answer_with_citations": {"question": "When are refunds paid?"},
+    "map_reduce": {"text": "Tea is a drink.\n\nIt is made from leaves.\n\nWater is poured over them."},
+    "judge_panel": {"text": "Tea is the oldest drink. Everybody likes it."},
+    "best_of_three": {"task": "Say how tea is brewed."},
+    "first_answer": {"question": "What is tea?"},
+    "rules_before_models": {"text": "I was charged twice for one invoice"},
+    "extract_fields": {"message": "A table for four on 1 March, Ann"},
+    "graceful_failure": {"number": "Z-1"},
+    "plan_and_execute": {"task": "Move the shop to another street"},
+    "debate": {"question": "Should the shop open on Sundays?"},
+    "back_translation": {"text": "We open at nine."},
+    "rolling_summary": {"text": "Tea is a drink.\n\nIt is made from leaves.\n\nWater is poured over them."},
+    "screened_reply": {"message": "Which tea is mild?"},
+    "report_with_failures": {"numbers": ["A-17", "Z-9", "B-4"]},
+}
+"""Further ones, of the same kinds of nodes: what costs time is done with them in the long tests alone."""
+ALL = [*SAMPLES, *(pytest.param(name, marks=pytest.mark.long) for name in PATTERNS)]
+SAMPLES |= PATTERNS
 
 
 WITHOUT_MODELS: dict[str, dict[str, Any]] = {"call_tools": {}}
@@ -55,6 +74,13 @@ def no_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
     """No key and no address of this machine takes part."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "FLOWENGINE_DEFAULT_MODEL", "OLLAMA_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def editors_schema() -> jsonschema.Draft7Validator:
+    schema = json_schema()
+    jsonschema.Draft7Validator.check_schema(schema)
+    return jsonschema.Draft7Validator(schema)
 
 
 def run_of(name: str, **options: Any) -> Run:
@@ -77,9 +103,11 @@ def test_there_is_a_test_for_every_sample():
 
 
 @pytest.mark.parametrize("path", sorted(FLOWS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_sample_has_no_error_and_no_warning_and_fits_the_editors_schema(path: Path):
+def test_a_sample_has_no_error_and_no_warning_and_fits_the_editors_schema(
+    path: Path, editors_schema: jsonschema.Draft7Validator
+):
     assert [str(each) for each in check_file(path)] == []
-    jsonschema.validate(parse_yaml(path.read_text(), None).data, json_schema())
+    editors_schema.validate(parse_yaml(path.read_text(), None).data)
 
 
 @pytest.mark.parametrize("path", sorted(FLOWS.glob("*.yaml")), ids=lambda path: path.stem)
@@ -171,7 +199,7 @@ def test_parallel_review_merges_what_each_reviewer_found():
     assert run.shared_state["remarks"]
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", ALL)
 def test_a_sample_runs_through_a_real_http_connection(name: str, monkeypatch: pytest.MonkeyPatch):
     with ModelServer() as server:
         monkeypatch.setenv("OPENAI_API_KEY", "test")

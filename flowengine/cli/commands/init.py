@@ -18,12 +18,15 @@ from flowengine.errors import InputError, did_you_mean
 from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.journal.run_export import dumps
 
-__all__ = ["command"]
+__all__ = ["command", "examples_folder"]
 
 SCHEMA: Final = ".flowengine/flow-v1.schema.json"
 _COMPANION_FILES: Final = {
     "parallel_research": ("wider_search.yaml", "research_tools.py"),
     "support_triage": ("knowledge/policies.md",),
+    "answer_with_citations": ("knowledge/policies.md",),
+    "graceful_failure": ("tool_agent_tools.py",),
+    "report_with_failures": ("tool_agent_tools.py",),
     "tool_agent": ("tool_agent_tools.py",),
     "call_tools": ("tool_agent_tools.py",),
     "handoff": ("tool_agent_tools.py",),
@@ -70,7 +73,7 @@ def command(folder: str, name: str | None, listing: bool, agents: bool, skills_f
     """
     if force and not agents:
         raise click.UsageError("--force goes with --agents: examples overwrite nothing")
-    examples = {path.stem: path for path in sorted(_examples_folder().glob("*.yaml"))}
+    examples = {path.stem: path for path in sorted(examples_folder().glob("*.yaml"))}
     if listing:
         for each in examples:
             click.echo(each)
@@ -109,7 +112,7 @@ def _write_agent_files(root: Path, skills_folder: str, is_forced: bool) -> None:
         complain(f"wrote {root / path}")
 
 
-def _examples_folder() -> Path:
+def examples_folder() -> Path:
     """In an installation beside the code, in a checkout beside the package."""
     package = Path(flowengine.__file__).parent
     installed = package / "examples"
