@@ -51,8 +51,8 @@ __all__ = [
 MOMENTS: Final = ("appended", "committed")
 
 UNREACHED: Final = {"order_status", "compute_totals", "first_answer"}
-"""Flows that ask a service which is not there, those that run code, for which not every machine has a sandbox, and races,
-whose calls are not the same each time."""
+"""Flows that ask a service which is not there, those that run code, for which not every machine has a sandbox, and
+races, whose calls are not the same each time."""
 
 SAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "call_tools": {"order": "A-17", "reason": "broken"},
