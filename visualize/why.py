@@ -167,7 +167,7 @@ def explain_decision(decided: Decided, unit: str = "") -> Iterator[Words]:
         yield ["The answer was ", CodeText(decided.answer), *_list_others(others)]
 
 
-_TITLES: Final = {"when": "when", "if": "if", "until": "until", "evaluation": "passes if"}
+_TITLES: Final = {"when": "when", "if": "if", "until": "until", "enough": "until", "evaluation": "passes if"}
 _CAUSES: Final[Mapping[str, str]] = {
     "not_selected": "no route that leads here was taken",
     "upstream_failed": "a node before it failed",
@@ -202,6 +202,8 @@ def _outcome(decided: Decided) -> Words:
         return [", so it runs" if decided.answer == "true" else ", so it does not run"]
     if decided.what == "until":
         return [", so it ended with this round" if decided.answer == "true" else ", so another round followed"]
+    if decided.what == "enough":
+        return [", so it had enough"]
     return [", so it took ", CodeText(decided.answer)]
 
 

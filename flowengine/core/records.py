@@ -171,7 +171,8 @@ class Decided(NamedTuple):
     """Why a node ran or not, or which way led on from it: what was asked, with the values that it saw then."""
 
     what: str
-    """`when`, `if`, `cases`, `route` (a router's answer), `evaluation`, or `join` (what came of the nodes before)."""
+    """`when`, `if`, `cases`, `route` (a router's answer), `evaluation`, `until` (of a loop's round), `enough` (a map's
+    `until`), or `join` (what came of the nodes before)."""
     answer: str
     """`true` or `false`, the label taken; of a join `run`, or the cause for which it does not."""
     tests: Sequence[Mapping[str, Any]] = ()

@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import MapBegan, MapStopped
+from flowengine.core.records import Decided, MapBegan, MapStopped
 from flowengine.core.values import FrozenDict, describe_value, freeze
 from flowengine.engine.levels import Level, Unfinished, enter_level, history_of, result_of_level, store_of
 from flowengine.engine.ports import CalledOff, Ended, Park
@@ -17,7 +17,7 @@ from flowengine.engine.scheduler import BodyError
 from flowengine.engine.tasks import meet_deadline
 from flowengine.errors import DefinitionError, FlowEngineError, LimitError, OverdueError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
-from flowengine.nodes.node import FlowNode, NodeSettings, Value
+from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 from flowengine.nodes.warm_start import WarmStart, begin_warm_start
 from flowengine.templating.text import excerpt
 
@@ -134,6 +134,7 @@ class MapNode(ContainerNode):
         self.concurrency = concurrency
         self.on_item_error: OnItemError = on_item_error
         self.until = until
+        self.tests_until = until.test if isinstance(until, Testable) else None
         self.result = result if result is not None else self._of_the_last()
 
     @property
@@ -262,8 +263,10 @@ class _MapRun:
         until, has_failed = self._node.until, self._failures and self._node.on_item_error == "fail"
         if until is None or has_failed or self._stopped is not None or index not in self._outputs:
             return
+        seen = level.seen(results=[self._outputs[each] for each in sorted(self._outputs)])
         try:
-            enough = until(level.seen(results=[self._outputs[each] for each in sorted(self._outputs)]))
+            test = None if self._node.tests_until is None else self._node.tests_until(seen)
+            enough = until(seen) if test is None else test["answer"]
             if not isinstance(enough, bool):
                 raise TemplateError(f"`until` must give true or false, found {describe_value(enough)}")
         except OverdueError as error:
@@ -279,6 +282,8 @@ class _MapRun:
         errors = [each for _, each in sorted(self._collected().items())]
         self._stopped = MapStopped(sorted(self._outputs.keys() - self._failures.keys()), others, left, errors)
         self._crew.stop()
+        if test is not None:
+            self._context.explain(Decided("enough", "true", (test,)))
         await self._context.note(self._stopped)
         for other in others:
             if other in self._in_work:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from flowengine.core.context import Context
-from flowengine.core.records import MapStopped
+from flowengine.core.records import Decided, MapStopped
 from flowengine.engine.events import Event, NodeCancelled, NodeFinished, NodeRecorded, NodeStarted, RunFinished
 from flowengine.engine.merging import StateKey
 from flowengine.flow import Flow
@@ -23,6 +23,7 @@ from flowengine.nodes.map import MapNode
 from flowengine.runners.forking import failed_items
 from flowengine.runners.run import Run
 from visualize.progress import folded
+from visualize.why import explain_decision, format_words
 
 pytestmark = pytest.mark.anyio
 
@@ -192,3 +193,19 @@ async def test_failed_items_of_a_map_that_had_enough_are_not_repeated():
     assert failed_items(flow.plan, run.events) == {}
     assert sum(isinstance(each, NodeStarted) for each in run.events) == 3
     assert isinstance(run.events[-1], RunFinished)
+
+
+async def test_why_it_had_enough_is_on_record_with_the_values_that_were_seen():
+    text = (
+        "flowengine: v1\nname: offers\ninputs: {wanted: {type: integer, default: 2}}\nnodes:\n"
+        "  all:\n    type: map\n    over: '[3, 1, 2]'\n    concurrency: 1\n"
+        "    until: results | length >= inputs.wanted\n"
+        "    nodes: {offer: {prompt: 'Offer {{ item }}.'}}\n"
+    )
+    run = await Flow.from_text(text, "offers.yaml", model="offline").run()
+    assert len(run.outputs["all"]) == 2
+    [why] = [each.record for each in run.events if isinstance(each, NodeRecorded) and type(each.record) is Decided]
+    assert (why.what, why.answer) == ("enough", "true")
+    assert "inputs.wanted" in str(why.tests)
+    [words] = explain_decision(why)
+    assert format_words(words).endswith("so it had enough")
