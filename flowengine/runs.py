@@ -1,6 +1,7 @@
 """The runs of a store, read from Python: which there are, what became of one, what they wait for.
 
-It reads and never writes; neither a run's flow nor its project is needed. Values of classes that this process has
+It never writes to a run's record: what people say of a run is kept beside it. Neither a run's flow nor its project is
+needed. Values of classes that this process has
 not loaded come as what they held.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import islice
+from math import inf
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -19,11 +20,13 @@ from flowengine.engine.events import ErrorInfo, Event, RunStarted
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import DefinitionError, StoreCorruptError, did_you_mean
 from flowengine.journal.approvals import answers_left, open_questions, times_asked
+from flowengine.journal.run_digest import RunNote, RunNotes
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels, labels_of
+from flowengine.journal.run_notes import add_note, notes_of, set_mark, set_score
 from flowengine.journal.stores import open_store
 from flowengine.journal.value_types import only_looking
-from flowengine.runners.queue.run_positions import words_of
 from flowengine.runners.run import NodeRun
+from flowengine.runners.run_listing import RunLister
 from visualize.progress import NodeRow, Progress, UsageTotals, folded
 
 __all__ = ["Question", "RunRecord", "Runs"]
@@ -174,18 +177,35 @@ class Runs:
         since: datetime | float | None = None,
         before: datetime | float | None = None,
         limit: int | None = None,
+        text: str = "",
+        mark: str = "",
     ) -> list[RunInfo]:
         """The runs that are asked for, the newest first; what is left out asks for nothing.
 
         `status`: one of a record, or `queued` (no worker has it) or `interrupted` (nobody works on it any more).
-        `since`, `before`: when they started, as Unix seconds or a datetime.
+        `since`, `before`: when they started, as Unix seconds or a datetime. `text`: words in their inputs, outputs,
+        errors, ids, flows, files or labels. `mark`: somebody has marked them so.
         """
         if status and status not in STATUS_WORDS:
             raise DefinitionError(f"a run has no status '{status}'{did_you_mean(status, STATUS_WORDS)}")
-        query = RunQuery(flow, status, check_labels(labels), _seconds(since), _seconds(before))
-        infos = self._store.list()
-        words = words_of(self._store, infos) if status else EMPTY
-        return list(islice(query.select(infos, words), limit))
+        query = RunQuery(flow, status, check_labels(labels), _seconds(since), _seconds(before), text, mark)
+        return [line.info for line in RunLister(self._store).page(query, limit, patience=inf).lines]
+
+    def notes(self, reference: str) -> RunNotes:
+        """What people say of a run: notes, marks and scores, with who and when."""
+        return notes_of(self._store, self._store.find(reference))
+
+    def note(self, reference: str, text: str, *, by: str = "") -> RunNote:
+        """Keep a remark on a run, beside its record."""
+        return add_note(self._store, self._store.find(reference), text, by)
+
+    def mark(self, reference: str, name: str, *, by: str = "", on: bool = True) -> None:
+        """Mark a run with a word, as `golden`, or take the mark away."""
+        set_mark(self._store, self._store.find(reference), name, by, on=on)
+
+    def score(self, reference: str, name: str, value: float | None, *, by: str = "") -> None:
+        """Say how good a run is in some respect; None takes it back."""
+        set_score(self._store, self._store.find(reference), name, value, by)
 
     def get(self, reference: str) -> RunRecord:
         """One run: an id, the start of one, or `@last`. `RunNotFoundError` says which there are."""

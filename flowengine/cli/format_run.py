@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_table, format_tokens
 from flowengine.core.records import Notified
+from flowengine.engine.events import RunStarted
 from flowengine.journal.approvals import fields_of
 from flowengine.journal.run_export import shown
+from flowengine.journal.run_index import digest_of
 from flowengine.journal.run_lookup import labels_of
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress, UsageTotals
@@ -70,6 +72,7 @@ def _format_head(progress: Progress, status: str) -> Iterator[str]:
     labels = labels_of(started)
     if labels:
         facts.append(["labels", " ".join(f"{name}={value}" for name, value in labels.items())])
+    facts += _format_origins(started)
     facts += [["status", status], ["started", format_clock(started.at)]]
     facts.append(["took", format_span(progress.seconds(progress.last_at))])
     if progress.idle:
@@ -83,6 +86,17 @@ def _format_head(progress: Progress, status: str) -> Iterator[str]:
     if started.inputs:
         yield ""
         yield from _format_values("inputs", started.inputs)
+
+
+def _format_origins(started: RunStarted) -> Iterator[list[str]]:
+    """What the run comes from."""
+    digest = digest_of([started])
+    if digest.forked:
+        yield ["forked", f"from {digest.forked}, at {digest.forked_at}"]
+    elif digest.reuses:
+        yield ["re-uses", ", ".join(digest.reuses)]
+    if digest.session:
+        yield ["session", digest.session]
 
 
 def format_usage(usage: UsageTotals) -> str:

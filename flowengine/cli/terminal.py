@@ -19,7 +19,9 @@ from flowengine.errors import StoreUnavailableError
 __all__ = [
     "Results",
     "complain",
+    "cut_cell",
     "escape_controls",
+    "fit_columns",
     "format_clock",
     "format_dollars",
     "format_span",
@@ -191,6 +193,50 @@ def format_clock(at: float) -> str:
 
 
 # --- Tables
+
+
+def cut_cell(text: str, width: int) -> str:
+    """The beginning of a text, on one line, in at most so many columns of a terminal.
+
+    >>> cut_cell("one two three", 8), cut_cell("請求書です", 6)
+    ('one two…', '請求…')
+    """
+    from rich.cells import cell_len, set_cell_size  # `--help` needs no rich.
+
+    line = " ".join(escape_controls(text).split())
+    if cell_len(line) <= width:
+        return line
+    return f"{set_cell_size(line, max(width - 1, 0)).rstrip()}…"
+
+
+def fit_columns(rows: Sequence[Sequence[str]], width: int, dropped: Sequence[str]) -> list[list[str]]:
+    """The table, whose first row has the names, in so many columns of a terminal: what is in `dropped` goes, the first
+    first, and then the longest column is cut.
+
+    >>> fit_columns([["RUN", "FLOW"], ["a1", "greet"]], 6, ["FLOW"])
+    [['RUN'], ['a1']]
+    """
+    from rich.cells import cell_len
+
+    kept = [[cut_cell(cell, 10_000) for cell in row] for row in rows]
+
+    def widths() -> list[int]:
+        return [max(cell_len(row[column]) for row in kept) for column in range(len(kept[0]))]
+
+    for name in dropped:
+        if sum(widths()) + 2 * (len(kept[0]) - 1) <= width:
+            break
+        if name in kept[0] and len(kept[0]) > 1:
+            column = kept[0].index(name)
+            kept = [[*row[:column], *row[column + 1 :]] for row in kept]
+    while (over := sum(found := widths()) + 2 * (len(found) - 1) - width) > 0:
+        column = found.index(max(found))
+        if found[column] <= 6:
+            break
+        room = max(6, found[column] - over)
+        for row in kept:
+            row[column] = cut_cell(row[column], room)
+    return kept
 
 
 def format_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

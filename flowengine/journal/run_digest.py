@@ -21,7 +21,20 @@ from flowengine.core.file_values import FileValue
 from flowengine.core.records import Answered, Asked, ModelCall, UsageTotals, question_path
 from flowengine.engine.events import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
 
-__all__ = ["EMPTY_TEXTS", "MAX_TEXT", "DigestBuilder", "RunDigest", "RunTexts", "Search", "parse_search", "terms_of"]
+__all__ = [
+    "EMPTY_TEXTS",
+    "MAX_TEXT",
+    "DigestBuilder",
+    "RunDigest",
+    "RunMark",
+    "RunNote",
+    "RunNotes",
+    "RunScore",
+    "RunTexts",
+    "Search",
+    "parse_search",
+    "terms_of",
+]
 
 # --- Words
 
@@ -283,3 +296,46 @@ def _names_in(found: Any) -> list[str]:
         return [_clean(found, _MAX_LINE)]
     listed = cast("Sequence[Any]", found) if isinstance(found, list | tuple) else ()
     return [_clean(each, _MAX_LINE) for each in listed[:20] if isinstance(each, str)]
+
+
+# --- What people say of a run
+
+
+class RunNote(NamedTuple):
+    """A remark."""
+
+    id: str
+    text: str
+    by: str
+    at: float
+    """Unix seconds."""
+
+
+class RunMark(NamedTuple):
+    """A word that a run is marked with, as `golden`."""
+
+    name: str
+    by: str
+    at: float
+
+
+class RunScore(NamedTuple):
+    """How good somebody found a run, in some respect; each person has one opinion on it."""
+
+    name: str
+    value: float
+    by: str
+    at: float
+
+
+class RunNotes(NamedTuple):
+    """All that people said of a run, the oldest first."""
+
+    notes: Sequence[RunNote] = ()
+    marks: Sequence[RunMark] = ()
+    scores: Sequence[RunScore] = ()
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a score over those who gave it."""
+        found = [each.value for each in self.scores if each.name == name]
+        return sum(found) / len(found) if found else None

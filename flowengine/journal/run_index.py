@@ -13,11 +13,11 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import JournalError
-from flowengine.journal.run_digest import EMPTY_TEXTS, DigestBuilder, RunDigest, RunTexts, Search
+from flowengine.journal.run_digest import EMPTY_TEXTS, DigestBuilder, RunDigest, RunNotes, RunTexts, Search
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.value_types import only_looking
 
-__all__ = ["FoundRuns", "RunIndex", "RunsAsked", "ScannedRuns", "digest_of", "run_index_of"]
+__all__ = ["FoundRuns", "ListedRuns", "RunIndex", "RunLine", "RunsAsked", "ScannedRuns", "digest_of", "run_index_of"]
 
 
 class RunsAsked(NamedTuple):
@@ -39,6 +39,31 @@ class FoundRuns(NamedTuple):
     infos: Sequence[RunInfo]
     """Some of them, the newest first."""
     total: int
+
+
+class RunLine(NamedTuple):
+    """A run as lists show it."""
+
+    info: RunInfo
+    word: str
+    """How it stands."""
+    digest: RunDigest | None = None
+    """None: it was not read, for others took all the time, or for it is damaged."""
+    notes: RunNotes = RunNotes()
+    excerpt: str = ""
+    """Where a word of the search was found."""
+
+
+class ListedRuns(NamedTuple):
+    """A page of a list."""
+
+    lines: Sequence[RunLine]
+    total: int
+    """Runs that are asked for, on all pages."""
+    every: int
+    """Runs of the store."""
+    unread: int = 0
+    """Older runs whose words are not known yet: a search does not find them."""
 
 
 class RunIndex(Protocol):

@@ -153,9 +153,16 @@ class RunQuery(NamedTuple):
     started_from: float | None = None
     started_before: float | None = None
     """Unix seconds."""
+    text: str = ""
+    """Words in its id, flow, file or labels, or in its inputs, outputs or errors (`run_digest.parse_search`)."""
+    mark: str = ""
+    """Somebody has marked it so."""
+    answerer: str | None = None
+    """It waits for an answer that this person may give; empty: somebody of whom nothing is known."""
 
     def matches(self, info: RunInfo, status: str) -> bool:
-        """Whether a run is asked for; `status` is the word for how it stands now."""
+        """Whether a run's row is one that is asked for; `status` is the word for how it stands now. Words, marks and
+        questions are not in the row: `flowengine.runners.run_listing` asks for those too."""
         return (
             (not self.flow or info.flow == self.flow)
             and (not self.status or status == self.status)

@@ -11,10 +11,11 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from time import time
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, did_you_mean
+from flowengine.journal.run_digest import RunMark, RunNote, RunNotes, RunScore
 from flowengine.journal.run_index import run_index_of
 
 __all__ = [
@@ -39,46 +40,6 @@ _MAX_NAMES: Final = 32
 """Marks, and scores, of one run."""
 _MAX_TEXT: Final = 10_000
 _MAX_BY: Final = 200
-
-
-class RunNote(NamedTuple):
-    """A remark."""
-
-    id: str
-    text: str
-    by: str
-    at: float
-    """Unix seconds."""
-
-
-class RunMark(NamedTuple):
-    """A word that a run is marked with, as `golden`."""
-
-    name: str
-    by: str
-    at: float
-
-
-class RunScore(NamedTuple):
-    """How good somebody found a run, in some respect; each person has one opinion on it."""
-
-    name: str
-    value: float
-    by: str
-    at: float
-
-
-class RunNotes(NamedTuple):
-    """All that people said of a run, the oldest first."""
-
-    notes: Sequence[RunNote] = ()
-    marks: Sequence[RunMark] = ()
-    scores: Sequence[RunScore] = ()
-
-    def mean(self, name: str) -> float | None:
-        """The mean of a score over those who gave it."""
-        found = [each.value for each in self.scores if each.name == name]
-        return sum(found) / len(found) if found else None
 
 
 def notes_of(store: JournalStore, run_id: str) -> RunNotes:

@@ -119,4 +119,4 @@ def test_the_list_shows_runs_that_began_earlier(told: Told) -> None:
 def test_a_command_that_says_nothing_of_which_runs_is_refused(told: Told, verb: str) -> None:
     code, lines = told("runs", verb)
     assert code == 2
-    assert any("name a run, or give --flow, --status, --label or --older-than" in line for line in lines)
+    assert any("name a run, or give --flow, --status, --label, --since" in line for line in lines)

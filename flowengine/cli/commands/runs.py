@@ -1,33 +1,32 @@
-"""`flowengine runs` lists the runs of a store; its subcommands show, resume, cancel, remove and move them."""
+"""`flowengine runs`: its subcommands list, note, show, resume, cancel, remove and move the runs of a store."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import wraps
-from time import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 import click
 
 from flowengine.cli.commands.runs_files import export_run, import_run, repair
+from flowengine.cli.commands.runs_list import add_filter_options, list_runs, note_run
 from flowengine.cli.commands.runs_show import show
-from flowengine.cli.options import duration, label_option
-from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
-from flowengine.cli.terminal import Results, complain, format_clock, format_span, format_table
+from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.terminal import complain
 from flowengine.core.context import RunStatus
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, JournalError, StoreUnavailableError
-from flowengine.journal.run_export import dumps
-from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
-from flowengine.runners.queue.run_positions import ENDED, standing_of, words_of
+from flowengine.journal.run_lookup import RunQuery
+from flowengine.runners.queue.run_positions import ENDED, standing_of
+from flowengine.runners.run_listing import RunLister
 
 if TYPE_CHECKING:
     from procrastinate import App
 
     from flowengine.journal.postgres.store import PostgresStore
 
-__all__ = ["add_filter_options", "cancel_runs", "command", "remove", "resume_runs"]
+__all__ = ["cancel_runs", "command", "remove", "resume_runs"]
 
 # --- The choice of runs
 
@@ -55,36 +54,18 @@ class Selection(NamedTuple):
     def choose(self, store: JournalStore) -> Chosen:
         """The runs; a `click.UsageError` where nothing was said of which."""
         if not self.references and not self.has_filters:
-            raise click.UsageError("name a run, or give --flow, --status, --label or --older-than")
+            raise click.UsageError(
+                "name a run, or give --flow, --status, --label, --since, --older-than, --search or --mark"
+            )
         named = [store.find(each) for each in self.references]
-        infos = store.list()
-        words = words_of(store, infos)
-        found = self.query.select(infos, words) if self.has_filters else []
-        return Chosen({each: words[each] for each in (*named, *(info.run_id for info in found))}, frozenset(named))
+        lister = RunLister(store)
+        found = lister.page(self.query, patience=_PATIENCE).lines if self.has_filters else ()
+        words = {line.info.run_id: line.word for line in (*lister.named(named), *found)}
+        return Chosen(words, frozenset(named))
 
 
-def add_filter_options(function: Command) -> Command:
-    """`--flow`, `--status`, `--label` and `--older-than`, as the argument `query`."""
-
-    @click.option("--flow", default="", metavar="NAME", help="Only runs of this flow.")
-    @click.option(
-        "--status",
-        type=click.Choice(STATUS_WORDS),
-        metavar="STATUS",
-        help=f"Only those that are {', '.join(STATUS_WORDS[:-1])} or {STATUS_WORDS[-1]}.",
-    )
-    @label_option("Only runs with this label; given several times, with all of them.")
-    @click.option(
-        "--older-than", callback=duration, metavar="TIME", help="Only runs that began earlier: 30m, 12h, 30d."
-    )
-    @wraps(function)
-    def command(
-        flow: str, status: str | None, labels: Mapping[str, str], older_than: float | None, **others: Any
-    ) -> int:
-        before = None if older_than is None else time() - older_than
-        return function(query=RunQuery(flow, status or "", labels, started_before=before), **others)
-
-    return command
+_PATIENCE: Final = 600.0
+"""Seconds for which runs of an older store are read for a search."""
 
 
 def selection(function: Command) -> Command:
@@ -227,41 +208,11 @@ def _act_on_runs(
 
 @click.group("runs")
 def command() -> None:
-    """List the runs of a store, show one, resume, cancel or remove many, or move one as a file."""
+    """List and search the runs of a store, show or note one, resume, cancel or remove many, or move one as a file."""
 
 
-@command.command("list")
-@store_option
-@add_filter_options
-@click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
-def list_runs(store: str | None, query: RunQuery, as_json: bool) -> int:
-    """The runs of the store, the newest first.
-
-    `queued`: no worker has it yet; `interrupted`: nobody works on it any more, and `flowengine resume` goes on with it.
-    """
-    with open_journal(choose_store(store)) as kept:
-        every = kept.list()
-        words = words_of(kept, every)
-    runs = query.select(every, words)
-    results = Results()
-    if as_json:
-        results.json(dumps([run._asdict() | {"standing": words[run.run_id]} for run in runs], indent=2))
-        return 0
-    if not runs:
-        complain(f"there are no {'such ' * bool(every)}runs in {format_store(store)}")
-        return 0
-    head = ["RUN", "FLOW", "STATUS", "STARTED", "TOOK", *["LABELS"] * any(run.labels for run in runs)]
-    for line in format_table([head, *(_format_row(run, words[run.run_id])[: len(head)] for run in runs)]):
-        results.line(line)
-    return 0
-
-
-def _format_row(run: RunInfo, word: str) -> list[str]:
-    took = "" if run.finished is None else format_span(run.finished - run.started)
-    labels = " ".join(f"{name}={value}" for name, value in run.labels.items())
-    return [run.run_id, run.flow, word, format_clock(run.started), took, labels]
-
-
+command.add_command(list_runs)
+command.add_command(note_run)
 command.add_command(show)
 command.add_command(resume_runs)
 command.add_command(cancel_runs)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from flowengine.cli.commands.runs_list import format_notes
 from flowengine.cli.execute import exit_code_of, to_node_object, to_run_json
 from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten
 from flowengine.cli.format_times import format_times, times_to_object
@@ -33,6 +34,8 @@ from flowengine.core.records import (
 )
 from flowengine.engine.events import Event
 from flowengine.journal.run_export import dumps, event_line, shown
+from flowengine.journal.run_notes import notes_of
+from flowengine.runners.run_listing import RunLister
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress
@@ -215,6 +218,9 @@ def show(
         everything = read(kept, run_id)
         standing = list(format_run_standing(kept, run_id))
         is_left = run_id in kept.abandoned()
+        is_summed = not (as_json or events or why or by_time) and node is None
+        said = format_notes(notes_of(kept, run_id)) if is_summed else []
+        led_to = RunLister(kept).come_from(run_id) if is_summed else ()
     chosen = everything if node is None else node_events(everything, node)
     results = Results()
     if events:
@@ -241,6 +247,10 @@ def show(
         results.line("\n".join(lines))
         if node is None and standing:
             results.line("\n" + "\n".join(standing))
+        if led_to:
+            results.line(f"\nforked, or reused by: {', '.join(led_to)}")
+        if said:
+            results.line("\n" + "\n".join(said))
     return code
 
 
