@@ -21,7 +21,6 @@ from flowengine.cli.watch import Reporting
 from flowengine.core.budget import Budget
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import FlowChangedError, InputError
-from flowengine.experiments.batch_collector import CONCURRENCY as BATCH_ROWS
 from flowengine.experiments.batch_collector import BatchPace, batched
 from flowengine.experiments.data_file import DataFile, open_data, parse_mapping
 from flowengine.experiments.results_file import ResultsFile, to_record
@@ -192,7 +191,7 @@ class RowsCommand:
             plan=self.plan,
             store=store,
             rows=rows,
-            concurrency=self.settings.get("concurrency", CONCURRENCY if self.batch is None else BATCH_ROWS),
+            concurrency=self.settings.get("concurrency", CONCURRENCY),
             budget=Budget(**{name: self.settings.get(name) for name in _BOUNDS}),
             settings=settings,
             labels=self.labels,

@@ -151,6 +151,15 @@ class Ledger:
         assert waiter.answer is not None  # Nobody is woken without one.
         raise waiter.answer
 
+    def reserve_now(self, *, tokens: int, cost_usd: float | None) -> Reservation | None:
+        """As `reserve`, but None where the call would have to wait."""
+        waiter = _Waiter(next(self._tickets), self, _amount_of_call(tokens, cost_usd))
+        self._decide(waiter)
+        if isinstance(waiter.answer, LimitError):
+            raise waiter.answer
+        waiter.has_left = True
+        return waiter.answer
+
     async def _wait(self, waiter: _Waiter) -> None:
         waiter.woken = anyio.Event()
         try:
@@ -228,11 +237,17 @@ class Ledger:
 class Reservation:
     """Room for one call: settled or released once; whatever comes after that changes nothing."""
 
-    __slots__ = ("_asked", "_close")
+    __slots__ = ("_asked", "_close", "_payer")
 
     def __init__(self, close: Callable[[_Amount], None], asked: _Amount) -> None:
         self._close: Callable[[_Amount], None] | None = close
         self._asked = asked
+        self._payer: Ledger | None = None
+
+    def pay_from(self, ledger: Ledger) -> Reservation:
+        """Have another ledger, and those above it, pay: the part that reserved was put aside, and has a new one."""
+        self._payer = ledger
+        return self
 
     def settle(self, usage: Spending) -> None:
         """The call is over, and this is what it took."""
@@ -248,8 +263,12 @@ class Reservation:
 
     def _end(self, paid: _Amount) -> None:
         close, self._close = self._close, None
-        if close is not None:
-            close(paid)
+        if close is None:
+            return
+        if self._payer is not None:  # First, so that what is freed is not given away in between.
+            self._payer._enter(_NOTHING, paid)  # pyright: ignore[reportPrivateUsage]
+            paid = _NOTHING
+        close(paid)
 
 
 # --- Amounts as whole numbers

@@ -2,13 +2,19 @@
 
 Theory of operation:
 
-1. A run that meets a request without a recorded answer waits for it; all other runs go on until they wait too.
-2. When nothing new has been asked for a while, what is asked is sent, one batch for each vendor, address and model.
+1. A run that meets a request without a recorded answer parks, as for a person's answer: it is put aside, and takes no
+   memory but a name. What it asks is kept in a file of this process that has no name; a run that is interrupted asks
+   it again.
+2. When no run is at work and nothing new has been asked for a while, what is asked is sent, one batch for each
+   vendor, address and model.
 3. A batch is written down before it is sent, with a mark, and its id when that is known. So whoever is started again
-   finds it at the vendor, and sends nothing a second time. A request is named by its run and by what it asks.
-4. An answer goes to the run that waits for it, whose journal has it before it is used. What a batch did not do
-   (expired, cancelled, left out) is asked in one more batch, and then alone. A refused batch is an error of its calls.
+   finds it at the vendor, and sends nothing a second time. A request is named by its run, its node and what it asks.
+4. Runs go on when a batch of theirs has ended. They ask again, and have the answer under their request, in their
+   journals as any other, before it is used. What a batch did not do (expired, cancelled, left out) is asked in one more
+   batch, and then alone. A refused batch is an error of its calls.
 5. After the deadline batches are cancelled, what they have answered is taken, and the rest is asked alone.
+6. What a call has reserved of a limit stays reserved while it is put aside. A call that does not fit beside that is
+   put aside as well, and looks again when a batch has ended.
 
 It makes no model call of its own but those, and knows no flow.
 """
@@ -16,34 +22,38 @@ It makes no model call of its own but those, and knows no flow.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from tempfile import TemporaryFile
 from time import time
 from types import TracebackType
-from typing import Any, Final
+from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.core.context import EMPTY
+from flowengine.core.batching import BATCHING, AwaitsAnswer, CallPlace
+from flowengine.core.budget import Reservation
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
-from flowengine.models.http.vendor_batches import BATCHING, BatchableCall, BatchAnswer, VendorBatches, batches_of
-from flowengine.runners.row_runs import ROW_RUN
+from flowengine.models.http.vendor_batches import BatchableCall, BatchAnswer, VendorBatches, batches_of
 
-__all__ = ["CONCURRENCY", "BatchCollector", "BatchPace", "batched"]
+__all__ = ["BatchCollector", "BatchPace", "batched"]
 
-CONCURRENCY: Final = 1_000
-"""Rows in flight at once, where nothing is said: a batch is the better the more wait for it."""
 _KIND: Final = "batches"
 _MOST: Final = 10_000
 """Requests of one batch, within what the vendors take."""
-_MOST_BYTES: Final = 90_000_000
+_MOST_BYTES: Final = 48_000_000
 _TRIES: Final = 2
 """Batches that a request may be in."""
 _LIVE_SECONDS: Final = 600.0
+_LINGERS: Final = 30
+"""For which runs that are at work are waited for at most."""
+_TOGETHER: Final = 0.002
+"""Seconds in which the calls that a node makes at once are asked together."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +69,45 @@ class BatchPace:
     """From when on all is asked alone."""
 
 
-@dataclass(eq=False)
-class _Waiting:
-    """A call that waits for its answer."""
+class _Place(NamedTuple):
+    """Where in the file a text is."""
 
-    name: str
-    call: BatchableCall
-    done: anyio.Event = field(default_factory=anyio.Event)
-    answer: BatchAnswer | None = None
-    """None once it is done: it is to be asked alone."""
+    at: int
+    size: int
 
-    def end(self, answer: BatchAnswer | None) -> None:
-        self.answer = answer
-        self.done.set()
+
+class _Asked(NamedTuple):
+    """A request that is to be sent."""
+
+    run_id: str
+    group: int
+    body: _Place
+
+
+_Known: TypeAlias = _Place | ModelError | None
+"""An answer, why there is none, or None: it is to be asked alone."""
+
+
+class _Texts:
+    """A file of this process that nobody else sees, and that is gone with it."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = TemporaryFile()  # noqa: SIM115 - closed with its owner
+
+    def add(self, text: bytes) -> _Place:
+        at = self._file.seek(0, 2)
+        self._file.write(text)
+        return _Place(at, len(text))
+
+    def read(self, place: _Place) -> bytes:
+        self._file.seek(place.at)
+        return self._file.read(place.size)
+
+    def clear(self) -> None:
+        self._file.truncate(0)
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class BatchCollector:
@@ -90,16 +126,38 @@ class BatchCollector:
         self._tell = tell
         self._kept: dict[str, dict[str, Any]] = dict(store.recall(_KIND, scope) or {})
         """Mark → what is on record of a batch: its requests' names, and its id once that is known."""
-        self._fresh: dict[str, _Waiting] = {}
-        self._waiting: dict[str, _Waiting] = {}
-        self._counts: Counter[str] = Counter()
-        self._tries: Counter[str] = Counter()
-        self._answers: dict[str, Mapping[str, BatchAnswer]] = {}
-        """Mark → what an ended batch gave."""
+        older = sorted(self._kept.items(), key=lambda each: each[1]["at"])
+        self._marks = {name: mark for mark, kept in older for name in kept["ids"]}
+        """Request → the batch of an earlier go that it was last sent in."""
+        self._groups: list[BatchableCall] = []
+        """One call, without what it asks, of each vendor, address and model."""
+        self._asked: dict[str, _Asked] = {}
+        """Request → what is to be sent."""
+        self._sent: dict[str, str] = {}
+        """Request in a batch that has not ended → its run."""
+        self._known: dict[str, _Known] = {}
+        self._ended: set[str] = set()
+        """Marks whose answers are known."""
         self._followed: set[str] = set()
-        self._asked = anyio.Event()
+        self._tries = Counter[str]()
+        self._requests, self._answers = _Texts(), _Texts()
+        self._news = anyio.Event()
         self._is_live = False
         self._deadline = anyio.Event()
+        self._at_work: set[str] = set()
+        """Runs."""
+        self._short: set[str] = set()
+        """Runs that a limit has put aside."""
+        self._touched: set[str] = set()
+        """Runs at work that have put a call aside."""
+        self._woken: set[str] = set()
+        """Runs at work for which an answer has come."""
+        self._wakes: dict[str, Callable[[], None]] = {}
+        """Run that is put aside → what has it go on."""
+        self._held: defaultdict[str, dict[str, Reservation]] = defaultdict(dict)
+        """Run → call → what it has reserved."""
+        self._unclaimed: dict[str, set[str]] = {}
+        """Run at work → its calls that had something reserved, and that it has not come to again."""
         self.batches = 0
         """Sent now."""
         self.cheap_calls = 0
@@ -119,174 +177,237 @@ class BatchCollector:
     ) -> bool | None:
         BATCHING.reset(self._token)
         self._tasks.cancel_scope.cancel()
-        if error is None and not self._waiting:
+        if error is None and not self._wakes:
             self._store.revise(_KIND, self._scope, lambda before: None)
-        return await self._tasks.__aexit__(kind, error, trace)
+        try:
+            return await self._tasks.__aexit__(kind, error, trace)
+        finally:
+            self._requests.close()
+            self._answers.close()
 
     # --- Calls
 
-    async def answer(self, call: BatchableCall, /) -> tuple[Mapping[str, Any], bool]:
-        """The vendor's answer, and whether it came at the price of a batch."""
-        if not self._is_live:
-            waiting = _Waiting(self._name(call), call)
-            self._fresh[waiting.name] = self._waiting[waiting.name] = waiting
-            self._asked.set()
-            try:
-                await waiting.done.wait()
-            finally:
-                self._fresh.pop(waiting.name, None)
-                self._waiting.pop(waiting.name, None)
-            if waiting.answer is not None:
-                if waiting.answer.error is not None:
-                    raise waiting.answer.error
-                if waiting.answer.body is not None:
-                    self.cheap_calls += 1
-                    return waiting.answer.body, True
-        return await call.endpoint.exchange(call.post, _LIVE_SECONDS), False
+    async def answer(self, place: CallPlace, call: BatchableCall, /) -> tuple[Mapping[str, Any], bool]:
+        """The vendor's answer, and whether it came at the price of a batch; or `AwaitsAnswer`."""
+        name = place.name_request(call.post.url, call.post.body)
+        if name not in self._known and not self._ask(name, place.run_id, call):
+            self._touched.add(place.run_id)
+            await anyio.sleep(_TOGETHER)
+            raise AwaitsAnswer
+        known = self._known.get(name)
+        if isinstance(known, ModelError):
+            raise known
+        if known is None:
+            return await call.endpoint.exchange(call.post, _LIVE_SECONDS), False
+        self.cheap_calls += 1
+        return json.loads(self._answers.read(known)), True
 
-    def _name(self, call: BatchableCall) -> str:
-        """The same for the same request of the same run, also in another process."""
-        asked = hashlib.sha256(ROW_RUN.get().encode() + b"\0" + call.post.url.encode() + b"\0" + call.post.body)
-        name = asked.hexdigest()[:40]
-        self._counts[name] += 1
-        return f"{name}-{self._counts[name]}"
+    def _ask(self, name: str, run_id: str, call: BatchableCall) -> bool:
+        """Have a request answered by a batch; whether it is to be asked alone."""
+        if name in self._sent or name in self._asked:
+            return False
+        mark = self._marks.get(name)
+        if mark is not None and mark in self._kept and self._tries[name] == 0:
+            if mark not in self._ended:
+                self._sent[name] = run_id
+                if mark not in self._followed:
+                    self._followed.add(mark)
+                    self._tasks.start_soon(self._find_and_follow, mark, call)
+                return False
+            self._tries[name] = 1  # It was left out there.
+        if self._is_live:
+            return True
+        group = next((at for at, each in enumerate(self._groups) if _is_alike(each, call)), None)
+        if group is None:
+            group = len(self._groups)
+            self._groups.append(call)
+        self._asked[name] = _Asked(run_id, group, self._requests.add(call.post.body))
+        self._news.set()
+        return False
+
+    # --- What calls have reserved
+
+    def held(self, place: CallPlace, /) -> Reservation | None:
+        self._unclaimed.get(place.run_id, set()).discard(place.name)
+        return self._held[place.run_id].pop(place.name, None)
+
+    def hold(self, place: CallPlace, reservation: Reservation, /) -> None:
+        self._held[place.run_id][place.name] = reservation
+
+    def may_reserve(self, place: CallPlace, /) -> bool:
+        return not self._unclaimed.get(place.run_id)
+
+    def wait_for_room(self, place: CallPlace, /) -> NoReturn:
+        self._short.add(place.run_id)
+        self._touched.add(place.run_id)
+        raise AwaitsAnswer
+
+    # --- Runs
+
+    def begin(self, run_id: str, /) -> None:
+        self._at_work.add(run_id)
+        self._unclaimed[run_id] = set(self._held[run_id])
+        for kept in (self._touched, self._woken, self._short):
+            kept.discard(run_id)
+
+    def leave(self, run_id: str, wake: Callable[[], None] | None, /) -> bool:
+        self._at_work.discard(run_id)
+        waits = wake is not None and run_id in self._touched
+        held = self._held[run_id]
+        for name in self._unclaimed.pop(run_id, set()) if waits else list(held):
+            if name in held:  # It was paid, and nobody came for it.
+                held.pop(name).settle_in_full()
+        if not held:
+            del self._held[run_id]
+        if wake is not None and waits:
+            self._wakes[run_id] = wake
+            if run_id in self._woken:
+                self._wake(run_id)
+        if not (self._at_work or self._asked or self._sent):
+            self._wake_short()
+        return waits
+
+    def _wake(self, run_id: str) -> None:
+        wake = self._wakes.pop(run_id, None)
+        if wake is not None:
+            wake()
+        elif run_id in self._at_work:
+            self._woken.add(run_id)
+
+    def _wake_short(self) -> None:
+        for run_id in list(self._short):
+            if run_id not in self._at_work:
+                self._short.discard(run_id)
+            self._wake(run_id)
 
     # --- Waves
 
     async def _collect(self) -> None:
         while True:
-            await self._asked.wait()
+            await self._news.wait()
             await self._wait_until_quiet()
-            fresh, self._fresh = self._fresh, {}
-            self._asked = anyio.Event()
-            for group in self._grouped(fresh.values()):
-                await self._send(group)
+            asked, self._asked, self._news = self._asked, {}, anyio.Event()
+            self._sent.update((name, each.run_id) for name, each in asked.items())
+            for group in _grouped(asked):
+                await self._send(group, self._groups[asked[group[0]].group], asked)
+            if not self._asked:
+                self._requests.clear()
 
     async def _wait_until_quiet(self) -> None:
-        count = -1
-        while count != len(self._fresh):
-            count = len(self._fresh)
+        count, patience = -1, _LINGERS
+        while count != len(self._asked) or (self._at_work and patience):
+            patience -= count == len(self._asked)
+            count = len(self._asked)
             await anyio.sleep(self._pace.linger)
 
-    def _grouped(self, waiting: Iterable[_Waiting]) -> list[list[_Waiting]]:
-        """Those that go into one batch each; what is in a batch already is taken from there."""
-        marks = {name: mark for mark, kept in self._kept.items() for name in kept["ids"]}
-        groups: defaultdict[tuple[str, str, str], list[list[_Waiting]]] = defaultdict(lambda: [[]])
-        sizes: Counter[tuple[str, str, str]] = Counter()
-        for each in waiting:
-            mark = marks.get(each.name)
-            if mark is not None and self._tries[each.name] == 0:
-                self._take_up(mark, each)
-                continue
-            key = each.call.provider, each.call.post.url, each.call.model
-            sizes[key] += len(each.call.post.body)
-            if len(groups[key][-1]) >= _MOST or sizes[key] > _MOST_BYTES:
-                groups[key].append([])
-                sizes[key] = len(each.call.post.body)
-            groups[key][-1].append(each)
-        return [group for parts in groups.values() for group in parts if group]
-
-    def _take_up(self, mark: str, waiting: _Waiting) -> None:
-        """Wait for a batch that was sent before."""
-        if mark in self._answers:
-            self._hand_out(mark, [waiting.name])
-        elif mark not in self._followed:
-            self._followed.add(mark)
-            self._tasks.start_soon(self._find_and_follow, mark, waiting.call)
-
-    async def _find_and_follow(self, mark: str, call: BatchableCall) -> None:
-        kept, vendor = self._kept[mark], batches_of(call)
-        try:
-            if kept["batch"] is None:
-                found = await vendor.find(mark, kept["ids"], kept["at"])
-                if found is None:  # It was never sent.
-                    self._forget(mark)
-                    return
-                self._keep(mark, {**kept, "batch": found})
-        except ModelError as error:
-            self._give_up(mark, error)
-            return
-        await self._follow(mark, vendor)
-
-    async def _send(self, group: Sequence[_Waiting]) -> None:
-        names, call = [each.name for each in group], group[0].call
+    async def _send(self, names: Sequence[str], call: BatchableCall, asked: Mapping[str, _Asked]) -> None:
         tries = max(self._tries[name] for name in names)
         mark = hashlib.sha256(f"{self._scope} {tries} {' '.join(sorted(names))}".encode()).hexdigest()[:32]
         vendor = batches_of(call)
         self._keep(mark, {"ids": names, "batch": None, "at": time(), "vendor": call.provider})
+        self._followed.add(mark)
         try:
-            batch = await vendor.submit({each.name: each.call for each in group}, mark)
+            batch = await vendor.submit({name: self._requests.read(asked[name].body) for name in names}, mark)
         except TransientModelError:
             # It may have arrived: looked for, and sent again only where it is not there.
-            await anyio.sleep(self._pace.first_look)
-            self._followed.add(mark)
-            self._tasks.start_soon(self._find_and_follow, mark, call)
+            self._tasks.start_soon(self._find_and_follow, mark, call, self._pace.first_look)
             return
         except ModelError as error:
-            self._forget(mark, again=False)
-            self._fail(names, error)
+            self._forget(mark)
+            self._end(names, error)
             return
         self.batches += 1
         self._keep(mark, {**self._kept[mark], "batch": batch})
         self._tell(f"sent {len(names):,} requests to {call.provider} as batch {batch}")
-        self._followed.add(mark)
         self._tasks.start_soon(self._follow, mark, vendor)
+
+    async def _find_and_follow(self, mark: str, call: BatchableCall, pause: float = 0.0) -> None:
+        kept, vendor = self._kept[mark], batches_of(call)
+        while kept["batch"] is None:
+            await self._rest(pause)
+            pause = min(max(1.5 * pause, self._pace.first_look), self._pace.longest_pause)
+            try:
+                found = await vendor.find(mark, kept["ids"], kept["at"])
+            except TransientModelError:
+                if self._is_live:
+                    self._end(kept["ids"], None)
+                    return
+                continue
+            except ModelError as error:
+                self._give_up(mark, error)
+                return
+            if found is None:  # It was never sent: whoever asks again is sent with others.
+                self._forget(mark)
+                self._ask_again(kept["ids"])
+                return
+            kept = dict(kept, batch=found)
+            self._keep(mark, kept)
+        await self._follow(mark, vendor)
+
+    async def _rest(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await (anyio.sleep_forever() if self._is_live else self._deadline.wait())
 
     async def _follow(self, mark: str, vendor: VendorBatches) -> None:
         """Look at a batch until it has ended, and hand its answers out."""
-        batch, pause, is_cancelled = self._kept[mark]["batch"], self._pace.first_look, False
+        kept, pause, is_cancelled = self._kept[mark], self._pace.first_look, False
+        batch = kept["batch"]
         while True:
             if self._is_live and not is_cancelled:
                 is_cancelled = True
                 await self._cancel(vendor, batch)
-            with anyio.move_on_after(pause):
-                await (anyio.sleep_forever() if is_cancelled else self._deadline.wait())
+            await self._rest(pause)
             pause = min(1.5 * pause, self._pace.longest_pause)
             try:
                 look = await vendor.look(batch)
                 if look.state == "running":
                     continue
-                answers = EMPTY if look.state == "failed" else await vendor.answers(batch)
+                if look.state == "ended":
+                    await vendor.read_answers(batch, self._take)
             except TransientModelError:
                 continue
             except ModelError as error:
                 self._give_up(mark, error)
                 return
             if look.state == "failed":
-                names = self._kept[mark]["ids"]
-                self._forget(mark, again=False)
-                self._fail(names, PermanentModelError(f"batch {batch} was refused: {look.error}"))
+                self._forget(mark)
+                self._end(kept["ids"], PermanentModelError(f"batch {batch} was refused: {look.error}"))
                 return
-            self._answers[mark] = answers
-            self._hand_out(mark, self._kept[mark]["ids"])
+            self._ended.add(mark)
+            self._hand_out(kept["ids"])
             return
 
-    def _hand_out(self, mark: str, names: Sequence[str]) -> None:
-        answers = self._answers[mark]
+    def _take(self, name: str, answer: BatchAnswer) -> None:
+        """Keep an answer of a batch; one that was not done is none."""
+        if answer.body is not None:
+            self._known[name] = self._answers.add(json.dumps(answer.body).encode())
+        elif answer.error is not None:
+            self._known[name] = answer.error
+
+    def _hand_out(self, names: Sequence[str]) -> None:
+        """Have the runs of a batch that has ended go on."""
         for name in names:
-            waiting = self._waiting.get(name)
-            if waiting is None:
-                continue
-            found = answers.get(name)
-            if found is not None and (found.body is not None or found.error is not None):
-                waiting.end(found)
-                continue
-            self._tries[name] += 1  # It was not done.
-            if self._is_live or self._tries[name] >= _TRIES:
-                waiting.end(None)
-            else:
-                self._fresh[name] = waiting
-                self._asked.set()
+            if name in self._sent and name not in self._known:  # It was not done.
+                self._tries[name] += 1
+                if self._is_live or self._tries[name] >= _TRIES:
+                    self._known[name] = None
+        self._ask_again(names)
+
+    def _end(self, names: Sequence[str], known: _Known) -> None:
+        self._known.update(dict.fromkeys((name for name in names if name in self._sent), known))
+        self._ask_again(names)
+
+    def _ask_again(self, names: Sequence[str]) -> None:
+        """Have the runs that wait for these requests come to them again."""
+        for name in names:
+            if (run_id := self._sent.pop(name, None)) is not None:
+                self._wake(run_id)
+        self._wake_short()
 
     def _give_up(self, mark: str, error: ModelError) -> None:
         """Fail the calls that wait for a batch; whoever asks for it later looks at it anew."""
         self._followed.discard(mark)
-        self._fail(self._kept[mark]["ids"], error)
-
-    def _fail(self, names: Sequence[str], error: ModelError) -> None:
-        for name in names:
-            if (waiting := self._waiting.get(name)) is not None:
-                waiting.end(BatchAnswer(None, error))
+        self._end(self._kept[mark]["ids"], error)
 
     # --- The deadline
 
@@ -295,8 +416,9 @@ class BatchCollector:
         self._is_live = True
         self._deadline.set()
         self._tell("the deadline has come: what no batch has answered is asked alone")
-        for waiting in list(self._fresh.values()):
-            waiting.end(None)
+        asked, self._asked = self._asked, {}
+        self._sent.update((name, each.run_id) for name, each in asked.items())
+        self._end(list(asked), None)
 
     async def _cancel(self, vendor: VendorBatches, batch: str) -> None:
         try:
@@ -314,23 +436,39 @@ class BatchCollector:
 
         self._store.revise(_KIND, self._scope, with_batch)
 
-    def _forget(self, mark: str, *, again: bool = True) -> None:
-        """A batch that is not there; `again`: its requests are sent anew."""
-        kept = self._kept.pop(mark, None)
+    def _forget(self, mark: str) -> None:
+        """A batch that is not there."""
+        self._kept.pop(mark, None)
         self._followed.discard(mark)
 
         def without(before: Mapping[str, Any] | None) -> Mapping[str, Any]:
             return {name: each for name, each in (before or {}).items() if name != mark}
 
         self._store.revise(_KIND, self._scope, without)
-        for name in kept["ids"] if kept is not None and again else ():
-            if (waiting := self._waiting.get(name)) is not None:
-                self._fresh[name] = waiting
-                self._asked.set()
+
+
+def _is_alike(one: BatchableCall, other: BatchableCall) -> bool:
+    """Whether two calls go into one batch."""
+    return (one.provider, one.model, one.post.url, one.post.headers) == (
+        other.provider, other.model, other.post.url, other.post.headers,
+    )  # fmt: skip
+
+
+def _grouped(asked: Mapping[str, _Asked]) -> Iterable[list[str]]:
+    """The names of the requests that go into one batch each."""
+    parts: defaultdict[int, list[list[str]]] = defaultdict(lambda: [[]])
+    sizes = Counter[int]()
+    for name, each in asked.items():
+        sizes[each.group] += each.body.size
+        if len(parts[each.group][-1]) >= _MOST or sizes[each.group] > _MOST_BYTES:
+            parts[each.group].append([])
+            sizes[each.group] = each.body.size
+        parts[each.group][-1].append(name)
+    return [names for group in parts.values() for names in group if names]
 
 
 def batched(
-    store: JournalStore, scope: str, pace: BatchPace | None, tell: Callable[[str], object]
-) -> AbstractAsyncContextManager[BatchCollector | None]:
-    """A collector, or nothing where calls are made one by one."""
+    store: JournalStore, scope: str, pace: BatchPace | None, tell: Callable[[str], object] = lambda text: None
+) -> AbstractAsyncContextManager[Any]:
+    """A collector; nothing without a pace."""
     return nullcontext() if pace is None else BatchCollector(store, scope, pace, tell)

@@ -20,7 +20,7 @@ from flowengine.core.context import EvaluationResult
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InactiveError, InputError, did_you_mean
-from flowengine.experiments.batch_collector import CONCURRENCY, BatchPace, batched
+from flowengine.experiments.batch_collector import BatchPace, batched
 from flowengine.experiments.recorded_rows import parse_runs
 from flowengine.experiments.spending import Effort, whole_effort
 from flowengine.flow import Flow
@@ -183,10 +183,11 @@ class WhatIf:
             plan=plan,
             store=self.store,
             rows=rows,
-            concurrency=self.concurrency if self.batch is None else CONCURRENCY,
+            concurrency=self.concurrency,
             budget=self.budget,
             labels={"whatif": self.node[:200]},
             begin=self._fork,
+            plan_of=lambda row: self._plan_of(self._start_of(row.data)),
             heard=self.heard,
         )
         collector = batched(self.store, set_id, self.batch, self.tell)

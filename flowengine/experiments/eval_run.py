@@ -21,7 +21,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
-from flowengine.experiments.batch_collector import CONCURRENCY, BatchPace, batched
+from flowengine.experiments.batch_collector import BatchPace, batched
 from flowengine.experiments.data_file import DataFile, open_data
 from flowengine.experiments.eval_file import EvalFile, RecordedSpec
 from flowengine.experiments.eval_sets import EvalRow, EvalSet, SetInfo, keep_set, list_sets, load_set
@@ -174,7 +174,7 @@ class EvalRun:
             plan=plan,
             store=self.store,
             rows=rows,
-            concurrency=self.concurrency or (CONCURRENCY if self.batch is not None else self.file.spec.concurrency),
+            concurrency=self.concurrency or self.file.spec.concurrency,
             ledger=self.ledger,
             settings=self.settings,
             labels={"eval": self.file.name[-200:], "part": part},
@@ -190,7 +190,7 @@ class EvalRun:
                 async for each in answered:
                     put(self._row_of(each, None))
             return
-        send, receive = anyio.create_memory_object_stream[DataRow](64 if self.batch is None else CONCURRENCY)
+        send, receive = anyio.create_memory_object_stream[DataRow](64)
         runs, failure = self._row_runs(judging.plan, rows, "judges"), list[Exception]()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_questions, rows, send, failure)

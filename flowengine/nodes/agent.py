@@ -15,6 +15,7 @@ from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import is_settled_late
 from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.batching import AwaitsAnswer
 from flowengine.core.context import Context, EvaluationResult, NodeResult
 from flowengine.core.records import AwaitsPerson, Decided
 from flowengine.core.run_scope import RunScope
@@ -170,7 +171,7 @@ class AgentNode(FlowNode):
     async def run(self, context: Context, /) -> Ended:
         try:
             return await self._respond(context)
-        except AwaitsPerson:
+        except (AwaitsPerson, AwaitsAnswer):
             return Park()
 
     async def _respond(self, context: Context) -> NodeResult:
@@ -260,7 +261,13 @@ class RoutingNode(FlowNode):
     def prepare(self) -> None:
         _prepare(self.agent)
 
-    async def run(self, context: Context, /) -> NodeResult:
+    async def run(self, context: Context, /) -> Ended:
+        try:
+            return await self._route(context)
+        except AwaitsAnswer:
+            return Park()
+
+    async def _route(self, context: Context) -> NodeResult:
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
         routing = await agent.route(_subject(context, self.target, self.attach), gateway_of(context))
         label = taken(routing.next_route, self._routes, self._fallback)
@@ -318,7 +325,13 @@ class EvaluationNode(FlowNode):
     def prepare(self) -> None:
         _prepare(self.judge)
 
-    async def run(self, context: Context, /) -> NodeResult:
+    async def run(self, context: Context, /) -> Ended:
+        try:
+            return await self._evaluate(context)
+        except AwaitsAnswer:
+            return Park()
+
+    async def _evaluate(self, context: Context) -> NodeResult:
         given = None
         if self.scorer is not None:
             handed = self.handed(context)

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import anyio
 
 from flowengine.agents.standalone import DirectGateway, model_call
+from flowengine.core.batching import BATCHING, CALL, AwaitsAnswer, Batcher, CallPlace
 from flowengine.core.budget import Ledger
 from flowengine.core.context import Context, Tell
 from flowengine.core.locale import Messages, load_messages
-from flowengine.core.records import PREPARING, Gateway, Notice, Reused, ToolCall, tool_key
+from flowengine.core.records import PREPARING, Gateway, Notice, Retry, Reused, ToolCall, tool_key
 from flowengine.core.run_scope import Fence
 from flowengine.errors import CallRefusedError, InactiveError
 from flowengine.journal.replay import CountingGateway, RecordedGateway, Replay
@@ -44,7 +45,7 @@ def gateway_of(context: Context, words: Messages | None = None, approvers: Seque
     served: Gateway = RecordedGateway(door, recorded) if recorded else door
     if words is not None:
         served = _asking(served, recorded, words, approvers=approvers)
-    if (start := find_warm_start(context)) is not None:
+    if BATCHING.get() is None and (start := find_warm_start(context)) is not None:
         served = hear_first_token(served, start)
     return served if context.around is None else context.around(served)
 
@@ -80,6 +81,8 @@ def _door_of(context: Context) -> CountingGateway:
         door = _LedgerGateway(door, context.ledger, said)
     if context.scope is not None and context.scope.fence is not None:
         door = _FencedGateway(door, context.scope.fence)
+    if (batcher := BATCHING.get()) is not None and context.run_id is not None:
+        door = _BatchingGateway(door, batcher, context)
     return door
 
 
@@ -125,6 +128,42 @@ class _FencedGateway:
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         await self._fence()
+        return await self._inner.call_tool(tool, arguments)
+
+    async def note(self, record: Any) -> None:
+        await self._inner.note(record)
+
+
+_PUT_ASIDE = Notice("it waits for the answer of a batch")
+
+
+class _BatchingGateway:
+    """Lets calls of models be put aside until a batch has answered them: an `AwaitsAnswer`."""
+
+    def __init__(self, inner: CountingGateway, batcher: Batcher, context: Context) -> None:
+        self._inner = inner
+        self._batcher = batcher
+        self._context = context
+
+    @property
+    def seen(self) -> defaultdict[str, int]:
+        return self._inner.seen
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        key, context = request.key(), self._context
+        tries = sum(type(each) is Retry for each in context.recorded)
+        place = CallPlace(self._batcher, context.run_id or "", context.current_node, tries, key, self.seen[key])
+        token = CALL.set(place)
+        try:
+            return await self._inner.complete(model, request, purpose=purpose)
+        except AwaitsAnswer:
+            if _PUT_ASIDE not in context.recorded:
+                await self._inner.note(_PUT_ASIDE)
+            raise
+        finally:
+            CALL.reset(token)
+
+    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         return await self._inner.call_tool(tool, arguments)
 
     async def note(self, record: Any) -> None:

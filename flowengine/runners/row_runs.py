@@ -21,13 +21,15 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import anyio
 
+from flowengine.core.batching import BATCHING
 from flowengine.core.budget import Budget, Ledger, Spending
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.engine.events import ErrorInfo, RunFinished
@@ -49,16 +51,15 @@ from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import resume, start
 from flowengine.runners.run import Run
 
-__all__ = ["ROW_RUN", "DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "content_key", "open_row_set"]
+__all__ = ["DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "content_key", "open_row_set"]
 
 RowStatus: TypeAlias = RunStatus | Literal["refused"]
 """How a row stands; `refused`: its run did not begin, since what it gives does not fit the flow."""
 
-ROW_RUN: Final[ContextVar[str]] = ContextVar("ROW_RUN", default="")
-"""The run of the row that the tasks below work on."""
-
 _WINDOW: Final = 4096
 """Rows that may be ahead of the first one that has not ended."""
+_BATCHED_WINDOW: Final = 50_000
+"""The same, where rows that wait for a batch are put aside."""
 _LISTED: Final = "set"
 """The label that holds a run's set."""
 
@@ -102,7 +103,7 @@ class RowResult(NamedTuple):
     was_there: bool = False
     """Whether it had ended before, and was read from its record."""
     run: Run | None = None
-    """None where it was read from its record, or did not begin."""
+    """None where it was read from its record, did not begin, or was put aside meanwhile."""
 
     @property
     def succeeded(self) -> bool:
@@ -183,6 +184,8 @@ class RowRuns:
     allow_changed: bool = False
     begin: Callable[[DataRow, str, Ledger, Mapping[str, str]], Awaitable[Run]] | None = None
     """Begins a row's run (row, id, what it may spend, labels), where it is not simply started."""
+    plan_of: Callable[[DataRow], CompiledFlow] | None = None
+    """What a row goes on with, where that is not the same for all."""
     heard: Callable[[RowResult], None] | None = None
     """Called when a row has ended, in whatever order; must not block."""
     ledger: Ledger | None = None
@@ -203,13 +206,16 @@ class RowRuns:
         What keeps records from being written ends it with a `JournalError`.
         """
         await self.plan.ready()
-        order = _InOrder(_WINDOW)
+        batcher = BATCHING.get()
+        order = _InOrder(_WINDOW if batcher is None else _BATCHED_WINDOW)
         failure: BaseException | None = None
-        async with anyio.create_task_group() as tasks:
+        async with order.wake, order.woken, anyio.create_task_group() as tasks:
             source = _Source(rows, order)
             order.workers = self.concurrency
             for _ in range(self.concurrency):
                 tasks.start_soon(self._work, source, order)
+                if batcher is not None:
+                    tasks.start_soon(self._go_on, order)
             with suppress(GeneratorExit):  # Whoever stops early: the group closes, and is not told of it.
                 while (result := await order.take()) is not None:
                     yield result
@@ -221,42 +227,73 @@ class RowRuns:
     async def _work(self, source: _Source, order: _InOrder) -> None:
         try:
             while not self._shared.has_refused and (found := await source.next()) is not None:
-                place, row = found
-                result = await self._run_row(row)
-                order.put(place, result)
-                if self.heard is not None:
-                    self.heard(result)
+                await self._take(_Row(*found), order)
         except Exception as error:
             order.fail(error)
         finally:
             order.leave()
 
-    async def _run_row(self, row: DataRow) -> RowResult:
+    async def _go_on(self, order: _InOrder) -> None:
+        """Go on with rows that were put aside, once there is reason to."""
+        while True:
+            each = await order.woken.receive()
+            try:
+                await self._take(each, order)
+            except Exception as error:
+                order.fail(error)
+            finally:
+                order.leave()
+
+    async def _take(self, each: _Row, order: _InOrder) -> None:
+        """Run a row until it ends, or is put aside."""
+        batcher = BATCHING.get()
+        result = await self._run_row(each, None if batcher is None else batcher.begin)
+        if batcher is not None and each.run_id:
+            is_over = result.status != "waiting"
+            if is_over:
+                result = result._replace(run=None)  # Others may be long before it.
+            else:
+                order.workers += 1  # Somebody comes back to it.
+            if batcher.leave(each.run_id, None if is_over else partial(order.wake.send_nowait, each)):
+                each.is_aside = True
+                return
+            order.workers -= not is_over
+        order.put(each.place, result)
+        if self.heard is not None:
+            self.heard(result)
+
+    async def _run_row(self, each: _Row, begin: Callable[[str], None] | None) -> RowResult:
+        row = each.row
         if row.problem is not None:
             return _refused(row, ErrorInfo("InputError", row.problem))
         try:
-            run_id = self.id_of(row)
+            run_id = each.run_id or self.id_of(row)
         except (RecursionError, UnicodeError, ValueError, TypeError) as error:
             return _refused(row, error_info(InputError(f"the row cannot be written down: {error}")))
         known = self.rows.known.get(run_id)
         if known is not None and self._has_ended(known):
             return self._read(row, known)
-        ROW_RUN.set(run_id)
         before = Spending() if known is None else History(self.store.events(run_id)).spent()
-        ledger, begun = Ledger(Budget(), above=self._shared, spent=before), monotonic()
+        ledger, begun = each.ledger or Ledger(Budget(), above=self._shared, spent=before), monotonic()
+        each.ledger = ledger
+        if begin is not None:
+            each.run_id = run_id
+            begin(run_id)
         try:
-            run = await self._run(row, run_id, known, ledger)
+            run = await self._run(row, run_id, known is not None or each.is_aside, ledger)
         except (EffectPendingError, NotJournalableError, DefinitionError, RunError) as error:
-            if known is None:
+            if known is None and not each.is_aside:
                 return _refused(row, error_info(error))
             return RowResult(row, run_id, "failed", EMPTY, error_info(error), None, before, monotonic() - begun)
-        took, spent = monotonic() - begun, ledger.spent
+        each.seconds += monotonic() - begun
+        took, spent = each.seconds, ledger.spent
         return RowResult(row, run_id, run.status, run.outputs, run.error, run.failed_node, spent, took, run=run)
 
-    async def _run(self, row: DataRow, run_id: str, known: RunInfo | None, ledger: Ledger) -> Run:
-        if known is not None:
+    async def _run(self, row: DataRow, run_id: str, is_known: bool, ledger: Ledger) -> Run:
+        if is_known:
+            plan = self.plan if self.plan_of is None else self.plan_of(row)
             return await resume(
-                self.plan, run_id, self.store, allow_changed=self.allow_changed, limits=self.limits, above=ledger
+                plan, run_id, self.store, allow_changed=self.allow_changed, limits=self.limits, above=ledger
             )
         labels = self.rows.labels(row, self.labels)
         if self.begin is not None:
@@ -303,6 +340,20 @@ def _refused(row: DataRow, error: ErrorInfo) -> RowResult:
     return RowResult(row, None, "refused", EMPTY, error, None, Spending(), 0.0)
 
 
+@dataclass(slots=True)
+class _Row:
+    """A row that is worked on, now and then."""
+
+    place: int
+    row: DataRow
+    run_id: str = ""
+    """Empty until it has one."""
+    ledger: Ledger | None = None
+    seconds: float = 0.0
+    is_aside: bool = False
+    """Whether its run began, and waits for a batch or did so before."""
+
+
 class _Source:
     """Gives out the rows one by one, and only as far ahead as their results can be kept."""
 
@@ -334,6 +385,8 @@ class _InOrder:
         self._window = window
         self._ready: dict[int, RowResult] = {}
         self._at = 0
+        self.wake, self.woken = anyio.create_memory_object_stream["_Row"](inf)
+        """Rows that were put aside, and that are worth another look."""
         self._changed = anyio.Event()
         self._waiting: deque[anyio.Event] = deque()
 

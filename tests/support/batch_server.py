@@ -186,6 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         owner, path = self.owner, self.path.partition("?")[0]
         if path.endswith("/batches"):
+            for each in owner.batches.values():
+                each["looks"] += 1
             self._say({"data": [owner.shown(each) for each in owner.batches.values()]})
         elif path.endswith("/results"):
             owner.heard("answers")

@@ -69,6 +69,8 @@ class HttpAnswer:
         self.headers: Mapping[str, str] = head.headers
         self.is_read = False
         """Whether the body was read to its end."""
+        self.largest = _LARGEST
+        """Bytes of the body, unpacked, that are read at most."""
         self.postponed: BaseException | None = None
         self._size = 0
         self._packed = _unpacker(self.headers.get("content-encoding", ""))
@@ -91,8 +93,8 @@ class HttpAnswer:
             if self._packed is not None:
                 chunk = self._unpack(chunk)
             self._size += len(chunk)
-            if self._size > _LARGEST:
-                raise BrokenExchangeError(f"the server's answer has more than {_LARGEST:,} bytes", is_final=True)
+            if self._size > self.largest:
+                raise BrokenExchangeError(f"the server's answer has more than {self.largest:,} bytes", is_final=True)
             if chunk:
                 return chunk
         return b""
@@ -118,7 +120,7 @@ class HttpAnswer:
     def _unpack(self, chunk: bytes) -> bytes:
         assert self._packed is not None
         try:
-            data = self._packed.decompress(chunk, _LARGEST + 1 - self._size) if chunk else self._packed.flush()
+            data = self._packed.decompress(chunk, self.largest + 1 - self._size) if chunk else self._packed.flush()
         except zlib.error:
             raise BrokenExchangeError("the server's answer cannot be unpacked") from None
         return data

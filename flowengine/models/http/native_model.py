@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import anyio
 
+from flowengine.core.batching import CALL
 from flowengine.core.secret_values import HiddenStream
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
@@ -22,7 +23,7 @@ from flowengine.models.http.chat_messages import list_of_objects
 from flowengine.models.http.chat_protocol import ChatProtocol, EventReader, VendorAnswer
 from flowengine.models.http.loop_client import HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
-from flowengine.models.http.vendor_batches import BATCHING, BatchableCall
+from flowengine.models.http.vendor_batches import BatchableCall
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.messages import ToolRequest, texts_of
@@ -79,9 +80,10 @@ class NativeModel:
             return await moved[0].complete(moved[1])
         post = self._post(request, stream=False)
         started = time.perf_counter()
-        batcher, is_cheap = BATCHING.get(), False
-        if batcher is not None and self.provider in BATCH_VENDORS:
-            body, is_cheap = await batcher.answer(BatchableCall(self._endpoint, post, self.provider, self.name))
+        place, is_cheap = CALL.get(), False
+        if place is not None and self.provider in BATCH_VENDORS:
+            call = BatchableCall(self._endpoint, post, self.provider, self.name)
+            body, is_cheap = await place.batcher.answer(place, call)
         else:
             body = await self._endpoint.exchange(post, request.timeout)
         with self._endpoint.telling_errors(request.timeout):

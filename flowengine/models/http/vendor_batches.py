@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
+from math import inf
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import anyio
@@ -22,12 +24,18 @@ from flowengine.errors import ModelError, PermanentModelError, TransientModelErr
 from flowengine.models.http.loop_client import HttpCall, send_call
 from flowengine.models.http.vendor_endpoint import VendorEndpoint
 
-__all__ = ["BATCHING", "BatchAnswer", "BatchLook", "BatchableCall", "VendorBatches", "batches_of"]
+__all__ = ["BatchAnswer", "BatchLook", "BatchableCall", "VendorBatches", "batches_of"]
 
 _ID: Final = re.compile(r"[\w-]{1,200}", re.ASCII)
 """Of batches and files: it goes into addresses."""
 _SECONDS: Final = 120.0
 """For one request to the vendor."""
+_MOST_PAGES: Final = 50
+"""Of a hundred batches each that are looked through for one."""
+_CLOCKS: Final = 3600.0
+"""Seconds by which the vendor's clock may be behind."""
+_LARGEST: Final = 2_000_000_000
+"""Bytes of the answers of one batch; they are read line by line."""
 _OPENAI_ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
 
 
@@ -40,22 +48,6 @@ class BatchableCall:
     provider: str
     model: str
 
-    @property
-    def body(self) -> Mapping[str, Any]:
-        """What is asked."""
-        return cast("dict[str, Any]", json.loads(self.post.body))
-
-
-class Batcher(Protocol):
-    """Answers requests through batches."""
-
-    def answer(self, call: BatchableCall, /) -> Awaitable[tuple[Mapping[str, Any], bool]]:
-        """The vendor's answer, and whether it came at the price of a batch."""
-        ...
-
-
-BATCHING: Final[ContextVar[Batcher | None]] = ContextVar("BATCHING", default=None)
-"""Who answers requests through batches, in the tasks below the one that set it."""
 
 State: TypeAlias = Literal["running", "ended", "failed"]
 
@@ -79,17 +71,21 @@ class BatchAnswer(NamedTuple):
 class VendorBatches(Protocol):
     """The batch interface of one vendor, at one address."""
 
-    async def submit(self, requests: Mapping[str, BatchableCall], mark: str) -> str:
-        """Send a batch; its id. `mark` is by what it is found again, where the vendor keeps one."""
+    async def submit(self, requests: Mapping[str, bytes], mark: str) -> str:
+        """Send a batch (name of a request → its body); its id. `mark` is by what it is found again, where the vendor
+        keeps one."""
         ...
 
-    async def find(self, mark: str, ids: Iterable[str], since: float) -> str | None:
-        """The batch of a mark that was sent, if it was: whoever sent it died before it knew its id."""
+    async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
+        """The batch of a mark that was sent, if it was: whoever sent it died before it knew its id. A
+        `TransientModelError` where that cannot be told yet."""
         ...
 
     async def look(self, batch: str) -> BatchLook: ...
 
-    async def answers(self, batch: str) -> Mapping[str, BatchAnswer]: ...
+    async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
+        """Hand over the answers of a batch that has ended, one by one, under the names of their requests."""
+        ...
 
     async def cancel(self, batch: str) -> None: ...
 
@@ -114,6 +110,38 @@ class _Exchange:
     async def look(self, path: str) -> Mapping[str, Any]:
         return self.parse(await self.get(path))
 
+    async def read_lines(self, path: str, take: Callable[[Mapping[str, Any]], None]) -> None:
+        """Hand over the objects of a file of JSON lines as they come."""
+        rest = b""
+        with self._endpoint.telling_errors(_SECONDS):
+            async with send_call(HttpCall(self._address(path), self._headers, b"", "GET")) as answer:
+                answer.largest = _LARGEST
+                is_open = answer.is_fine
+                while is_open:
+                    with anyio.fail_after(_SECONDS):
+                        chunk = await answer.receive()
+                    is_open = bool(chunk)
+                    *lines, rest = (rest + chunk).split(b"\n") if is_open else (rest, b"")
+                    for each in _objects(lines):
+                        take(each)
+                failure = None if answer.is_fine else await answer.read()
+                answer.keep_arrived()
+        if failure is not None:
+            raise self._endpoint.failure(answer.status, failure, answer.headers)
+
+    async def listed(self, since: float, created: str, after: str) -> AsyncGenerator[Mapping[str, Any]]:
+        """The batches that were made from a time on, the newest first, page by page."""
+        last = ""
+        for _ in range(_MOST_PAGES):
+            page = await self.look(f"/batches?limit=100{f'&{after}={last}' if last else ''}")
+            for each in map(_object, page.get("data") or ()):
+                if _seconds_of(each.get(created)) < since - _CLOCKS:
+                    return
+                last = _id_of(each)
+                yield each
+            if not last or page.get("has_more") is not True:
+                return
+
     def parse(self, body: bytes) -> Mapping[str, Any]:
         return self._endpoint.parse(body)
 
@@ -135,16 +163,26 @@ class _Exchange:
         return body
 
 
-def _lines(body: bytes) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
-    for line in body.split(b"\n"):
+def _objects(lines: list[bytes]) -> Iterator[Mapping[str, Any]]:
+    for line in lines:
         try:
             value: Any = json.loads(line) if line.strip() else None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise TransientModelError("the vendor's file of answers breaks off") from None
         if isinstance(value, dict):
-            found.append(cast("dict[str, Any]", value))
-    return found
+            yield cast("dict[str, Any]", value)
+
+
+def _seconds_of(moment: Any) -> float:
+    """A moment as the vendors write it, as Unix seconds; what cannot be read counts as now.
+
+    >>> _seconds_of(1700000000), _seconds_of("2023-11-14T22:13:20Z"), _seconds_of(None)
+    (1700000000.0, 1700000000.0, inf)
+    """
+    try:
+        return float(moment) if isinstance(moment, int) else datetime.fromisoformat(moment).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return inf
 
 
 def _id_of(said: Mapping[str, Any]) -> str:
@@ -164,12 +202,9 @@ class OpenAIBatches:
     def __init__(self, call: BatchableCall) -> None:
         self._server = _Exchange(call, "/chat/completions")
 
-    async def submit(self, requests: Mapping[str, BatchableCall], mark: str) -> str:
-        lines = [
-            json.dumps({"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": call.body})
-            for name, call in requests.items()
-        ]
-        uploaded = await self._upload("\n".join(lines).encode(), mark)
+    async def submit(self, requests: Mapping[str, bytes], mark: str) -> str:
+        head = b'{"custom_id": "%b", "method": "POST", "url": "/v1/chat/completions", "body": %b}\n'
+        uploaded = await self._upload([head % (name.encode(), body) for name, body in requests.items()], mark)
         asked = {
             "input_file_id": uploaded,
             "endpoint": "/v1/chat/completions",
@@ -178,23 +213,23 @@ class OpenAIBatches:
         }
         return _id_of(await self._server.post("/batches", json.dumps(asked).encode()))
 
-    async def _upload(self, content: bytes, mark: str) -> str:
+    async def _upload(self, lines: list[bytes], mark: str) -> str:
         boundary = secrets.token_hex(16)
         parts = [
             f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'.encode(),
             f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{mark}.jsonl"\r\n'.encode(),
             b"Content-Type: application/jsonl\r\n\r\n",
-            content,
+            *lines,
             f"\r\n--{boundary}--\r\n".encode(),
         ]
         said = await self._server.post("/files", b"".join(parts), f"multipart/form-data; boundary={boundary}")
         return _id_of(said)
 
-    async def find(self, mark: str, ids: Iterable[str], since: float) -> str | None:
-        listed = await self._server.look("/batches?limit=100")
-        for each in map(_object, listed.get("data") or ()):
-            if _object(each.get("metadata")).get("flowengine") == mark:
-                return _id_of(each)
+    async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
+        async with aclosing(self._server.listed(since, "created_at", "after")) as listed:
+            async for each in listed:
+                if _object(each.get("metadata")).get("flowengine") == mark:
+                    return _id_of(each)
         return None
 
     async def look(self, batch: str) -> BatchLook:
@@ -207,14 +242,14 @@ class OpenAIBatches:
             return BatchLook("failed", "; ".join(told) or "the vendor refused the batch")
         return BatchLook("ended")
 
-    async def answers(self, batch: str) -> Mapping[str, BatchAnswer]:
+    async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
         found = await self._server.look(f"/batches/{batch}")
-        answers: dict[str, BatchAnswer] = {}
         for name in ("error_file_id", "output_file_id"):
-            file = _id_of({"id": found[name]}) if found.get(name) else ""
-            for line in _lines(await self._server.get(f"/files/{file}/content")) if file else ():
-                answers[str(line.get("custom_id"))] = self._read(line)
-        return answers
+            if found.get(name):
+                file = _id_of({"id": found[name]})
+                await self._server.read_lines(
+                    f"/files/{file}/content", lambda line: take(str(line.get("custom_id")), self._read(line))
+                )
 
     def _read(self, line: Mapping[str, Any]) -> BatchAnswer:
         response, error = _object(line.get("response")), _object(line.get("error"))
@@ -238,32 +273,40 @@ class AnthropicBatches:
     def __init__(self, call: BatchableCall) -> None:
         self._server = _Exchange(call, "")
 
-    async def submit(self, requests: Mapping[str, BatchableCall], mark: str) -> str:
-        asked = [{"custom_id": name, "params": call.body} for name, call in requests.items()]
-        return _id_of(await self._server.post("/batches", json.dumps({"requests": asked}).encode()))
+    async def submit(self, requests: Mapping[str, bytes], mark: str) -> str:
+        asked = [b'{"custom_id": "%b", "params": %b}' % (name.encode(), body) for name, body in requests.items()]
+        return _id_of(await self._server.post("/batches", b'{"requests": [%b]}' % b",".join(asked)))
 
-    async def find(self, mark: str, ids: Iterable[str], since: float) -> str | None:
+    async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
         """There are no marks here: the answers tell whose they are, once there are some."""
-        wanted = set(ids)
-        listed = await self._server.look("/batches?limit=100")
-        for each in map(_object, listed.get("data") or ()):
-            counts = _object(each.get("request_counts"))
-            total = sum(count for count in counts.values() if isinstance(count, int))
-            if total != len(wanted):
-                continue
-            if each.get("processing_status") != "ended":
-                return _id_of(each)  # Looked at again when it has ended.
-            if wanted & set(await self.answers(_id_of(each))):
-                return _id_of(each)
+        wanted, may_come = set(names), False
+        async with aclosing(self._server.listed(since, "created_at", "after_id")) as listed:
+            async for each in listed:
+                counts = _object(each.get("request_counts"))
+                if sum(count for count in counts.values() if isinstance(count, int)) != len(wanted):
+                    continue
+                if each.get("processing_status") != "ended":
+                    may_come = True
+                elif await self._has_any(_id_of(each), wanted):
+                    return _id_of(each)
+        if may_come:
+            raise TransientModelError("a batch of that size is at work, and only its answers tell whose it is")
         return None
+
+    async def _has_any(self, batch: str, wanted: Collection[str]) -> bool:
+        found: set[str] = set()
+        await self._server.read_lines(f"/batches/{batch}/results", lambda line: found.add(str(line.get("custom_id"))))
+        return not found.isdisjoint(wanted)
 
     async def look(self, batch: str) -> BatchLook:
         found = await self._server.look(f"/batches/{batch}")
         return BatchLook("ended" if found.get("processing_status") == "ended" else "running")
 
-    async def answers(self, batch: str) -> Mapping[str, BatchAnswer]:
-        lines = _lines(await self._server.get(f"/batches/{batch}/results"))
-        return {str(line.get("custom_id")): self._read(_object(line.get("result"))) for line in lines}
+    async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
+        await self._server.read_lines(
+            f"/batches/{batch}/results",
+            lambda line: take(str(line.get("custom_id")), self._read(_object(line.get("result")))),
+        )
 
     def _read(self, result: Mapping[str, Any]) -> BatchAnswer:
         kind = result.get("type")

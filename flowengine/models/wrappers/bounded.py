@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
+from flowengine.core.batching import CALL, AwaitsAnswer, CallPlace
 from flowengine.core.budget import Ledger, Reservation, Spending
 from flowengine.errors import DefinitionError, LimitError, ModelError
 from flowengine.models.messages import as_dict
@@ -118,8 +119,12 @@ class BoundedModel(PassThroughModel):
     async def _reserve(self, worst: WorstCase) -> AsyncGenerator[Reservation]:
         for name in worst.unpriced if self._ledger.bounds_any("cost_usd") else ():
             await self._tell(_UNPRICED.format(name=name))
+        place = CALL.get()
         try:
-            reservation = await self._ledger.reserve(tokens=worst.tokens, cost_usd=worst.cost_usd)
+            if place is None:
+                reservation = await self._ledger.reserve(tokens=worst.tokens, cost_usd=worst.cost_usd)
+            else:
+                reservation = self._reserve_aside(place, worst)
         except LimitError as error:
             if worst.cap is not None:
                 allowed = f"{worst.cap:,} tokens for its answer: set `max_tokens` to make that less"
@@ -127,6 +132,11 @@ class BoundedModel(PassThroughModel):
             raise
         try:
             yield reservation
+        except AwaitsAnswer:
+            assert place is not None  # Only such a call is put aside.
+            place.batcher.hold(place, reservation)
+            reservation = None
+            raise
         except ModelError as error:
             reservation.settle(SENT_IN_VAIN if error.reply is None else usage_of_reply(worst.request, error.reply))
             raise
@@ -135,7 +145,18 @@ class BoundedModel(PassThroughModel):
             raise
         finally:
             # Cancelled, or failed in a way of its own: it may be on the bill, and nobody will say with how much.
-            reservation.settle_in_full()
+            if reservation is not None:
+                reservation.settle_in_full()
+
+    def _reserve_aside(self, place: CallPlace, worst: WorstCase) -> Reservation:
+        """Room for a call that may be put aside: what it holds since it was, else what is free now."""
+        held = place.batcher.held(place)
+        if held is not None:
+            return held.pay_from(self._ledger)
+        found = None
+        if place.batcher.may_reserve(place):
+            found = self._ledger.reserve_now(tokens=worst.tokens, cost_usd=worst.cost_usd)
+        return found if found is not None else place.batcher.wait_for_room(place)
 
     async def _settle(self, reservation: Reservation, worst: WorstCase, reply: Reply) -> Reply:
         """The reply, with its cost where the model gave none and the price is known."""
