@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from flowengine.experiments.scoring import Score
 from flowengine.journal.stores import open_store
 from tests.bench.measure import Row, ratio
 from tests.bench.processes import printed
+from tests.support.batch_server import BatchServer
 from tests.support.browser import ARGUMENTS, CHROMIUM
 
 __all__ = ["ROWS"]
@@ -49,6 +51,20 @@ print([line.split()[1] for line in open("/proc/self/status") if line.startswith(
 
 def experiments_data_memory() -> Row:
     return Row("run --data over 10,000 rows, resident memory", float(printed(MEMORY)) / 1024, 500, "MB")
+
+
+BATCHED = MEMORY.replace("model: offline", "model: openai/gpt-4o-mini").replace(
+    '"-q"]', '"-q", "--batch", "--durability", "process"]'
+)
+
+
+def experiments_batch_memory() -> Row:
+    """All rows are put aside at once, and go on when the batch has ended."""
+    with BatchServer(lambda body: "An answer of some words. " * 40, looks=0) as server:
+        os.environ |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-bench"}
+        kilobytes = float(printed(BATCHED))
+        assert (len(server.batches), server.posted.total(), server.live) == (1, DATA_ROWS, 0)
+    return Row("run --data --batch over 10,000 rows, resident memory", kilobytes / 1024, 500, "MB")
 
 
 EVAL_ROWS = 2_000
@@ -134,4 +150,4 @@ def experiments_report_opens() -> Row:
     return Row("report of 2,000 rows, until it is open", seconds, 2.0, "s")
 
 
-ROWS = (experiments_data_memory, experiments_eval_cpu, experiments_report_opens)
+ROWS = (experiments_data_memory, experiments_batch_memory, experiments_eval_cpu, experiments_report_opens)

@@ -225,3 +225,26 @@ def test_batches_are_told_with_their_waves_and_their_price(flowengine: Command, 
     assert (found["waves"], found["waves_at_most"], found["latest_hours"]) == (2, 3, 72)  # Items ask at once.
     said = flowengine("plan", "teas.yaml", "-i", 'teas=["sencha"]', "--batch").out.splitlines()[-1]
     assert said.endswith("2 waves as a rule, 3 at most; the latest end is 72 hours after the start")
+
+
+def test_rows_of_data_are_added_up(flowengine: Command, teas: Path) -> None:
+    Path("rows.jsonl").write_text('{"list": ["sencha", "mate"]}\n{"list": ["mate"]}\n{"list": 3}\n')
+    words = ["plan", "teas.yaml", "--data", "rows.jsonl", "--map", "list=teas", "--batch"]
+    found = json.loads(flowengine(*words, "--json").out)["data"]
+    one, two = (
+        json.loads(flowengine("plan", "teas.yaml", "-i", f"teas={teas}", "--json").out)["most"]
+        for teas in ('["mate"]', '["sencha", "mate"]')
+    )
+    assert (found["rows"], found["refused"], found["measured"]) == (3, 1, 2)
+    assert found["at_most"]["cost_usd"] == pytest.approx(one["cost_usd"] + two["cost_usd"])
+    assert found["at_most"]["model_calls"] == one["model_calls"] + two["model_calls"]
+    assert found["batch"]["cost_usd"] == pytest.approx(found["at_most"]["cost_usd"] / 2)
+    assert (found["batch"]["waves"], found["batch"]["latest_hours"]) == (2, 72)
+    said = flowengine(*words)
+    assert "all 3 rows, at most: " in said.out
+    assert "note: 1 of them do not fit" in said.out
+    assert said.out.splitlines()[-1].endswith("the latest end is 72 hours after the start")
+    assert flowengine(*words, "--max-cost", "0.000001").code == 1
+    for wrong in (["--map", "list=teas"], ["--data", "rows.jsonl", "--against", "git:HEAD"]):
+        assert flowengine("plan", "teas.yaml", *wrong).code == 2
+    assert "did you mean 'list'" in flowengine("plan", "teas.yaml", "--data", "rows.jsonl", "--map", "lis=teas").err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -53,10 +54,11 @@ async def run(
     pace: BatchPace | None = PACE,
     *,
     concurrency: int = 100,
+    text: str = FLOW,
     **options: Any,
 ) -> Sequence[RowResult]:
     path = folder / "two.yaml"
-    path.write_text(FLOW.replace("MODEL", MODELS[vendor]))
+    path.write_text(text.replace("MODEL", MODELS[vendor]))
     flow = Flow.from_yaml(path)
     rows = open_row_set(flow.plan, store, "rows", vendor)
     runs = RowRuns(plan=flow.plan, store=store, rows=rows, concurrency=concurrency, **options)
@@ -184,3 +186,44 @@ async def test_a_limit_holds_for_batches_too(server: BatchServer, tmp_path: Path
     assert {each.status for each in found} == {"succeeded", "paused"}
     check(await run(tmp_path, store))
     assert set(server.posted.values()) == {1}
+
+
+KINDS = """flowengine: v1
+name: kinds
+inputs: {n: {type: integer}}
+limits: {model_calls: 3, on_limit: fail}
+nodes:
+  one: {model: MODEL, prompt: "one {{ inputs.n }}"}
+  again: {model: MODEL, prompt: "one {{ inputs.n }}"}
+  judge:
+    type: evaluation
+    model: MODEL
+    target: "judged {{ inputs.n }}"
+    criteria: {good: It is good}
+outputs: {both: "{{ nodes.one.output }} {{ nodes.again.output }}", score: "{{ nodes.judge.output.score }}"}
+"""
+
+
+async def test_a_row_that_waits_is_put_aside_and_keeps_what_it_has_reserved(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    """Calls at once, a judge and equal requests are one wave, and the run's own limit holds for them together."""
+    judged = '{"score": 1, "criteria_scores": {"good": 1}, "feedback": "", "suggestions": []}'
+    server.answer = lambda body: judged if "judged" in asked_of(body) else answer(body)
+    store, waiting = MemoryStore(), Counter[str]()
+
+    def look(told: str) -> None:
+        if told == "taken":
+            waiting.update(each.status for each in store.list())
+
+    server.heard = look
+    found = await run(tmp_path, store, text=KINDS, concurrency=2)
+    assert [each.error for each in found] == [None] * ROWS
+    assert waiting == {"waiting": ROWS}  # Of two at work at once.
+    assert [each.outputs["both"] for each in found] == [f"<one {n}> <one {n}>" for n in range(1, ROWS + 1)]
+    assert {each.outputs["score"] for each in found} == {1.0}
+    assert (len(server.batches), server.live, server.posted.total()) == (1, 0, 3 * ROWS)
+    assert {each.spent.model_calls for each in found} == {3}
+    tight = await run(tmp_path, MemoryStore(), text=KINDS.replace("model_calls: 3", "model_calls: 2"))
+    assert {each.status for each in tight} == {"failed"}
+    assert server.posted.total() == 3 * ROWS + 2 * ROWS

@@ -43,6 +43,7 @@ PROCESSES = (
     "process_clock",
     "process_model",
     "process_answers",
+    "process_batches",
 )
 """Names that are modules, each with rows of its own: faults of a single process."""
 

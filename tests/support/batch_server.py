@@ -52,6 +52,7 @@ class BatchServer:
             owner = server
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.handle_error = lambda request, address: None  # Whoever asked was killed meanwhile.
         self._http.daemon_threads = True
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         self.anthropic = f"http://127.0.0.1:{self._http.server_port}"
@@ -159,6 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = data.decode().split("application/jsonl\r\n\r\n")[1].rsplit("\r\n--", 1)[0]
             name = f"file-{len(owner.files) + 1}"
             owner.files[name] = text
+            owner.heard("file")
             self._say({"id": name})
         elif path.endswith("/batches"):
             self._take(json.loads(data))

@@ -25,7 +25,7 @@ from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.journal.run_export import dumps
 from flowengine.models.worst_case import KnownModel
-from flowengine.nodes.compiled_flow import InputField, checked_inputs
+from flowengine.nodes.compiled_flow import REQUIRED, InputField, checked_inputs
 from flowengine.nodes.file_inputs import take_files
 
 __all__ = ["command", "lines_of"]
@@ -105,6 +105,8 @@ def _format_bound(most: Most) -> str:
     help="An input that is known; a list tells how often a map over it runs.",
 )
 @click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
+@click.option("--data", metavar="FILE", help="Add up all rows of a file, as `run --data` would run them.")
+@click.option("--map", "mapping", multiple=True, metavar="COLUMN=INPUT", help="With --data: a column's input.")
 @click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
 @click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Exit code 1 where it may cost more.")
 @click.option("--against", metavar="git:REV", help="Say what has changed since a revision of git, and why.")
@@ -116,6 +118,8 @@ def command(
     flow: str,
     pairs: tuple[str, ...],
     file: str | None,
+    data: str | None,
+    mapping: tuple[str, ...],
     model: str | None,
     max_cost: float | None,
     against: str | None,
@@ -133,8 +137,19 @@ def command(
     spec = load_flow(flow, project=project)
     if markdown and (against is None or as_json):
         raise click.UsageError("--markdown goes with --against, and not with --json")
+    if mapping and data is None:
+        raise click.UsageError("--map goes with --data")
+    if data is not None and against is not None:
+        raise click.UsageError("--against compares two versions of a flow, not what rows of --data take")
     if risks:
-        if pairs or file is not None or model is not None or max_cost is not None or against is not None:
+        if (
+            data is not None
+            or pairs
+            or file is not None
+            or model is not None
+            or max_cost is not None
+            or against is not None
+        ):
             raise click.UsageError("--risks follows from the file alone: it goes with --json and no other option")
         return _print_risks(spec, project, as_json)
     given = _read_inputs(spec, pairs, file)
@@ -144,18 +159,30 @@ def command(
         raise FlowError(unknown)
     bound = bound_of(spec, facts, inputs=given, model=model)
     missing = [name for name, each in spec.inputs.items() if each.required and name not in given]
+    rows = None
+    if data is not None:
+        from flowengine.cli.plan_rows import bound_rows  # Few plans have rows.
+        from flowengine.experiments.data_file import open_data, parse_mapping
+
+        table = open_data(data, _fields_of(spec, is_whole=True), parse_mapping(mapping), given)
+        rows = bound_rows(table, lambda inputs: bound_of(spec, facts, inputs=inputs, model=model))
     vendors = {model: facts.of(model)} if model is not None else vendors_of(spec, facts)
     results = Results()
     if against is not None:
         _print_change(flow, against, (spec, bound), given, model, "json" if as_json else "md" if markdown else "text")
     elif as_json:
-        beside = {"batch": batch_data(bound, vendors)} if batch else {}
+        beside: dict[str, Any] = {"batch": batch_data(bound, vendors)} if batch else {}
+        if rows is not None:
+            beside["data"] = rows.to_data(vendors, batch=batch)
         results.json(dumps({**to_data(spec, bound, missing, vendors), **beside}, indent=2))
     else:
         lines = [*lines_of(spec, bound, missing, vendors), *(_batch_lines(bound, vendors) if batch else ())]
+        if rows is not None:
+            beside_rows = ["", *rows.lines(_format_bound), *(_batch_lines(rows.bound, vendors) if batch else ())]
+            lines = [*lines_of(spec, bound, (), vendors), *beside_rows]
         for line in lines:
             results.line(line)
-    return 0 if max_cost is None else _exit_code(bound, max_cost)
+    return 0 if max_cost is None else _exit_code(bound if rows is None else rows.bound, max_cost)
 
 
 def _print_risks(spec: FlowSpec, project: Project, as_json: bool) -> int:
@@ -211,16 +238,27 @@ def _bound_at(file: Path, given: Mapping[str, Any], model: str | None) -> tuple[
 
 def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> dict[str, Any]:
     """Those that are given; none is missed."""
-    fields = {
-        name: InputField(each.type, None, each.enum, each.schema_, media_types=each.media_types)
-        for name, each in spec.inputs.items()
-    }
+    fields = _fields_of(spec, is_whole=False)
     given = gather_inputs(fields, pairs, file)
     project = find_project(spec.path)
     rules = replace(project.files, root=project.root)
     given = anyio.run(take_files, fields, given, FileKeeper(None, "", rules))
     checked_inputs(fields, given)
     return dict(given)
+
+
+def _fields_of(spec: FlowSpec, *, is_whole: bool) -> dict[str, InputField]:
+    """The inputs as they are checked; not `is_whole`: none is missed."""
+    return {
+        name: InputField(
+            each.type,
+            (REQUIRED if each.required else each.default) if is_whole else None,
+            each.enum,
+            each.schema_,
+            media_types=each.media_types,
+        )
+        for name, each in spec.inputs.items()
+    }
 
 
 def _batch_lines(bound: FlowBound, vendors: Mapping[str, KnownModel]) -> Iterator[str]:
