@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from posixpath import relpath
 from typing import Any, Final
 
-__all__ = ["indent_by_four", "on_nav", "on_page_markdown", "on_post_build", "write_index"]
+__all__ = ["indent_by_four", "on_nav", "on_page_markdown", "on_post_build", "on_post_page", "write_index"]
 
 _ITEM: Final = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)]) +(?=\S)")
 _FENCE: Final = re.compile(r" *(`{3,}|~{3,})")
@@ -26,6 +27,12 @@ def on_nav(nav: Any, **_: Any) -> None:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     return indent_by_four(markdown)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Name the page's Markdown in its head, for programs that read it."""
+    address = relpath(page.file.src_uri, page.url or ".")
+    return output.replace("</head>", f'<link rel="alternate" type="text/markdown" href="{address}"></head>', 1)
 
 
 def on_post_build(config: Any, **_: Any) -> None:

@@ -151,7 +151,9 @@ def test_every_page_is_there_as_html_and_as_markdown_and_llms_txt_lists_it(site:
     for page in PAGES:
         assert (site / page).read_text("utf-8") == text_of(page)
         html = site / (page if page == "index.md" else page.removesuffix(".md") + "/index.md")
-        assert html.with_suffix(".html").is_file()
+        html = html.with_suffix(".html")
+        [link] = re.findall(r'<link rel="alternate" type="text/markdown" href="([^"]+)">', html.read_text("utf-8"))
+        assert (html.parent / link).resolve() == (site / page).resolve()
     assert list(site.rglob("*.py")) == []
 
 

@@ -27,7 +27,7 @@ def run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     """How many commands were run."""
     ran = 0
     for kind, text in BLOCK.findall((DOCS / page).read_text("utf-8")):
-        if kind in ("yaml", "toml") or (kind == "python" and text.startswith("# file: ")):
+        if kind in ("yaml", "toml") or text.startswith("# file: "):
             first, _, rest = text.partition("\n")
             file = Path(first.removeprefix("# file: "))
             file.parent.mkdir(exist_ok=True)
