@@ -43,6 +43,16 @@ def test_every_command_of_the_pages_is_there(page: str):
         check_words(words)
 
 
+def test_commands_that_texts_name_are_there():
+    known, found = cli.list_commands(click.Context(cli)), 0
+    for page in sorted(DOCS.rglob("*.md")):
+        for line in re.findall(r"`flowengine ([^`]+)`", page.read_text("utf-8")):
+            if line.split()[0] in known and page.name != "commands.md":
+                check_words(shlex.split(line.replace("|", " ")))
+                found += 1
+    assert found > 80
+
+
 def test_the_arguments_of_containers_are_those_of_commands():
     found = 0
     for kind, text in BLOCK.findall((DOCS / "deploying.md").read_text("utf-8")):
