@@ -113,7 +113,7 @@ class WhatIfReport(NamedTuple):
 def change_node(text: str, path: str, node: str, change: Mapping[str, Any]) -> str:
     """A flow file's text with keys of one node changed; `InputError` for an unknown node.
 
-    `node` is a path: `polish.judge` is in the body of `polish`.
+    `node` is a path: `polish.judge` is in the body of `polish`. A key that becomes None is taken out.
     """
     data: Any = parse_yaml(text, path).data
     at: Any = data
@@ -126,6 +126,8 @@ def change_node(text: str, path: str, node: str, change: Mapping[str, Any]) -> s
             nodes[name] = {}
         at = nodes[name]
     at.update(change)
+    for key in [key for key, value in change.items() if value is None]:
+        del at[key]
     return json.dumps(data, ensure_ascii=False, default=str)
 
 

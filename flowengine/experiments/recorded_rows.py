@@ -22,8 +22,8 @@ from flowengine.runners.row_runs import DataRow
 
 __all__ = ["RunChoice", "parse_runs", "recorded_rows"]
 
-_KEYS: Final = ("flow", "status", "since", "before", "limit", "label.NAME")
-_EXPERIMENTS: Final = frozenset({"eval", "whatif"})
+_KEYS: Final = ("flow", "status", "since", "before", "limit", "run", "label.NAME")
+_EXPERIMENTS: Final = frozenset({"eval", "whatif", "playground"})
 """Labels of runs that experiments made."""
 _SPANS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -33,9 +33,14 @@ class RunChoice(NamedTuple):
 
     query: RunQuery
     limit: int | None = None
+    run: str = ""
+    """One run, however it ended and whoever made it."""
 
     def select(self, store: JournalStore) -> list[RunInfo]:
         """The runs, the newest first; those that experiments made are left out unless a label asks for them."""
+        if self.run:
+            run_id = store.find(self.run)
+            return [each for each in store.list() if each.run_id == run_id]
         asks = not _EXPERIMENTS.isdisjoint(self.query.labels) or "set" in self.query.labels
         found = [each for each in self.query.select(store.list()) if asks or _EXPERIMENTS.isdisjoint(each.labels)]
         return found[: self.limit]
@@ -53,6 +58,7 @@ def parse_runs(text: str, *, now: float | None = None) -> RunChoice:
     given: dict[str, Any] = {"status": "succeeded"}
     labels: dict[str, str] = {}
     limit: int | None = None
+    run = ""
     for word in shlex.split(text):
         key, equals, value = word.partition("=")
         if not equals or not value:
@@ -69,13 +75,15 @@ def parse_runs(text: str, *, now: float | None = None) -> RunChoice:
             if value not in (*STATUS_WORDS, "any"):
                 raise InputError(f"runs {word!r:.80}: no such status{did_you_mean(value, STATUS_WORDS)}")
             given["status"] = "" if value == "any" else value
+        elif key == "run":
+            run = value
         elif key == "flow":
             given["flow"] = value
         else:
             raise InputError(
                 f"runs {word!r:.80}: there is no key '{key}'{did_you_mean(key, _KEYS)} ({', '.join(_KEYS)})"
             )
-    return RunChoice(RunQuery(labels=check_labels(labels), **given), limit)
+    return RunChoice(RunQuery(labels=check_labels(labels), **given), limit, run)
 
 
 def _moment(word: str, value: str, now: float) -> float:

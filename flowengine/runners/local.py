@@ -276,6 +276,7 @@ async def fork(
     above: Ledger | None = None,
     acts: bool = True,
     labels: Mapping[str, str] | None = None,
+    begun: Sequence[Event] = (),
 ) -> Run:
     """A new run that shares the past of an earlier one and begins at `node`: what is not behind it keeps its result.
 
@@ -284,10 +285,12 @@ async def fork(
     unknown node, key or input, and for a run of another flow.
 
     Without `acts` it only tells what would have been: results behind `node` are taken where they still hold, nothing
-    has an effect outside and nobody is asked. `labels` instead of the earlier run's.
+    has an effect outside and nobody is asked. `labels` instead of the earlier run's. `begun`: the beginning of an
+    attempt of `node`: what it asks again is answered by what is on record there.
     """
     new_id = new_id or new_run_id()
-    await write_fork(plan, run_id, store, node, state=state, inputs=inputs, new_id=new_id, acts=acts, labels=labels)
+    how: Any = {"state": state, "inputs": inputs, "acts": acts, "labels": labels, "begun": begun}
+    await write_fork(plan, run_id, store, node, new_id=new_id, **how)
     return await resume(plan, new_id, store, limits=limits, settings=settings, live=live, above=above)
 
 
@@ -303,6 +306,7 @@ async def write_fork(
     acts: bool = True,
     labels: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] = EMPTY,
+    begun: Sequence[Event] = (),
 ) -> None:
     """The beginning of `fork`, which whoever resumes it goes on with; `settings` beside those of the earlier run."""
     events = store.events(run_id)
@@ -316,7 +320,7 @@ async def write_fork(
             asked = own if acts else {**own, "acts": False, "reuse": run_id}
             own = {**asked, **({} if labels is None else {"labels": freeze(labels)})}
         started = started._replace(settings=own)
-    await store_run(store, [started, *shared], new_id)
+    await store_run(store, [started, *shared, *begun], new_id)
 
 
 async def _leave_nothing(fence: Fence | None) -> None:

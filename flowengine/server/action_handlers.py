@@ -20,16 +20,17 @@ from flowengine.journal.replay import pending_calls
 from flowengine.journal.run_lookup import labels_of, parse_labels
 from flowengine.nodes.compiled_flow import REQUIRED, InputField, parse_text, refuse_constant
 from flowengine.nodes.node import RunLimits
-from flowengine.runners.queue.run_positions import queue_of
+from flowengine.runners.queue.run_positions import has_queue
 from flowengine.runners.run import higher_limit, limits_under, settings_of
 from flowengine.server.flow_catalog import CatalogEntry
 from flowengine.server.problems import ProblemError
+from flowengine.server.requests import ServerParts
 from flowengine.server.run_actions import ActionHandler, AskedAction
 from visualize.viewer.actions import LIMIT_OPTIONS, ActionField, ActionForm, input_option, top_node, write_text
 from visualize.viewer.html import run_url
 from visualize.viewer.reading import Reading
 
-__all__ = ["make_handlers", "model_and_limits", "read_inputs", "read_limits"]
+__all__ = ["input_fields", "make_handlers", "read_inputs", "read_limits", "read_start", "start_fields"]
 
 _MORE: Final = "Model, session, labels, limits"
 _LIMIT_LABELS: Final[Mapping[str, str]] = {
@@ -56,7 +57,7 @@ def make_handlers() -> dict[str, ActionHandler]:
 # --- What is filled in
 
 
-def model_and_limits(fields: Mapping[str, str], group: str = _MORE, **given: str) -> list[ActionField]:
+def _model_and_limits(fields: Mapping[str, str], group: str = _MORE, **given: str) -> list[ActionField]:
     """The fields of a run's model and limits. `given`: what stands in them at first."""
     model = ActionField("model", "Model, instead of all that the flow names", fields.get("model", ""), "--model",
                         group=group)  # fmt: skip
@@ -95,13 +96,40 @@ def _read_limit(name: str, text: str) -> float | int:
     raise InputError(f"{LIMIT_OPTIONS[name]} takes {kind}, found '{text:.40}'")
 
 
-def _input_fields(
+def start_fields(parts: ServerParts, fields: Mapping[str, str] = EMPTY) -> list[ActionField]:
+    """What may be chosen for a new run beside its inputs."""
+    places = [("submit", "in a worker, by the queue 'default'"), ("run", "in this server")]
+    place = ActionField("place", "Where it runs", fields.get("place", "submit"), kind="verb", choices=places)
+    return [
+        *([place] if has_queue(parts.shelf.store) else []),
+        ActionField("session", "Session", fields.get("session", ""), "--session", group=_MORE,
+                    hint="Go on with what earlier runs of this name have left."),
+        ActionField("labels", "Labels, NAME=VALUE, one a line", fields.get("labels", ""), "--label", "list",
+                    group=_MORE),
+        *_model_and_limits(fields),
+    ]  # fmt: skip
+
+
+def read_start(fields: Mapping[str, str]) -> dict[str, Any]:
+    """What was chosen in them, for `RunCommands.start_entry`."""
+    limits = read_limits(fields)
+    return {
+        "session": fields.get("session", "").strip() or None,
+        "model": limits.pop("model", None),
+        "labels": parse_labels([each.strip() for each in fields.get("labels", "").splitlines() if each.strip()]),
+        "limits": limits,
+        "queue": "default" if fields.get("place") == "submit" else None,
+    }
+
+
+def input_fields(
     declared: Mapping[str, InputField] | None,
-    values: Mapping[str, Any],
-    fields: Mapping[str, str],
+    values: Mapping[str, Any] = EMPTY,
+    fields: Mapping[str, str] = EMPTY,
     *,
     change: bool = False,
 ) -> Iterator[ActionField]:
+    """A field for each input; `values`: those of a run, else the defaults. `change`: they count where changed."""
     names = list(values) if declared is None else [*declared]
     for name in names:
         field = None if declared is None else declared[name]
@@ -120,7 +148,7 @@ def _input_fields(
 
 
 def read_inputs(
-    declared: Mapping[str, InputField] | None, values: Mapping[str, Any], fields: Mapping[str, str]
+    declared: Mapping[str, InputField] | None, fields: Mapping[str, str], values: Mapping[str, Any] = EMPTY
 ) -> dict[str, Any]:
     """The inputs as filled in: what stands there as it was is the value of the run, a file too.
 
@@ -179,7 +207,7 @@ class _Resume:
     def make_form(self, asked: AskedAction, fields: Mapping[str, str]) -> ActionForm:
         run, entry = asked.run, _entry_of(asked)
         base = ["flowengine", "resume", *(["--failed-items"] if self._repeats_items else []), asked.run_id]
-        limits = model_and_limits(fields, "Model and limits", **self._higher_limit(asked, entry))
+        limits = _model_and_limits(fields, "Model and limits", **self._higher_limit(asked, entry))
         changed = ActionField(
             "allow_changed", "Although the flow was edited since", fields.get("allow_changed", ""), "--allow-changed",
             "switch", "What has finished stays; the rest runs as the flow is now.",
@@ -245,18 +273,18 @@ class _Again:
         declared = None if about is None else about.inputs
         path = about.path if about is not None else started.path or started.flow
         settings = settings_of(asked.run.events)
-        labels = fields.get("labels", "\n".join(f"{name}={value}" for name, value in labels_of(started).items()))
-        session = str(settings.get("session", ""))
-        more = [
-            ActionField("reuse", "Take results of this run that still hold", fields.get("reuse", ""),
-                        f"--reuse {asked.run_id}", "switch", "Nodes with the same definition and data do not run."),
-            *([_place_field(fields)] if _has_queue(asked) else []),
-            ActionField("session", "Session", fields.get("session", session), "--session", group=_MORE,
-                        hint="Go on with what earlier runs of this name have left."),
-            ActionField("labels", "Labels, NAME=VALUE, one a line", labels, "--label", "list", group=_MORE),
-            *model_and_limits({**_said_settings(settings), **fields}),
-        ]  # fmt: skip
-        inputs = _input_fields(declared, started.inputs, fields)
+        labels = "\n".join(f"{name}={value}" for name, value in labels_of(started).items())
+        before = {"session": str(settings.get("session", "")), "labels": labels, **_said_settings(settings)}
+        reuse = ActionField(
+            "reuse",
+            "Take results of this run that still hold",
+            fields.get("reuse", ""),
+            f"--reuse {asked.run_id}",
+            "switch",
+            "Nodes with the same definition and data do not run.",
+        )
+        more = [reuse, *start_fields(asked.parts, {**before, **fields})]  # fmt: skip
+        inputs = input_fields(declared, started.inputs, fields)
         return ActionForm(f"Run {started.flow} again", "Run", ["flowengine", "run", path], [*inputs, *more],
                           asked.parts.options, None, _refuse_without(entry, asked))  # fmt: skip
 
@@ -266,33 +294,15 @@ class _Again:
         if entry is None:
             raise ProblemError(409, "Its flow is not here", _refuse_without(entry, asked))
         about = await parts.shelf.do(entry.about)
-        inputs = read_inputs(about.inputs, started.inputs, fields)
-        limits = read_limits(fields)
-        run_id = await parts.acts.start_entry(
-            entry,
-            inputs,
-            session=fields.get("session", "").strip() or None,
-            reuse=asked.run_id if fields.get("reuse") == "true" else None,
-            model=limits.pop("model", None),
-            labels=parse_labels([each.strip() for each in fields.get("labels", "").splitlines() if each.strip()]),
-            limits=limits,
-            queue="default" if fields.get("place") == "queue" else None,
-        )
+        inputs = read_inputs(about.inputs, fields, started.inputs)
+        reuse = asked.run_id if fields.get("reuse") == "true" else None
+        run_id = await parts.acts.start_entry(entry, inputs, reuse=reuse, **read_start(fields))
         return run_url(run_id)
 
 
 def _said_settings(settings: Mapping[str, Any]) -> Mapping[str, str]:
     """What was chosen for the run, as its fields have it."""
     return {name: write_text(settings[name]) for name in ("model", *LIMIT_OPTIONS) if settings.get(name) is not None}
-
-
-def _has_queue(asked: AskedAction) -> bool:
-    return queue_of(asked.parts.shelf.store, _started(asked)._replace(settings={"queue": "default"})) is not None
-
-
-def _place_field(fields: Mapping[str, str]) -> ActionField:
-    places = [("queue", "in a worker, by the queue 'default'"), ("here", "in this server")]
-    return ActionField("place", "Where it runs", fields.get("place", "queue"), choices=places)
 
 
 class _Fork:
@@ -311,7 +321,7 @@ class _Fork:
             f"'{node}' and all that is behind it run, with their effects outside. This run stays as it is."
         )
         title = f"Fork at {node} with other values" if self._changes else f"Retry from {node}"
-        found += model_and_limits(fields, "Model and limits")
+        found += _model_and_limits(fields, "Model and limits")
         return ActionForm(title, "Fork" if self._changes else "Retry", base, found,
                           asked.parts.options, about, _refuse_without(entry, asked))  # fmt: skip
 
@@ -324,7 +334,7 @@ class _Fork:
             yield ActionField(f"state.{key}", f"Shared state {key}", fields.get(f"state.{key}", text), f"--set {key}=",
                               "lines" if "\n" in text else "text", is_change=True)  # fmt: skip
         declared = None if entry is None else entry.about().inputs
-        yield from _input_fields(declared, started.inputs, fields, change=True)
+        yield from input_fields(declared, started.inputs, fields, change=True)
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
         parts, started, node = asked.parts, _started(asked), _node_of(asked)
@@ -338,7 +348,7 @@ class _Fork:
             posted = {key: _unix(fields[f"state.{key}"]) for key in before if f"state.{key}" in fields}
             state = {key: _parse_value(text) for key, text in posted.items() if text != _unix(write_text(before[key]))}
             declared = (await parts.shelf.do(entry.about)).inputs
-            given = read_inputs(declared, started.inputs, fields)
+            given = read_inputs(declared, fields, started.inputs)
             inputs = given if given != dict(started.inputs) else None
         run_id = await parts.acts.fork(asked.run_id, node, state=state, inputs=inputs, limits=read_limits(fields))
         return run_url(run_id)

@@ -195,6 +195,7 @@ def make_app(
         shelf, library, following, RunCommands(shelf, library, runs), keys, by, options, read_only
     )
     app.state.actions = {} if read_only else make_handlers()
+    app.state.links = set()
     app.state.once = OnceTable()
     app.state.runs = runs
     app.state.token = keys.token

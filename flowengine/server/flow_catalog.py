@@ -148,7 +148,7 @@ class Library:
         given = list(given)
         self._objects: list[CatalogEntry] = [_Object(each) for each in given if isinstance(each, Flow)]
         self._places = [Path(each) for each in given if not isinstance(each, Flow)]
-        self._environ = environ
+        self.environ = environ
         self._files: dict[Path, _File] = {}
         self._pictures: dict[str, tuple[About, Picture | None]] = {}
         self._lock = threading.Lock()
@@ -157,7 +157,7 @@ class Library:
         """All flows as they are now, in the order given; those of a folder by their paths. Call it on a thread."""
         with self._lock:
             paths = dict.fromkeys(file for place in self._places for file in _find_flow_files(place))
-            self._files = {path: self._files.get(path) or _File(path, self._environ) for path in paths}
+            self._files = {path: self._files.get(path) or _File(path, self.environ) for path in paths}
             every = [(each.about(), each) for each in (*self._objects, *self._files.values())]
         found: dict[str, CatalogEntry] = {}
         for about, entry in every:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from time import time
@@ -21,10 +22,11 @@ from flowengine.journal.approvals import open_questions
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.runners.queue.run_positions import words_of
+from flowengine.server.action_handlers import input_fields, read_inputs, read_start, start_fields
 from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
 from flowengine.server.problems import ProblemError, problem_response, reading_records
 from flowengine.server.requests import ServerParts, get_parts, read_own_form
-from flowengine.server.run_actions import get_actions, perform_action, show_action
+from flowengine.server.run_actions import get_actions, mark_of, perform_action, show_action
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision
 from flowengine.server.sse import stream_events
@@ -161,7 +163,7 @@ def _make_acting(request: Request, run_id: str) -> Acting | None:
     parts = get_parts(request)
     if parts.read_only:
         return None
-    does = frozenset(get_actions(request))
+    does = frozenset([*get_actions(request), *request.app.state.links])
     return Acting(parts.keys.form, does=does, is_driven=parts.acts.drives(run_id), options=parts.options)
 
 
@@ -203,13 +205,19 @@ async def _start_run(request: Request) -> Response:
     name: str = request.path_params["name"]
     fields = await read_own_form(request)
     entry = await parts.shelf.do(parts.library.find, name)
+    declared = entry.about().inputs
+    is_by_one = any(each.startswith("input.") for each in fields)
     try:
-        inputs = said_in(make_input_schema(entry.about().inputs), fields)
+        inputs = read_inputs(declared, fields) if is_by_one else said_in(make_input_schema(declared), fields)
     except ValueError as error:
         raise ProblemError(422, "The inputs do not fit", str(error)) from None
     if not isinstance(inputs, dict):
         raise ProblemError(422, "The inputs do not fit", "the inputs are a JSON object")
-    return RedirectResponse(run_url(await parts.acts.start(name, cast("dict[str, Any]", inputs))), 303)
+
+    async def work() -> str:
+        return run_url(await parts.acts.start_entry(entry, cast("dict[str, Any]", inputs), **read_start(fields)))
+
+    return RedirectResponse(await request.app.state.once.do(mark_of([name], fields), work), 303)
 
 
 async def _cancel_run(request: Request) -> Response:
@@ -283,7 +291,18 @@ async def _show_flow(request: Request) -> Response:
         points = parts.shelf.points(about.name)
         picture = parts.library.picture(name, entry)
         is_open = not about.errors and not parts.read_only
-        start = None if not is_open else start_form(name, make_input_schema(about.inputs), Acting(parts.keys.form))
+        start = (
+            None
+            if not is_open
+            else start_form(
+                name,
+                make_input_schema(about.inputs),
+                Acting(parts.keys.form, options=parts.options),
+                ["flowengine", "run", about.path],
+                [*input_fields(about.inputs), *start_fields(parts)],
+                secrets.token_hex(8),
+            )
+        )
         return flow_page(name, about.source, picture, about.problems, points, about.description, start)
 
     return HTMLResponse(await parts.shelf.do(make))

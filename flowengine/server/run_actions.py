@@ -10,7 +10,7 @@ import hashlib
 import json
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import anyio
@@ -25,7 +25,16 @@ from visualize.viewer.actions import ActionForm, action_page
 from visualize.viewer.forms import Acting
 from visualize.viewer.reading import Reading
 
-__all__ = ["ActionHandler", "AskedAction", "OnceTable", "add_action", "get_actions", "perform_action", "show_action"]
+__all__ = [
+    "ActionHandler",
+    "AskedAction",
+    "OnceTable",
+    "add_action",
+    "get_actions",
+    "mark_of",
+    "perform_action",
+    "show_action",
+]
 
 
 class AskedAction(NamedTuple):
@@ -115,8 +124,7 @@ async def perform_action(request: Request) -> Response:
     """Do it, and go where it leads; a script that asks for JSON is told where."""
     fields = await read_own_form(request, _MAX_FORM)
     asked, handler, name = await _find(request)
-    said = json.dumps([asked.run_id, name, asked.node, sorted(fields.items())])
-    mark = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+    mark = mark_of([asked.run_id, name, asked.node], fields)
     try:
         address = await request.app.state.once.do(mark, lambda: handler.act(asked, fields))
     except Exception as error:
@@ -124,6 +132,12 @@ async def perform_action(request: Request) -> Response:
     if request.headers.get("accept", "").startswith("application/json"):
         return JSONResponse({"address": address})
     return RedirectResponse(address, 303)
+
+
+def mark_of(place: Sequence[object], fields: Mapping[str, str]) -> str:
+    """What a form that was posted is known by: the mark that was drawn for it, and what is filled in."""
+    said = json.dumps([*place, sorted(fields.items())])
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 async def _find(request: Request) -> tuple[AskedAction, ActionHandler, str]:

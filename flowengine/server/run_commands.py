@@ -84,6 +84,12 @@ class RunningRuns:
         if launch.failure is not None and not launch.has_run:
             raise launch.failure
 
+    async def wait(self, run_id: str) -> None:
+        """Until a run of this process has ended."""
+        launch = self._launched.get(run_id)
+        if launch is not None:
+            await launch.ended.wait()
+
     async def cancel(self, run_id: str) -> bool:
         """Stop a run of this process and wait for its end; False: it is none."""
         launch = self._launched.get(run_id)

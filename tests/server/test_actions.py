@@ -205,3 +205,17 @@ def test_a_server_that_is_only_looked_at_shows_commands_and_does_nothing(server:
         assert found.client.get("/runs/one/act/again").status_code == 404
         for path in ("/runs/one/act/again", "/flows/story/start", "/api/runs", "/api/runs/bad/resume"):
             assert found.client.post(path, data=fields).status_code == 403
+
+
+def test_a_flow_is_started_with_model_session_labels_and_limits_once(server: Served):
+    page = server.client.get("/flows/story").text
+    assert 'data-option="-i topic="' in page
+    fields = form_of(server, "/flows/story")
+    fields |= {"input.topic": "ants", "input.tags": '["x"]'}
+    fields |= {"model": "offline", "session": "s2", "labels": "team=b", "cost_usd": "1"}
+    first, second = (send(server, "/flows/story/start", fields).headers["location"] for _ in range(2))
+    assert first == second
+    run = server.until(first.removeprefix("/runs/"), "succeeded")
+    assert run["inputs"] == {"topic": "ants", "ok": True, "tags": ["x"]}
+    assert run["labels"] == {"team": "b"}
+    assert send(server, "/flows/story/start", {**fields, "cost_usd": "-1"}).status_code == 422

@@ -24,7 +24,8 @@ function fieldWords(field) {
 }
 
 function composeCommand(base, fields, tail) {
-  return [...base, ...fields.flatMap(fieldWords), ...tail].map(quoteWord).join(" ");
+  const verb = fields.find((each) => each.kind === "verb")?.value || base[1];
+  return [base[0], verb, ...base.slice(2), ...fields.flatMap(fieldWords), ...tail].map(quoteWord).join(" ");
 }
 
 function readField(control) {
@@ -40,9 +41,11 @@ function readField(control) {
 function dressAction(form) {
   const command = form.querySelector(".command");
   const [base, tail] = JSON.parse(command.dataset.words);
-  form.addEventListener("input", () => {
+  const write = () => {
     command.textContent = composeCommand(base, [...form.elements].filter((each) => each.dataset.kind).map(readField), tail);
-  });
+  };
+  form.addEventListener("input", write);
+  write();
 }
 
 // Shows the page of a form over ours; what cannot be done is told in it, and what was filled in stays.
@@ -121,4 +124,14 @@ document.addEventListener("click", async (event) => {
   actionDialog.open(link.href);
 });
 
-document.querySelectorAll("main > form.act").forEach(dressAction);
+document.querySelectorAll("main form.act").forEach(dressAction);
+
+// A form is on its way once; a page that is shown again by the browser's Back has its buttons again.
+for (const form of document.querySelectorAll("form.act, form.play")) {
+  form.addEventListener("submit", (event) => {
+    if (form.classList.contains("sent")) event.preventDefault();
+    form.classList.add("sent");
+    if (event.submitter) event.submitter.textContent += " …";
+  });
+}
+window.addEventListener("pageshow", (event) => event.persisted && document.querySelector("form.sent") && location.reload());

@@ -7,6 +7,7 @@ How it is done is not known here: a server says by name which of these it does (
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
@@ -26,7 +27,9 @@ __all__ = [
     "RunAction",
     "action_page",
     "action_section",
+    "command_line",
     "compose_command",
+    "group_fields",
     "input_option",
     "list_node_actions",
     "list_run_actions",
@@ -46,6 +49,7 @@ LIMIT_OPTIONS: Final[Mapping[str, str]] = {
 _STOPPED: Final = frozenset({"failed", "cancelled", "paused", "partial"})
 _LONG: Final = 2_000
 """Characters of a value from which on a command line names a file in its place."""
+_INDEX: Final = re.compile(r"(\.round)?\[\d+\]")
 _SHORT: Final = 80
 """Characters that a line holds."""
 
@@ -99,6 +103,18 @@ def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> 
     if run.progress.started is None or run.progress.started.path is None or row is None or row.status == "pending":
         return
     command = shlex.join(["flowengine", "resume", run.run_id, "--from", node, *words])
+    if acting is None and row.usage.calls:
+        asked = [
+            "flowengine",
+            "whatif",
+            "--node",
+            _INDEX.sub("", path),
+            "--model",
+            "NAME",
+            "--runs",
+            f"run={run.run_id}",
+        ]
+        yield RunAction("play", "What would have been with another model", shlex.join(asked))
     yield RunAction("retry", "Retry from here" if node == path else f"Retry from {node}", command)
     yield RunAction("fork", "Fork here with other values" if node == path else f"Fork at {node}", command)
 
@@ -120,7 +136,7 @@ def _has_failed_item(run: Reading, path: str) -> bool:
 def action_section(actions: Sequence[RunAction], run_id: str, node: str | None, acting: Acting | None) -> Markup | None:
     """Links to the forms of those that the server does; in a page that is one file, the commands."""
     if acting is None:
-        rows = [[element("dt", each.title), element("dd", _make_command(each.command))] for each in actions]
+        rows = [[element("dt", each.title), element("dd", command_line(each.command))] for each in actions]
         return fold("On the command line", element("dl", rows, class_="commands")) if rows else None
     links = [
         element("a", each.title, href=action_url(run_id, each.name, node), class_="button", data_act=each.name)
@@ -132,7 +148,7 @@ def action_section(actions: Sequence[RunAction], run_id: str, node: str | None, 
 
 # --- The form of an action
 
-FieldKind = Literal["text", "lines", "switch", "list"]
+FieldKind = Literal["text", "lines", "switch", "list", "verb"]
 
 
 class ActionField(NamedTuple):
@@ -145,7 +161,8 @@ class ActionField(NamedTuple):
     """Before the value: `--model`, or `-i text=` where the value belongs to the same word; all words of a switch; empty
     where the command line has none."""
     kind: FieldKind = "text"
-    """`lines`: several lines of one text; `list`: one value a line; `switch`: on or off."""
+    """`lines`: several lines of one text; `list`: one value a line; `switch`: on or off;
+    `verb`: which command it is, the word behind `flowengine`."""
     hint: str = ""
     is_change: bool = False
     """Whether it says something only where it was changed."""
@@ -173,12 +190,16 @@ class ActionForm(NamedTuple):
 def compose_command(words: Sequence[str], fields: Sequence[ActionField], tail: Sequence[str] = ()) -> str:
     """The command line of a form as it is filled in; our script does the same while it is being filled in.
 
-    >>> compose_command(["flowengine", "run", "a b.yaml"], [ActionField("t", "T", "it's", "-i text=")])
-    "flowengine run 'a b.yaml' -i 'text=it'\\"'\\"'s'"
+    >>> print(compose_command(["flowengine", "run", "a b.yaml"], [ActionField("t", "T", "a b", "-i text=")]))
+    flowengine run 'a b.yaml' -i 'text=a b'
+    >>> compose_command(["flowengine", "run", "a.yaml"], [ActionField("p", "P", "submit", kind="verb")])
+    'flowengine submit a.yaml'
     """
     found = [*words]
     for each in fields:
-        if each.option and each.value and not each.is_change:
+        if each.kind == "verb" and each.value:
+            found[1] = each.value
+        elif each.option and each.value and not each.is_change:
             found += _words_of(each)
     return shlex.join([*found, *tail])
 
@@ -230,14 +251,7 @@ def action_page(
 ) -> str:
     """The page of a form, which our script shows over that of the run. `problem`: why it was not done as posted."""
     hidden = element("input", type="hidden", name="once", value=once)
-    groups = dict.fromkeys(each.group for each in made.fields)
-    parts = [
-        found
-        if not group
-        else fold(group, found, is_open=any(each.value for each in made.fields if each.group == group))
-        for group in groups
-        if (found := [_make_field(each) for each in made.fields if each.group == group])
-    ]
+    parts = group_fields(made.fields)
     send = element("button", made.button, type="submit", class_="primary", disabled=bool(made.refusal))
     back = element("a", "Back", href=run_url(run_id, node), class_="button", data_close=True)
     main = element(
@@ -252,7 +266,7 @@ def action_page(
             hidden,
             parts,
             element("h2", "The same on the command line"),
-            _make_command(compose_command(made.base, made.fields, made.tail), [made.base, made.tail]),
+            command_line(compose_command(made.base, made.fields, made.tail), [made.base, made.tail]),
             element("div", send, back, class_="sends"),
             class_="asks act",
         ),
@@ -261,7 +275,19 @@ def action_page(
     return page(made.title, main)
 
 
-def _make_command(command: str, words: Sequence[Sequence[str]] | None = None) -> Markup:
+def group_fields(fields: Sequence[ActionField]) -> list[Child]:
+    """The fields; those of a group in a fold, which is open where one of them says something."""
+    groups: dict[str, list[ActionField]] = {}
+    for each in fields:
+        groups.setdefault(each.group, []).append(each)
+    return [
+        made if not group else fold(group, made, is_open=any(each.value for each in found))
+        for group, found in groups.items()
+        if (made := [_make_field(each) for each in found])
+    ]
+
+
+def command_line(command: str, words: Sequence[Sequence[str]] | None = None) -> Markup:
     """A command line with a button that copies it; `words`: what our script makes it of anew."""
     said = None if words is None else json.dumps([[*each] for each in words])
     text = element("pre", command, class_="command", data_words=said, tabindex="0")

@@ -13,7 +13,8 @@ from flowengine.errors import Diagnostic
 from visualize.picture import Picture, closed
 from visualize.progress import Progress
 from visualize.style import dollars, seconds_text
-from visualize.viewer.forms import Acting, fields_for, form
+from visualize.viewer.actions import ActionField, command_line, compose_command, group_fields
+from visualize.viewer.forms import Acting, fields_for, form, simple_properties
 from visualize.viewer.graph import graph_markup, legend_markup
 from visualize.viewer.html import Child, Markup, element, flow_url, run_url, start_url
 from visualize.viewer.page import page
@@ -156,14 +157,32 @@ def flow_page(
     return page(name, main)
 
 
-def start_form(name: str, inputs: Mapping[str, Any], acting: Acting) -> Markup:
-    """The form that starts the flow; `inputs` is a JSON Schema of them."""
-    fields = fields_for(inputs, "Inputs, as JSON")
-    button = element("div", element("button", "Start"), class_="choices")
+def start_form(
+    name: str,
+    inputs: Mapping[str, Any],
+    acting: Acting,
+    words: Sequence[str] = (),
+    more: Sequence[ActionField] = (),
+    once: str = "",
+) -> Markup:
+    """The form that starts the flow; `inputs` is a JSON Schema of them.
+
+    `words`: of the command line that does the same; `more`: what else may be chosen, with the inputs one by one, which
+    are left out where the schema makes better fields.
+    """
+    is_simple = simple_properties(inputs) is not None or not more
+    fields = fields_for(inputs, "Inputs, as JSON", option="-i") if is_simple else []
+    more = [each for each in more if not (is_simple and each.name.startswith("input."))]
+    hidden = element("input", type="hidden", name="once", value=once)
+    button = element("div", element("button", "Start", class_="primary"), class_="sends")
+    command = command_line(compose_command(words, more, acting.options), [words, acting.options])
+    parts = [fields, group_fields(more), element("h4", "On the command line"), command, button]
     return element(
         "section",
         element(
-            "details", element("summary", "Start it"), form(start_url(name), acting, fields, button, class_="asks")
+            "details",
+            element("summary", "Start it"),
+            form(start_url(name), acting, hidden, parts, class_="asks act"),
         ),
         class_="start",
     )

@@ -16,7 +16,17 @@ from flowengine.core.records import ACCEPT, REFUSE, Asked
 from visualize.viewer.html import Child, Markup, approve_url, element
 from visualize.viewer.parts import clock, fold, note, section
 
-__all__ = ["Acting", "FormAnswer", "answer_fields", "answer_of", "approval_form", "fields_for", "form", "said_in"]
+__all__ = [
+    "Acting",
+    "FormAnswer",
+    "answer_fields",
+    "answer_of",
+    "approval_form",
+    "fields_for",
+    "form",
+    "said_in",
+    "simple_properties",
+]
 
 _LONG_TEXT: Final = 200
 """A text that may be longer than this many characters gets several lines."""
@@ -44,14 +54,18 @@ def form(action: str, acting: Acting, *children: Child, class_: str = "") -> Mar
     return element("form", hidden, *children, method="post", action=action, class_=class_ or None)
 
 
-def fields_for(schema: Mapping[str, Any], title: str) -> list[Markup]:
-    """The fields; `title` is that of the one field which takes JSON."""
-    properties = _simple_properties(schema)
+def fields_for(schema: Mapping[str, Any], title: str, *, option: str = "") -> list[Markup]:
+    """The fields; `title` is that of the one field which takes JSON. `option`: what stands before `NAME=VALUE` on the
+    command line that our script composes (see `visualize.viewer.actions`)."""
+    properties = simple_properties(schema)
     if properties is None:
         hint = element("small", json.dumps(schema, ensure_ascii=False))
         return [labelled(title, element("textarea", name="form", rows=4, required=True), hint)]
     required = cast("Sequence[str]", schema.get("required", ()))
-    return [_make_field(name, each, is_required=name in required) for name, each in properties.items()]
+    return [
+        _make_field(name, each, f"{option} {name}=" if option else "", is_required=name in required)
+        for name, each in properties.items()
+    ]
 
 
 def said_in(schema: Mapping[str, Any], fields: Mapping[str, str]) -> Any:
@@ -60,7 +74,7 @@ def said_in(schema: Mapping[str, Any], fields: Mapping[str, str]) -> Any:
     >>> said_in({"type": "object", "properties": {"amount": {"type": "number"}}}, {"form.amount": "12.5"})
     {'amount': 12.5}
     """
-    properties = _simple_properties(schema)
+    properties = simple_properties(schema)
     if properties is None:
         return _parse_json(fields.get("form", ""))
     required = cast("Sequence[str]", schema.get("required", ()))
@@ -71,7 +85,7 @@ def labelled(name: str, *children: Child) -> Markup:
     return element("label", element("span", name), *children)
 
 
-def _simple_properties(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None:
+def simple_properties(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None:
     """The properties of a flat object; None where there is anything that no single field can hold."""
     properties = schema.get("properties")
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
@@ -86,10 +100,12 @@ def _simple_properties(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, A
     return found
 
 
-def _make_field(name: str, schema: Mapping[str, Any], *, is_required: bool) -> Markup:
+def _make_field(name: str, schema: Mapping[str, Any], option: str, *, is_required: bool) -> Markup:
     hint = element("small", schema["description"]) if schema.get("description") else None
     kind, default = schema.get("type", "string"), schema.get("default")
     said: dict[str, Any] = {"name": _PREFIX + name, "required": is_required}
+    if option:
+        said |= {"data_option": option, "data_kind": "text"}
     if schema.get("enum"):
         chosen: list[Child] = [
             element("option", _to_text(each), value=_to_text(each), selected=each == default) for each in schema["enum"]
@@ -98,7 +114,8 @@ def _make_field(name: str, schema: Mapping[str, Any], *, is_required: bool) -> M
             name, element("select", None if is_required else element("option", "", value=""), chosen, **said), hint
         )
     if kind == "boolean":
-        box = element("input", type="checkbox", name=_PREFIX + name, value="true", checked=default is True)
+        words = {"data_option": f"{option}true", "data_kind": "switch"} if option else {}
+        box = element("input", type="checkbox", name=_PREFIX + name, value="true", checked=default is True, **words)
         return element("label", box, " ", name, hint, class_="check")
     given = "" if default is None else _to_text(default)
     if kind == "string" and schema.get("maxLength", 0) <= _LONG_TEXT:

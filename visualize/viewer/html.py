@@ -34,6 +34,7 @@ __all__ = [
     "join",
     "panel_url",
     "place",
+    "play_url",
     "run_url",
     "runs_url",
     "start_url",
@@ -102,6 +103,12 @@ def action_url(run_id: str, action: str, node: str | None = None) -> str:
     """The form of something that can be done with a run, or from one of its nodes on; it posts to the same address."""
     about = f"?{urlencode({'node': node}, errors='replace', quote_via=quote)}" if node is not None else ""
     return f"{ROOT.get()}/runs/{_quote_part(run_id)}/act/{_quote_part(action)}{about}"
+
+
+def play_url(run_id: str, call: int, tried: str | None = None) -> str:
+    """The playground of the call of a model that is the event at a position of the run."""
+    about = {"call": call, **({} if tried is None else {"tried": tried})}
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}/play?{urlencode(about, errors='replace')}"
 
 
 def compare_form_url() -> str:

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from flowengine.core.context import EvaluationResult, RoutingResult
 from flowengine.core.file_values import find_files
-from flowengine.core.records import Round
+from flowengine.core.records import ModelCall, Round
 from flowengine.engine.events import ErrorInfo, Event, NodeFailed, NodeFinished, NodeRecorded
 from visualize.progress import NodeRow
 from visualize.states import Change
 from visualize.viewer.actions import action_section, list_node_actions
 from visualize.viewer.feed import preview
 from visualize.viewer.forms import Acting, approval_form
-from visualize.viewer.html import Child, Markup, element, join, place, whole
+from visualize.viewer.html import Child, Markup, element, join, place, play_url, whole
 from visualize.viewer.panel_input import definition_section, input_sections
 from visualize.viewer.panel_records import meter, record_section, rounds_section
 from visualize.viewer.parts import (
@@ -86,7 +86,7 @@ def _describe_row(
     yield _make_why(run, row)
     panes = {
         "input": list(input_sections(run, row)),
-        "calls": list(_list_records(run, part, embeds)),
+        "calls": list(_list_records(run, part, acting, embeds)),
         "output": [*_list_outputs(run, row, part, embeds), *_list_inside(run, row)],
         "definition": [definition_section(run, row.spot.site, links=embeds is None)],
     }
@@ -124,11 +124,16 @@ def _list_outputs(
         yield _make_state(run.states.changes(row.id), seq)
 
 
-def _list_records(run: Reading, part: Sequence[tuple[int, Event]], embeds: Embedded | None) -> Iterator[Markup | None]:
+def _list_records(
+    run: Reading, part: Sequence[tuple[int, Event]], acting: Acting | None, embeds: Embedded | None
+) -> Iterator[Markup | None]:
     records: list[tuple[int, Any]] = [(seq, event.record) for seq, event in part if isinstance(event, NodeRecorded)]
     yield rounds_section([(seq, each) for seq, each in records if isinstance(each, Round)])
     for seq, record in records:
         yield record_section(record, seq)
+        if acting is not None and "play" in acting.does and isinstance(record, ModelCall) and not record.vectors:
+            link = element("a", "Change and ask again", href=play_url(run.run_id, seq), class_="button")
+            yield element("div", link, class_="actions", data_seq=seq)
         yield files_section(run.run_id, files_of_record(record), seq, embeds=embeds)
 
 

@@ -51,6 +51,8 @@ def _parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -
     metavar="ID",
     help="Instead of an id drawn at random. Submitting the same again under it makes no second run.",
 )
+@click.option("--session", metavar="NAME", help="Go on with what earlier runs of this name have left.")
+@click.option("--reuse", metavar="RUN", help="Take the results of an earlier run that still hold: an id or @last.")
 @click.option("--queue", metavar="NAME", help="Which workers take it.  [default: default]")
 @click.option("--priority", type=int, metavar="N", help="The greater, the sooner.  [default: 0, or as before]")
 @click.option("--at", callback=_parse_time, metavar="TIME", help="Not before: 2030-01-31T08:00, or 30m from now.")
@@ -69,6 +71,8 @@ def submit_command(
     pairs: tuple[str, ...],
     file: str | None,
     run_id: str | None,
+    session: str | None,
+    reuse: str | None,
     queue: str | None,
     priority: int | None,
     at: datetime | None,
@@ -92,8 +96,8 @@ def submit_command(
         raise click.UsageError("name a FLOW, or a run with --resume")
     if allow_changed and reference is None:
         raise click.UsageError("--allow-changed goes with --resume")
-    if reference is not None and (pairs or file or run_id or labels):
-        raise click.UsageError("id, inputs and labels of a run that goes on are those of its start")
+    if reference is not None and (pairs or file or run_id or labels or session or reuse):
+        raise click.UsageError("id, inputs, session and labels of a run that goes on are those of its start")
     settings = collect_settings(
         model=model,
         concurrency=concurrency,
@@ -125,6 +129,7 @@ def submit_command(
                 )
         else:
             when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at, "labels": labels}
+            when |= {"session": session, "reuse": None if reuse is None else place.find(reuse)}
             run_id = _submit(place, str(flow), pairs, file, run_id or new_run_id(), settings, when, results)
     results.line(run_id)
     return 0

@@ -66,6 +66,7 @@ def command(
     secret = token or make_token()
     try:
         from flowengine.experiments.eval_pages import make_eval_routes
+        from flowengine.experiments.playground_pages import add_playground
         from flowengine.server.app import make_app
         from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
     except ModuleNotFoundError as error:
@@ -93,6 +94,7 @@ def command(
             read_only=read_only,
         )
         app.router.routes[:0] = make_eval_routes()
+        add_playground(app)
         limits = ConnectionLimits(seconds=request_timeout)
         serve(app, listening, lambda: _announce(results, address, format_store(store), is_here, no_open), limits)
     complain("stopped")

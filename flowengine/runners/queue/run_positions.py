@@ -29,6 +29,7 @@ __all__ = [
     "Standing",
     "ask_queue",
     "forget",
+    "has_queue",
     "lacks_of",
     "note",
     "queue_of",
@@ -50,13 +51,16 @@ SCHEMA: Final = "flowengine_queue"
 def queue_of(store: JournalStore, started: RunStarted) -> str | None:
     """The queue that the run goes back into; None where its caller goes on with it in its own process."""
     queue = started.settings.get("queue")
-    if not isinstance(queue, str):
-        return None
+    return queue if isinstance(queue, str) and has_queue(store) else None
+
+
+def has_queue(store: JournalStore) -> bool:
+    """Whether runs of the store can be submitted to a queue."""
     try:
         from flowengine.journal.postgres.store import PostgresStore  # Only who uses it needs a driver.
     except ImportError:
-        return None
-    return queue if isinstance(store, PostgresStore) else None
+        return False
+    return isinstance(store, PostgresStore)
 
 
 def refuse_another(wanted: RunStarted, known: RunStarted | None) -> None:

@@ -5,7 +5,7 @@ const assert = require("node:assert");
 const { load } = require("./load.cjs");
 
 const { composeCommand, quoteWord } = load(["actions.js"], ["composeCommand", "quoteWord"], {
-  document: { addEventListener() {}, querySelectorAll: () => [] },
+  document: { addEventListener() {}, querySelectorAll: () => [] }, window: { addEventListener() {} },
 });
 const text = (option, value, more = {}) => ({ option, value, kind: "text", ...more });
 const compose = (...fields) => composeCommand(["flowengine", "run", "a b.yaml"], fields, ["--store", "x.db"]);
@@ -25,6 +25,7 @@ test("fields are options, and what is empty or unchanged is none", () => {
   assert.strictEqual(compose(text("-i a=", "x".repeat(3000))), "flowengine run 'a b.yaml' -i a=@a.txt --store x.db");
   assert.strictEqual(compose(text("--label", "a=1\n\n b=2 ", { kind: "list" })), "flowengine run 'a b.yaml' --label a=1 --label b=2 --store x.db");
   assert.strictEqual(compose(text("--reuse r1", "true", { kind: "switch" })), "flowengine run 'a b.yaml' --reuse r1 --store x.db");
+  assert.strictEqual(compose({ kind: "verb", value: "submit" }), "flowengine submit 'a b.yaml' --store x.db");
   assert.strictEqual(compose(text("--set a=", "1", { isChange: true })), "flowengine run 'a b.yaml' --store x.db");
   assert.strictEqual(compose(text("--set a=", "1", { isChange: true, isChanged: true })), "flowengine run 'a b.yaml' --set a=1 --store x.db");
 });

@@ -1,0 +1,291 @@
+"""The page of the playground in the viewer: it shows a recorded call, asks a changed one, and keeps it as a fork.
+
+add_playground(app)  # To an app of `flowengine.server.app`, behind its gate.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from time import time
+from typing import Any, Final, NamedTuple
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import NodeRecorded, NodeStarted
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import InputError, RunNotFoundError
+from flowengine.experiments.playground import ChangedCall, RecordedCall, read_answer
+from flowengine.journal.run_lookup import RunQuery
+from flowengine.runners import local
+from flowengine.runners.run import Run
+from flowengine.server.action_handlers import read_limits
+from flowengine.server.flow_catalog import CatalogEntry
+from flowengine.server.problems import ProblemError, problem_of, problem_response
+from flowengine.server.requests import ServerParts, get_parts, read_own_form
+from flowengine.server.run_actions import mark_of
+from visualize.viewer.forms import Acting
+from visualize.viewer.html import play_url, run_url, runs_url
+from visualize.viewer.playground import OPTION_LABELS, EditedCall, PlaygroundPage, Tried, playground_page
+from visualize.viewer.reading import Reading
+
+__all__ = ["add_playground"]
+
+_MAX_FORM: Final = 4_000_000
+"""Bytes of a form: prompts may be long."""
+_MAX_TRIES: Final = 20
+
+
+def add_playground(app: Starlette) -> None:
+    """Have the pages of runs lead to a playground for each call of a model."""
+    if app.state.parts.read_only:
+        return
+    app.router.routes[:0] = [
+        Route("/runs/{run_id}/play", _show, methods=["GET"]),
+        Route("/runs/{run_id}/play", _post, methods=["POST"]),
+    ]
+    app.state.links.add("play")
+
+
+class _Asked(NamedTuple):
+    """A request, with what it is about."""
+
+    parts: ServerParts
+    run: Reading
+    entry: CatalogEntry
+    recorded: RecordedCall
+
+
+async def _read(request: Request) -> _Asked:
+    parts = get_parts(request)
+    run = await parts.shelf.reading(request.path_params["run_id"])
+    number = request.query_params.get("call", "")
+    if not number.isdecimal() or len(number) > 9:
+        raise ProblemError(400, "A call is needed", "say which call of a model: ?call=POSITION")
+
+    def find() -> _Asked:
+        started = run.progress.started
+        entry = None if started is None else parts.library.of_run(started)
+        if entry is None:
+            raise ProblemError(409, "Its flow is not here", "this server does not have the run's flow")
+        recorded = RecordedCall(run.events, int(number), entry.flow().plan)
+        if not recorded.event:
+            raise AssertionError("unreachable")
+        return _Asked(parts, run, entry, recorded)
+
+    return await parts.shelf.do(find)
+
+
+async def _show(request: Request) -> Response:
+    try:
+        asked = await _read(request)
+        return await _make_page(request, asked, None)
+    except Exception as error:
+        return _refuse(request, error)
+
+
+def _refuse(request: Request, error: Exception) -> Response:
+    run_id: str = request.path_params["run_id"]
+    back = runs_url() if isinstance(error, RunNotFoundError) else run_url(run_id)
+    return problem_response(error, as_page=True, back=back)
+
+
+async def _post(request: Request) -> Response:
+    """Ask, or keep; what cannot be done is told above the form, which stays filled in."""
+    try:
+        fields = dict(await read_own_form(request, _MAX_FORM))
+        asked = await _read(request)
+    except Exception as error:
+        return _refuse(request, error)
+    if fields.get("do") == "again":
+        fields["sample"] = str(_read_sample(fields) + 1)
+    edited = _read_form(asked.recorded, fields)
+    keeps = fields.get("do") == "keep"
+    mark = mark_of([asked.run.run_id, asked.recorded.seq], fields)
+    try:
+        changed = _changed_call(asked.recorded, edited)
+        limits = read_limits({"cost_usd": edited.cost})
+
+        async def work() -> str:
+            return await (_keep(request, asked, changed, limits) if keeps else _ask(request, asked, changed, limits))
+
+        return RedirectResponse(await request.app.state.once.do(mark, work), 303)
+    except Exception as error:
+        problem = problem_of(error)
+        page = await _make_page(request, asked, edited, f"{problem.title}: {problem.detail or problem.title}")
+        page.status_code = problem.status
+        return page
+
+
+# --- What the form says
+
+
+def _read_sample(fields: Mapping[str, str]) -> int:
+    text = fields.get("sample", "")
+    return int(text) if text.isdecimal() and len(text) < 6 else 1
+
+
+def _read_form(recorded: RecordedCall, fields: Mapping[str, str]) -> EditedCall:
+    texts = [
+        fields.get(f"text.{number}", "").replace("\r\n", "\n") if f"text.{number}" in fields else _text_of(message)
+        for number, message in enumerate(recorded.call.messages)
+    ]
+    # A form has its line ends as the browser sends them.
+    texts = [
+        old if new == old.replace("\r\n", "\n") else new
+        for new, old in zip(texts, map(_text_of, recorded.call.messages), strict=True)
+    ]
+    options = {name: fields.get(f"option.{name}", "").strip() for name in OPTION_LABELS}
+    return EditedCall(texts, fields.get("model", "").strip(), options, fields.get("cost_usd", ""), _read_sample(fields))
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
+    return str(message.get("content") or "")
+
+
+def _first_options(recorded: RecordedCall) -> dict[str, str]:
+    """The options as the call was asked with them."""
+    said = recorded.call.request
+    extra: Mapping[str, Any] = said.get("extra") or EMPTY
+    known = {name: said.get(name, extra.get(name)) for name in OPTION_LABELS}
+    return {name: "" if value is None else f"{value}" for name, value in known.items()}
+
+
+def _changed_call(recorded: RecordedCall, edited: EditedCall) -> ChangedCall:
+    before = _first_options(recorded)
+    options: dict[str, Any] = {}
+    for name, text in edited.options.items():
+        if text and text != before[name]:
+            options |= _parse_option(name, text)
+    return ChangedCall(recorded, edited.texts, edited.model, options, edited.sample)
+
+
+def _parse_option(name: str, text: str) -> Mapping[str, Any]:
+    if name == "reasoning_effort":
+        return {name: text}
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{OPTION_LABELS[name]}: expected JSON, found '{text:.60}'") from None
+    if name == "other":
+        if not isinstance(value, dict):
+            raise InputError(f"{OPTION_LABELS[name]}: expected a JSON object, found '{text:.60}'")
+        return value  # pyright: ignore[reportUnknownVariableType] - checked by `ChangedCall`
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not is_number or (name == "max_tokens" and not isinstance(value, int)):
+        raise InputError(f"{OPTION_LABELS[name]}: expected a number, found '{text:.60}'")
+    return {name: value}
+
+
+# --- What is done
+
+
+async def _ask(request: Request, asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
+    """Ask as a run of its own, unless that has been done; the address that shows its answer."""
+    flow = await asked.parts.shelf.do(changed.make_flow)
+    run_id, recorded = changed.run_id, asked.recorded
+    labels = {"playground": asked.run.run_id, "call": str(recorded.seq)}
+    inputs = {"node": recorded.node, "messages": [*changed.texts], "model": changed.model,
+              "options": dict(changed.options or {})}  # fmt: skip
+    known = {each.run_id: each.status for each in await asked.parts.shelf.runs()}.get(run_id)
+
+    async def job(journals: JournalStore, live: local.Live) -> Run:
+        if known is not None:
+            return await local.resume(flow.plan, run_id, journals, allow_changed=True, settings=limits, live=live)
+        return await local.start(flow.plan, inputs, journals, run_id=run_id, settings=limits, labels=labels, live=live)
+
+    if known != "succeeded":
+        await request.app.state.runs.launch(run_id, job)
+        await request.app.state.runs.wait(run_id)
+    return play_url(asked.run.run_id, recorded.seq, run_id)
+
+
+async def _keep(request: Request, asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
+    """Fork the run with the change; an answer that was had in the playground already is taken."""
+    store, recorded = asked.parts.shelf.store, asked.recorded
+    started = asked.run.progress.started
+    about = await asked.parts.shelf.do(asked.entry.about)
+    if started is None or about.source is None or about.source != started.source:
+        told = changed.command(asked.parts.options)
+        raise ProblemError(409, "The flow was edited since", f"a fork has the flow as it was then: {told}")
+    plan = await asked.parts.shelf.do(changed.make_plan, about.source, about.path, asked.parts.library.environ)
+    new_id, at = local.new_run_id(), recorded.node.partition(".")[0].partition("[")[0]
+    begun: list[Any] = []
+    if at == recorded.node:
+        tried = await asked.parts.shelf.do(_find_try, store, changed.run_id)
+        if tried is not None and tried.call is not None:
+            begun = [NodeStarted(at, time()), NodeRecorded(at, time(), tried.call)]
+
+    async def job(journals: JournalStore, live: local.Live) -> Run:
+        return await local.fork(
+            plan, asked.run.run_id, journals, at, new_id=new_id, settings=limits, live=live, acts=False,
+            labels={"whatif": recorded.node[:200]}, begun=begun,
+        )  # fmt: skip
+
+    await request.app.state.runs.launch(new_id, job)
+    return run_url(new_id, recorded.node)
+
+
+def _find_try(store: JournalStore, run_id: str) -> Tried | None:
+    try:
+        events = store.events(run_id)
+    except RunNotFoundError:
+        return None
+    return Tried(run_id, *read_answer(events))
+
+
+async def _make_page(request: Request, asked: _Asked, edited: EditedCall | None, problem: str = "") -> Response:
+    chosen = request.query_params.get("tried", "")
+    acting = Acting(asked.parts.keys.form)
+
+    def make() -> str:
+        recorded, run_id = asked.recorded, asked.run.run_id
+        store = asked.parts.shelf.store
+        query = RunQuery(labels={"playground": run_id, "call": str(recorded.seq)})
+        tries = [
+            each._replace(is_chosen=info.run_id == chosen)
+            for info in list(query.select(store.list()))[:_MAX_TRIES]
+            if (each := _find_try(store, info.run_id)) is not None
+        ]
+        form = edited or _form_of_try(store, recorded, chosen)
+        command = refusal = ""
+        try:
+            changed = _changed_call(recorded, form)
+            command = changed.command(asked.parts.options)
+            changed.change()
+        except InputError as error:
+            refusal = str(error)
+        made = PlaygroundPage(run_id, recorded.node, recorded.seq, recorded.call, form, recorded.score, tries,
+                              command, refusal, problem)  # fmt: skip
+        return playground_page(made, acting, secrets.token_hex(8))
+
+    return HTMLResponse(await asked.parts.shelf.do(make))
+
+
+def _form_of_try(store: JournalStore, recorded: RecordedCall, run_id: str) -> EditedCall:
+    """The form as what was asked in a run says it; that of the recorded call where there is none."""
+    first = EditedCall([*map(_text_of, recorded.call.messages)], "", _first_options(recorded))
+    try:
+        inputs: Mapping[str, Any] = getattr(store.events(run_id)[0], "inputs", {}) if run_id else {}
+    except RunNotFoundError:
+        return first
+    texts = inputs.get("messages")
+    if not isinstance(texts, list | tuple) or len(texts) != len(first.texts):  # pyright: ignore[reportUnknownArgumentType]
+        return first
+    options = {**first.options}
+    others: dict[str, Any] = {}
+    for name, value in dict(inputs.get("options") or {}).items():
+        if name in OPTION_LABELS:
+            options[name] = f"{value}"
+        else:
+            others[name] = value
+    if others:
+        options["other"] = json.dumps(others, ensure_ascii=False)
+    said: Sequence[str] = [str(each) for each in texts]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return EditedCall(said, str(inputs.get("model") or ""), options)

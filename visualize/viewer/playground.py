@@ -1,0 +1,236 @@
+"""Makes the page on which one recorded call of a model is changed and asked again, beside the recorded answer.
+
+It knows records, and asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from flowengine.core.records import ModelCall
+from visualize.plain import shown
+from visualize.style import dollars
+from visualize.viewer.actions import command_line
+from visualize.viewer.forms import Acting, form, labelled
+from visualize.viewer.html import Child, Markup, element, play_url, run_url
+from visualize.viewer.page import page
+from visualize.viewer.panel_records import meter
+from visualize.viewer.parts import facts, fold, note, section, table, took, value
+from visualize.word_diff import count_words, diff_words, shorten_pieces
+
+__all__ = ["OPTION_LABELS", "EditedCall", "PlaygroundPage", "Tried", "playground_page", "words_difference"]
+
+
+class EditedCall(NamedTuple):
+    """What the form says."""
+
+    texts: Sequence[str]
+    """Of the messages, in their order."""
+    model: str = ""
+    """Empty: that of the node."""
+    options: Mapping[str, str] = {}
+    """Option → its text; what is empty is left as the node has it."""
+    cost: str = ""
+    """The most that it may cost."""
+    sample: int = 1
+    """Which answer to the same question is meant."""
+
+
+class Tried(NamedTuple):
+    """An answer to a changed call, which is a run of its own."""
+
+    run_id: str
+    call: ModelCall | None
+    """None: it was not answered."""
+    score: float | None = None
+    error: str = ""
+    is_chosen: bool = False
+
+
+class PlaygroundPage(NamedTuple):
+    """What the page shows."""
+
+    run_id: str
+    node: str
+    seq: int
+    call: ModelCall
+    edited: EditedCall
+    score: float | None = None
+    """Of the recorded answer."""
+    tries: Sequence[Tried] = ()
+    command: str = ""
+    """What does the same for the whole run."""
+    refusal: str = ""
+    """Why no fork can be made with this change."""
+    problem: str = ""
+    """Why it was not asked as it was posted."""
+
+
+_OF_FORKS: Final = (
+    "A fork shares what the run has done before, and asks the node as it is changed. What is behind it runs where the "
+    "answer differs; nothing has an effect outside, and nobody is asked."
+)
+OPTION_LABELS: Final[Mapping[str, str]] = {
+    "temperature": "Temperature",
+    "max_tokens": "Most tokens of the answer",
+    "reasoning_effort": "Reasoning effort",
+    "other": "Further options, as a JSON object",
+}
+
+
+def playground_page(shown_page: PlaygroundPage, acting: Acting, once: str) -> str:
+    """The page; its form posts to its own address, with `do` = `ask` or `keep`."""
+    it = shown_page
+    chosen = next((each for each in it.tries if each.is_chosen), None)
+    head = element("p", element("a", f"{it.node} of run {it.run_id}", href=run_url(it.run_id, it.node)), class_="note")
+    main = element(
+        "main",
+        element("h1", "Playground"),
+        head,
+        note(it.problem, kind="bad") if it.problem else None,
+        _make_answers(it, chosen) if chosen is not None else None,
+        element("div", _make_recorded(it, is_answered=chosen is not None), _make_form(it, acting, once), class_="two"),
+        _list_tries(it) if it.tries else None,
+        class_="wide playground",
+    )
+    return page(f"Playground: {it.node}", main)
+
+
+def words_difference(before: str, after: str) -> Markup:
+    """Both texts in one, word by word."""
+    tags = {"removed": "del", "added": "ins"}
+    pieces = shorten_pieces(diff_words(before, after))
+    return element(
+        "pre",
+        [
+            element(tags[kind], text)
+            if kind in tags
+            else element("span", text, class_="skip" if kind == "hidden" else None)
+            for kind, text in pieces
+        ],
+        class_="words",
+        tabindex="0",
+    )
+
+
+def _text_of(call: ModelCall) -> str:
+    asked = [shown(each) for each in call.tool_calls]
+    return "\n".join([*([call.content] if call.content or not asked else []), *asked])
+
+
+def _call_facts(call: ModelCall, score: float | None) -> Markup:
+    known = call.prompt_tokens is not None or call.completion_tokens is not None
+    told: list[tuple[str, Child]] = [
+        ("Model", call.model),
+        ("Took", took(call.seconds)),
+        ("Tokens", f"{call.prompt_tokens or 0:,} in, {call.completion_tokens or 0:,} out" if known else "unknown"),
+        ("Cost", "unknown" if call.cost_usd is None else dollars(call.cost_usd)),
+        ("Score", meter(score)),
+    ]
+    return facts(told)
+
+
+def _make_answers(it: PlaygroundPage, chosen: Tried) -> Markup:
+    """The two answers beside each other, and what is different in them."""
+    before = _text_of(it.call)
+    if chosen.call is None:
+        told = chosen.error or "It has no answer."
+        return section("Not answered", note(told, kind="bad"), class_="bad")
+    after = _text_of(chosen.call)
+    removed, added = count_words(diff_words(before, after))
+    title = "The answer is the same" if before == after else f"{removed:,} words fewer, {added:,} words new"
+    sides = element(
+        "div",
+        section("Recorded answer", _call_facts(it.call, it.score), value(before)),
+        section("New answer", _call_facts(chosen.call, chosen.score), value(after)),
+        class_="two",
+    )
+    error = note(chosen.error, kind="bad") if chosen.error else None
+    return section("Answers", error, sides, fold(title, words_difference(before, after), is_open=before != after))
+
+
+def _make_recorded(it: PlaygroundPage, *, is_answered: bool) -> Markup:
+    messages = [
+        element(
+            "div",
+            element("h4", str(each.get("role", "?")), class_="role"),
+            value(each.get("content")),
+            class_="message",
+        )
+        for each in it.call.messages
+    ]
+    settings = fold("Request", value(it.call.request)) if it.call.request else None
+    answer = [element("h4", "Answer", class_="role"), _call_facts(it.call, it.score), value(_text_of(it.call))]
+    return section("As it was asked", messages, None if is_answered else answer, settings)
+
+
+def _make_form(it: PlaygroundPage, acting: Acting, once: str) -> Markup:
+    edited = it.edited
+    hidden = [
+        element("input", type="hidden", name="once", value=once),
+        element("input", type="hidden", name="sample", value=edited.sample),
+    ]
+    texts = [
+        labelled(str(message.get("role", "?")), _make_area(f"text.{number}", text))
+        for number, (message, text) in enumerate(zip(it.call.messages, edited.texts, strict=False))
+    ]
+    options = [
+        _make_line(label, f"option.{name}", edited.options.get(name, "")) for name, label in OPTION_LABELS.items()
+    ]
+    is_asked = any(each.is_chosen for each in it.tries)
+    changes = [
+        fold(f"What is changed in the {message.get('role', '?')}'s message", words_difference(old, text), is_open=True)
+        for message, text in zip(it.call.messages, edited.texts, strict=False)
+        if (old := str(message.get("content") or "")) != text
+    ]
+    keep = element(
+        "button", "Keep: fork the run with it", type="submit", name="do", value="keep", disabled=bool(it.refusal)
+    )
+    return section(
+        "Changed",
+        form(
+            play_url(it.run_id, it.seq),
+            acting,
+            hidden,
+            texts,
+            element("div", _make_line("Model", "model", edited.model, it.call.model), options, class_="options"),
+            _make_line("Most that it may cost, in dollars", "cost_usd", edited.cost),
+            changes,
+            element(
+                "div",
+                element("button", "Ask", type="submit", name="do", value="ask", class_="primary"),
+                element("button", "Ask once more", type="submit", name="do", value="again") if is_asked else None,
+                keep,
+                class_="sends",
+            ),
+            note(it.refusal or _OF_FORKS),
+            element("h4", "The fork on the command line") if it.command else None,
+            command_line(it.command) if it.command else None,
+            class_="asks play",
+        ),
+    )  # fmt: skip
+
+
+def _make_line(label: str, name: str, text: str, hint: str | None = None) -> Markup:
+    return labelled(label, element("input", type="text", name=name, value=text, placeholder=hint))
+
+
+def _make_area(name: str, text: str) -> Markup:
+    rows = min(max(text.count("\n") + 1, len(text) // 70 + 1, 2), 20)
+    # The first line end behind the tag is none of the text.
+    return element("textarea", "\n", text, name=name, rows=rows)
+
+
+def _list_tries(it: PlaygroundPage) -> Markup:
+    rows: list[list[Any]] = [
+        [
+            element("a", each.run_id, href=play_url(it.run_id, it.seq, each.run_id)),
+            each.call.model if each.call is not None else "",
+            meter(each.score),
+            "" if each.call is None or each.call.cost_usd is None else dollars(each.call.cost_usd),
+            took(each.call.seconds) if each.call is not None else each.error,
+        ]
+        for each in it.tries
+    ]
+    return section("Asked before", table(["Asked", "Model", "Score", "Cost", "Took"], rows, numbers=(3, 4)))
