@@ -21,7 +21,7 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.events import NodeRecorded, NodeStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, RunNotFoundError
-from flowengine.experiments.playground import ChangedCall, RecordedCall, read_answer
+from flowengine.experiments.call_change import ChangedCall, RecordedCall, read_answer
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.runners import local
 from flowengine.runners.run import Run

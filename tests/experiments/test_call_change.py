@@ -16,7 +16,7 @@ from flowengine.cli.main import main
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded, NodeStarted, RunStarted
 from flowengine.errors import InputError
-from flowengine.experiments.playground import ChangedCall, RecordedCall
+from flowengine.experiments.call_change import ChangedCall, RecordedCall
 from flowengine.experiments.playground_pages import add_playground
 from flowengine.flow import Flow
 from flowengine.server.app import make_app
