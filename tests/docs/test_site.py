@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from threading import Thread
@@ -91,6 +92,17 @@ def test_every_block_is_run():
     with_blocks = {page for page in PAGES if FENCED.search(text_of(page))}
     assert with_blocks == {*RUN_BY, *RUN_AS_THEY_STAND}
     assert [page for page, test in RUN_BY.items() if page not in (ROOT / test).read_text("utf-8")] == []
+
+
+def test_blocks_that_no_test_can_run_set_up_a_machine_or_name_what_is_there():
+    """Blocks without a language: lines for a shell with the rights of an administrator, and calls inside of a program."""
+    plain = [text for page in PAGES for _, kind, text in FENCED.findall(text_of(page)) if not kind]
+    calls = [text for text in plain if "await " in text]
+    setting_up = r"(?:export \w+=|createuser |createdb |pip install |[*\d/]+ [*\d]+ \* \* [*\d] )"
+    assert [text for text in plain if text not in calls and not re.match(setting_up, text)] == []
+    named = [each for text in calls for each in re.findall(r"await (\w+)\(.*# (flowengine[\w.]+)$", text, re.MULTILINE)]
+    assert len(named) == 2
+    assert [name for name, module in named if not hasattr(import_module(module), name)] == []
 
 
 def test_the_flows_of_the_rules_have_no_errors():

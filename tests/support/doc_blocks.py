@@ -1,7 +1,7 @@
 """Runs the blocks of a page of the documentation, one after the other, in the working folder and in this process.
 
 A block whose first line is `# file: NAME` is that file. Of commands each line is run; `# exit code N` behind one says
-that it ends so. Other Python is run as it stands.
+that it ends so. Other Python is run as it stands, other settings go into the project file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 
 import flowengine
 from flowengine.cli.main import main
+from flowengine.flowfile.project.project import project_of
 
 __all__ = ["BLOCK", "DOCS", "forget_models", "run_blocks"]
 
@@ -27,7 +28,9 @@ def run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     """How many commands were run."""
     ran = 0
     for kind, text in BLOCK.findall((DOCS / page).read_text("utf-8")):
-        if kind in ("yaml", "toml") or text.startswith("# file: "):
+        if kind == "toml" and not text.startswith("# file: "):
+            check_settings(text)
+        elif kind in ("yaml", "toml") or text.startswith("# file: "):
             first, _, rest = text.partition("\n")
             file = Path(first.removeprefix("# file: "))
             file.parent.mkdir(exist_ok=True)
@@ -39,6 +42,15 @@ def run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
             for line in text.splitlines():
                 ran += _run(line, monkeypatch, capfd)
     return ran
+
+
+def check_settings(text: str) -> None:
+    """What goes into the project file beside what is there already is accepted."""
+    there = Path("flowengine.toml")
+    folder = Path("with_settings")
+    folder.mkdir(exist_ok=True)
+    (folder / there.name).write_text(f"{text}\n{there.read_text('utf-8') if there.is_file() else ''}", "utf-8")
+    assert project_of(folder)[1] == []
 
 
 def forget_models(monkeypatch: pytest.MonkeyPatch) -> None:
