@@ -95,7 +95,7 @@ def test_every_block_is_run():
 
 
 def test_blocks_that_no_test_can_run_set_up_a_machine_or_name_what_is_there():
-    """Blocks without a language: lines for a shell with the rights of an administrator, and calls inside of a program."""
+    """Blocks without a language: lines that an administrator types, and calls inside of a program."""
     plain = [text for page in PAGES for _, kind, text in FENCED.findall(text_of(page)) if not kind]
     calls = [text for text in plain if "await " in text]
     setting_up = r"(?:export \w+=|createuser |createdb |pip install |[*\d/]+ [*\d]+ \* \* [*\d] )"
