@@ -32,7 +32,7 @@ def check_words(words: list[str]) -> None:
             assert word.partition("=")[0] in known, (group.name, word)
 
 
-@pytest.mark.parametrize("page", ["serving.md", "deploying.md", "queue.md"])
+@pytest.mark.parametrize("page", ["serving.md", "deploying.md", "queue.md", "viewer.md"])
 def test_every_command_of_the_pages_is_there(page: str):
     text = (DOCS / page).read_text("utf-8")
     lines = re.findall(r"(?:^|[ `/])flowengine ((?:[a-z]+ )?[a-z]+ [^`|\n>]*)", text, re.MULTILINE)

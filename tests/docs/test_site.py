@@ -37,7 +37,7 @@ RUN_BY = {
     "deploying.md": "tests/docs/test_serving_pages.py",
     "openai.md": "tests/serving/test_chat_clients.py",
     "pull-requests.md": "tests/cli/test_plan_change.py",
-    "serving.md": "tests/docs/test_serving_pages.py",
+    **dict.fromkeys(("serving.md", "viewer.md"), "tests/docs/test_serving_pages.py"),
     "samples.md": "tests/docs/test_docs.py",
     **dict.fromkeys(("mcp.md", "pages.md", "flow-format.md"), "tests/docs/test_site.py"),
     **dict.fromkeys(
