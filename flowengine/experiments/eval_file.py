@@ -22,6 +22,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from flowengine.errors import DefinitionError, Diagnostic, FlowError, TemplateSyntaxError, did_you_mean
+from flowengine.experiments.eval_effects import explain_unfaked, list_unfaked
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.project import Project, find_project
@@ -30,7 +31,7 @@ from flowengine.flowfile.schema.fields import CodePath, Keys, Maybe, Plain, Scor
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.container import every_node, file_path
 from flowengine.templating.parse import parse_template
-from flowengine.testing.flowtest import ExpectSpec, Matcher
+from flowengine.testing.flowtest import ExpectSpec, FakesSpec, Matcher, find_unknown_fakes
 from flowengine.testing.path import names_of
 from flowengine.testing.yaml_file import read_yaml
 
@@ -157,6 +158,11 @@ class EvalSpec(Keys):
     """Rows in flight at once."""
     limits: SpendingLimits = SpendingLimits()
     """What the eval may spend."""
+    fakes: FakesSpec = FakesSpec()
+    """What stands in the place of functions, tools and requests, in the words of flow tests. All that has an external
+    effect is faked, or named as `real`; what has none runs."""
+    effects: Maybe[Literal["run"]] = None
+    """`run`: what is not faked has its effect outside, for each row."""
 
 
 def eval_schema() -> dict[str, Any]:
@@ -241,6 +247,11 @@ def _find_problems(spec: EvalSpec, flow: Flow) -> Iterator[_Problem]:
         yield from _find_unknown((*at, "path"), path, nodes, "node")
         if outputs is not None:
             yield from _find_unknown((*at, "outputs"), list(scorer.outputs), list(outputs), "output")
+    for code, at, message, hint in find_unknown_fakes(("fakes",), spec.fakes, flow):
+        yield at, code, message, hint
+    unfaked = list_unfaked(flow, spec.fakes) if spec.effects is None else ()
+    if unfaked:
+        yield ("flow",), "FE202", explain_unfaked(unfaked), "; `effects: run` has all of them for each row"
     fields = flow.plan.inputs
     if fields is not None:
         yield from _find_unknown(("inputs",), list(spec.inputs), list(fields), "input")

@@ -12,10 +12,12 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.events import RunFinished
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, StoreUnavailableError
+from flowengine.experiments.eval_effects import list_unfaked
 from flowengine.experiments.eval_file import SUFFIX
 from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.flow import Flow
 from flowengine.journal.run_export import dumps, masked
+from flowengine.testing.flowtest import FakesSpec
 
 __all__ = ["WrittenEval", "write_eval"]
 
@@ -46,7 +48,12 @@ def write_eval(
         raise InputError("none of these runs has outputs to expect")
     try:
         data.write_text("".join(f"{dumps(row)}\n" for row in rows), "utf-8", "backslashreplace")
-        place.write_text(_text(os.path.relpath(path, place.parent), data.name, outputs), "utf-8")
+        text = _text(os.path.relpath(path, place.parent), data.name, outputs)
+        unfaked = list(dict.fromkeys(each.fake for each in list_unfaked(flow, FakesSpec())))
+        if unfaked:
+            text += "# These have an effect outside: fake them, or say `effects: run`.\n"
+            text += "".join(f"# fakes: {{{each}}}\n" for each in unfaked)
+        place.write_text(text, "utf-8")
     except OSError as error:
         raise StoreUnavailableError(f"{place} cannot be written: {error.strerror}") from error
     return WrittenEval((place, data), len(rows))

@@ -21,8 +21,10 @@ from flowengine.core.context import EMPTY
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.errors import InputError
 from flowengine.experiments.batch_collector import BatchPace, batched
 from flowengine.experiments.data_file import DataFile, open_data
+from flowengine.experiments.eval_effects import explain_unfaked, has_queues, list_unfaked, with_fakes
 from flowengine.experiments.eval_file import EvalFile, RecordedSpec
 from flowengine.experiments.eval_sets import EvalRow, EvalSet, SetInfo, keep_set, list_sets, load_set
 from flowengine.experiments.recorded_rows import recorded_rows
@@ -94,7 +96,7 @@ class EvalRun:
     """Sets to take results from, beside those that are found."""
 
     def __post_init__(self) -> None:
-        self.plan = (self.flow or self.file.flow).plan
+        self.plan = self._prepare_flow().plan
         self.scorers = Scorers(self.file)
         self.data = self._open_data()
         limits = self.file.spec.limits
@@ -103,6 +105,14 @@ class EvalRun:
         self._infos = {each.run_id: each for each in self.store.list()}
         self._earlier = self._find_earlier()
         self._pairs = dict[tuple[str, int], EvalRow]() if self.against is None else self.against.by_place()
+
+    def _prepare_flow(self) -> Flow:
+        """The flow as it is run: with its fakes. `InputError` where a version of it would have effects outside."""
+        flow, spec = self.flow or self.file.flow, self.file.spec
+        unfaked = list_unfaked(flow, spec.fakes) if spec.effects is None else ()
+        if unfaked:
+            raise InputError(f"{self.version or self.file.name}: {explain_unfaked(unfaked)}, or `effects: run`")
+        return with_fakes(flow, spec.fakes, refuses=spec.effects is None) if spec.fakes.model_fields_set else flow
 
     def _open_data(self) -> DataFile | Sequence[DataRow]:
         spec, file = self.file.spec, self.file
@@ -170,8 +180,10 @@ class EvalRun:
         return made
 
     def _row_runs(self, plan: CompiledFlow, rows: RowSet, part: str) -> RowRuns:
+        anew = part == "flow" and has_queues(self.file.spec.fakes)  # Each run uses its fakes up.
         return RowRuns(
             plan=plan,
+            plan_of=(lambda row: self._prepare_flow().plan) if anew else None,
             store=self.store,
             rows=rows,
             concurrency=self.concurrency or self.file.spec.concurrency,

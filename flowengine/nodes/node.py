@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, ClassVar, Literal, Protocol, TypedDict, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, runtime_checkable
 
 from flowengine.core.budget import Budget, OnLimit
 from flowengine.core.context import Context
@@ -284,6 +285,12 @@ class FlowNode(ABC):
             return self._fingerprint()
         place = (self.kind, self.needs, self.join, self.on_error, self.timeout, sorted(self.routes.items()))
         return (*place, *self.identity())
+
+    def defined_with(self, more: str) -> Self:
+        """This node with another fingerprint, since something stands in it that its definition does not say."""
+        changed, source = copy(self), self.fingerprint_source
+        changed._fingerprint = lambda: f"{source} {more}"
+        return changed
 
 
 def _arguments_of(kind: type[FlowNode]) -> list[str]:

@@ -185,7 +185,7 @@ class RowRuns:
     begin: Callable[[DataRow, str, Ledger, Mapping[str, str]], Awaitable[Run]] | None = None
     """Begins a row's run (row, id, what it may spend, labels), where it is not simply started."""
     plan_of: Callable[[DataRow], CompiledFlow] | None = None
-    """What a row goes on with, where that is not the same for all."""
+    """What a row is run with, where that is not the same for all."""
     heard: Callable[[RowResult], None] | None = None
     """Called when a row has ended, in whatever order; must not block."""
     ledger: Ledger | None = None
@@ -290,8 +290,8 @@ class RowRuns:
         return RowResult(row, run_id, run.status, run.outputs, run.error, run.failed_node, spent, took, run=run)
 
     async def _run(self, row: DataRow, run_id: str, is_known: bool, ledger: Ledger) -> Run:
+        plan = self.plan if self.plan_of is None else self.plan_of(row)
         if is_known:
-            plan = self.plan if self.plan_of is None else self.plan_of(row)
             return await resume(
                 plan, run_id, self.store, allow_changed=self.allow_changed, limits=self.limits, above=ledger
             )
@@ -299,7 +299,7 @@ class RowRuns:
         if self.begin is not None:
             return await self.begin(row, run_id, ledger, labels)
         return await start(
-            self.plan,
+            plan,
             row.inputs,
             self.store,
             run_id=run_id,

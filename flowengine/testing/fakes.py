@@ -138,7 +138,11 @@ class Fakes:
         tools: Mapping[str, FakeLike],
         real: Collection[str] = (),
         http: Mapping[str, FakeLike] | None = None,
+        *,
+        refused: Collection[str] = ("idempotent", "external"),
     ) -> None:
+        """`refused`: effects that are not had unless they are faked, or named as real."""
+        self._refused = frozenset(refused)
         self.misses: list[str] = []
         self._functions = {name: _make_function(name, each) for name, each in functions.items()}
         self._tools = {name: _make_function(name, each) for name, each in tools.items()}
@@ -182,7 +186,7 @@ class Fakes:
             return node
         called = name if isinstance(node, CodeNode) else getattr(function, "__name__", name)
         fake = self._functions.get(name) or self._functions.get(called)
-        if fake is None and node.effect != "none" and not self._real & {name, called}:
+        if fake is None and node.effect in self._refused and not self._real & {name, called}:
             fake = self._refusal(f"node '{name}' has an effect ({node.effect})", f"functions: {{{name}: …}}", name)
         return node if fake is None else _replace_function(node, fake)
 
@@ -220,7 +224,7 @@ class Fakes:
 
     def _around_tool(self, tool: Tool) -> Tool:
         fake = self._tools.get(tool.name)
-        if fake is None and tool.effect != "none" and tool.name not in self._real:
+        if fake is None and tool.effect in self._refused and tool.name not in self._real:
             fake = self._refusal(
                 f"the tool '{tool.name}' has an effect ({tool.effect})", f"tools: {{{tool.name}: …}}", tool.name
             )
@@ -231,23 +235,27 @@ class Fakes:
         tool = node.tool
         fake, names = self._tools.get(tool.name), {path, tool.name}
         if isinstance(tool, Tool):
-            if fake is None and node.effect != "none" and not self._real & names:
+            if fake is None and node.effect in self._refused and not self._real & names:
                 what = f"the tool '{tool.name}' has an effect ({node.effect})"
                 fake = self._refusal(what, f"tools: {{{tool.name}: …}}", tool.name)
             return node if fake is None else node.with_tool(replace(tool, run=_make_tool_run(fake)))
         if fake is None:
-            if self._real & {*names, tool.server.name}:
+            if self._real & {*names, tool.server.name} or self._runs(node):
                 return node
             what = f"the tool '{tool.name}' is one of an MCP server"
             fake = self._refusal(what, f"tools: {{{tool.name}: …}}", tool.server.name)
         offered = re.sub(r"[^A-Za-z0-9_-]", "_", tool.name)[:64]
         return node.with_tool(Tool(offered, "", _NO_SCHEMA, _make_tool_run(fake)))
 
+    def _runs(self, node: FlowNode) -> bool:
+        """Whether a node that is not faked has its effect: where servers and requests are not kept out altogether."""
+        return "idempotent" not in self._refused and node.effect not in self._refused
+
     def _around_request(self, path: str, node: HttpNode) -> HttpNode:
         """The node with an answer that is made up; without one nothing is sent."""
         fake = self._http.get(path)
         if fake is None:
-            if path in self._real:
+            if path in self._real or self._runs(node):
                 return node
             fake = self._refusal(f"node '{path}' sends a request", f"http: {{{path}: {{body: …}}}}", path)
         return node.with_sender(_FakedSender(path, fake))

@@ -253,7 +253,7 @@ def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
         yield from _find_unknown(
             (*at, "answers"), [(each, each) for each in case.answers], list(seat_names(flow)), "agent"
         )
-        yield from _find_unknown_fakes((*at, "fakes"), case.fakes, flow)
+        yield from find_unknown_fakes((*at, "fakes"), case.fakes, flow)
         yield from _find_unknown_approvals((*at, "approvals"), case.approvals, nodes, flow)
         for key, named in _list_named_nodes(case.expect):
             yield from _find_unknown((*at, "expect", key), named, [name for name, _ in nodes], "node")
@@ -277,7 +277,7 @@ def _find_unknown_approvals(
         yield from _find_unknown(at, tools, tool_names(flow), "tool")
 
 
-def _find_unknown_fakes(at: KeyPath, fakes: FakesSpec, flow: Flow) -> Iterator[_Problem]:
+def find_unknown_fakes(at: KeyPath, fakes: FakesSpec, flow: Flow) -> Iterator[_Problem]:
     """Fakes that stand for nothing; what typed contexts, skills and servers bring is not known yet."""
     functions, tools, servers = function_names(flow), tool_names(flow), server_names(flow)
     requests = request_names(flow)
