@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 import flowengine
 from flowengine.cli.commands.init import examples_folder
-from flowengine.cli.page_texts import codes_page, commands_page, format_rows
+from flowengine.cli.page_texts import codes_page, commands_page, format_rows, tests_page
 from flowengine.core.file_values import FileRules
 from flowengine.core.records import RECORDS
 from flowengine.core.schedule import Schedule
@@ -373,6 +373,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "project.md": project_page,
     "commands.md": commands_page,
     "api.md": api_page,
+    "test-files.md": tests_page,
     "filters.md": filters_page,
     "providers.md": providers_page,
     "events.md": events_page,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import flowengine
-from flowengine.cli.page_texts import codes_page, commands_page, exit_codes, format_rows, list_commands
+from flowengine.cli.page_texts import codes_page, commands_page, exit_codes, format_rows, list_commands, tests_page
 from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.analysis.texts import DESCRIBED
 from flowengine.flowfile.checks.codes import CODES
@@ -98,6 +98,7 @@ def _references() -> Mapping[str, tuple[str, str]]:
         ),
         "rules.md": (_relink(rules), "what keys mean together: joins, failures, state, loops, approvals, tests"),
         "errors.md": (_relink(codes_page()), "each code with its meaning, the fix, and text that earns it"),
+        "tests.md": (_relink(tests_page()), "every key of flow tests and evals"),
         "commands.md": (commands_page(), "each command with its options"),
     }
 

@@ -6,17 +6,20 @@ Everything is read from the code that answers a command line: nothing is said he
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from inspect import cleandoc
 from textwrap import indent
 from typing import Final
 
 import click
+from pydantic import BaseModel
 
 from flowengine import errors
 from flowengine.cli import main as command_line
 from flowengine.flowfile.checks.codes import CODES
+from flowengine.flowfile.schema.editor_schema import field_docs
 
-__all__ = ["codes_page", "commands_page", "exit_codes", "format_rows", "list_commands"]
+__all__ = ["codes_page", "commands_page", "exit_codes", "format_rows", "list_commands", "tests_page"]
 
 _FAMILIES: Final = {
     "FE1": "The file and its YAML",
@@ -37,7 +40,7 @@ def format_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     |---|---|
     | a\\|b | one two |
     """
-    lines = [f"| {' | '.join(head)} |".replace("|  |", "| |"), "|---" * len(head) + "|"]
+    lines = [f"|{'|'.join(f' {each} ' if each else ' ' for each in head)}|", "|---" * len(head) + "|"]
     for row in rows:
         cells = (" ".join(each.split()).replace("\\|", "|").replace("|", "\\|") for each in row)
         lines.append(f"| {' | '.join(cells)} |")
@@ -104,6 +107,41 @@ def _option_row(option: click.Option) -> tuple[str, str]:
     default = option.default
     said = option.show_default and isinstance(default, int | float | str) and not isinstance(default, bool)
     return f"{names}{value}", f"{option.help or ''}{f' Default: `{default}`.' if said else ''}"
+
+
+# --- Files of tests and evals
+
+
+def tests_page() -> str:
+    """Every key of flow tests and of evals."""
+    tests, evals = ("flowengine.testing.flowtest", "flowengine.experiments.eval_file")
+    parts = [
+        "# Flow tests and evals",
+        "Made from the models that load them. Unknown keys are errors. How they are used: [testing](howto/testing.md) "
+        "and [experiments](experiments.md).",
+        _keys_section("## A file of tests: `*.flowtest.yaml`", tests, "FlowTestSpec"),
+        _keys_section("### A case", tests, "FlowCaseSpec"),
+        _keys_section("### `expect` of a case", tests, "ExpectSpec"),
+        _keys_section("### `fakes` of a case", tests, "FakesSpec"),
+        _keys_section("### An answer under `approvals`", tests, "ApprovalAnswer"),
+        _keys_section("## An eval: `*.floweval.yaml`", evals, "EvalSpec"),
+        _keys_section("### A scorer", evals, "ScorerSpec"),
+        "A scorer takes the keys of [`expect`](#expect-of-a-case) as well: its claims.",
+        _keys_section("### `judge` of a scorer", evals, "JudgeSpec"),
+        "A judge takes `model` and its [options](models.md#options) as well.",
+        _keys_section("### `limits` of an eval", evals, "SpendingLimits"),
+        _keys_section("### `data` from recorded runs", evals, "RecordedSpec"),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _keys_section(title: str, module: str, name: str) -> str:
+    """A heading with what stands under the fields of a class of the model."""
+    spec: type[BaseModel] = getattr(import_module(module), name)
+    docs = field_docs(module)[name]
+    required = {key for key, field in spec.model_fields.items() if field.is_required()}
+    rows = ((f"`{key}`", "**required**" if key in required else "–", text) for key, text in docs.items())
+    return f"{title}\n\n{cleandoc(spec.__doc__ or '')}\n\n{format_rows(['key', '', ''], rows)}"
 
 
 # --- Codes of problems

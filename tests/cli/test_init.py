@@ -121,7 +121,7 @@ def test_the_skill_is_faultless_and_holds_the_reference(for_agents: Path, capsys
     folder = for_agents / SKILL
     assert len((folder / "SKILL.md").read_text("utf-8").encode()) <= 8 * 1024
     pages = {each.name: each.read_text("utf-8") for each in (folder / "references").iterdir()}
-    assert sorted(pages) == ["commands.md", "errors.md", "format.md", "rules.md"]
+    assert sorted(pages) == ["commands.md", "errors.md", "format.md", "rules.md", "tests.md"]
     docs = Path(flowengine.__file__).parent / "docs"
     rows = re.findall(r"^\| `\w+` \|", (docs / "reference.md").read_text("utf-8"), re.MULTILINE)
     assert len(rows) > 100

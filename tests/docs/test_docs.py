@@ -17,6 +17,7 @@ from flowengine.cli.page_texts import list_commands
 from flowengine.context_providers.registry import OURS, provider_class
 from flowengine.core.records import RECORDS
 from flowengine.engine.events import EVENTS
+from flowengine.experiments.eval_file import EvalSpec, ScorerSpec
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.flow_levels import nodes_of
 from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
@@ -32,6 +33,7 @@ from flowengine.public_names import MODULES, api_page, names_of
 from flowengine.reference_pages import PAGES, PATTERNS, TABLES
 from flowengine.server.api import OPERATIONS
 from flowengine.templating.filters import FILTERS, TESTS
+from flowengine.testing.flowtest import ApprovalAnswer, ExpectSpec, FakesSpec, FlowCaseSpec, FlowTestSpec
 from tests.support.doc_blocks import BLOCK, DOCS, run_blocks
 from tests.support.postgres import empty_database
 
@@ -77,6 +79,13 @@ def test_every_sample_flow_has_a_test_and_is_on_the_page_of_samples_with_its_pic
         nodes = {path[-1] for path, _ in nodes_of(load_flow(file))}
         assert [each for each in nodes if f">{each}<" not in picture] == [], file.stem
         assert len(picture) < 16_000
+
+
+def test_the_page_of_flow_tests_and_evals_has_every_key_that_they_take():
+    page = PAGES["test-files.md"]()
+    for spec in (FlowTestSpec, FlowCaseSpec, ExpectSpec, FakesSpec, ApprovalAnswer, EvalSpec, ScorerSpec):
+        rows = re.findall(r"^\| `(\w+)` \| .+? \| .+ \|$", page, re.MULTILINE)
+        assert set(spec.model_fields) <= set(rows), spec
 
 
 def test_the_pages_name_every_filter_vendor_event_code_and_route():
