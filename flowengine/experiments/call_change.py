@@ -175,6 +175,8 @@ class ChangedCall:
         recorded, call = self.recorded, self.recorded.call
         given = {**(self.options or {}), **({"model": self.model} if self.model else {})}
         settings = recorded.settings.changed(given, frozenset())
+        if self.model:  # Not the one that the whole run was started with.
+            settings = replace(settings, surroundings=replace(settings.surroundings, stand_in=None))
         model, _ = open_model(settings)
         check_taken(model, settings)
         request = self._make_request(model, settings)

@@ -24,7 +24,7 @@ from flowengine.errors import InputError, RunNotFoundError
 from flowengine.experiments.call_change import ChangedCall, RecordedCall, read_answer
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.runners import local
-from flowengine.runners.run import Run
+from flowengine.runners.run import Run, settings_of
 from flowengine.server.action_handlers import read_limits
 from flowengine.server.flow_catalog import CatalogEntry
 from flowengine.server.problems import ProblemError, problem_of, problem_response
@@ -74,7 +74,7 @@ async def _read(request: Request) -> _Asked:
         entry = None if started is None else parts.library.of_run(started)
         if entry is None:
             raise ProblemError(409, "Its flow is not here", "this server does not have the run's flow")
-        recorded = RecordedCall(run.events, int(number), entry.flow().plan)
+        recorded = RecordedCall(run.events, int(number), entry.flow(settings_of(run.events).get("model")).plan)
         if not recorded.event:
             raise AssertionError("unreachable")
         return _Asked(parts, run, entry, recorded)
@@ -200,9 +200,11 @@ async def _ask(request: Request, asked: _Asked, changed: ChangedCall, limits: Ma
             return await local.resume(flow.plan, run_id, journals, allow_changed=True, settings=limits, live=live)
         return await local.start(flow.plan, inputs, journals, run_id=run_id, settings=limits, labels=labels, live=live)
 
+    runs = request.app.state.runs
     if known != "succeeded":
-        await request.app.state.runs.launch(run_id, job)
-        await request.app.state.runs.wait(run_id)
+        if not runs.drives(run_id):
+            await runs.launch(run_id, job)
+        await runs.wait(run_id)
     return play_url(asked.run.run_id, recorded.seq, run_id)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import isfinite
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from flowengine.core.context import EMPTY
 from flowengine.engine.events import NodeRecorded, RunStarted
-from flowengine.errors import InputError
+from flowengine.errors import FlowEngineError, InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.replay import pending_calls
 from flowengine.journal.run_lookup import labels_of, parse_labels
@@ -26,8 +27,16 @@ from flowengine.server.flow_catalog import CatalogEntry
 from flowengine.server.problems import ProblemError
 from flowengine.server.requests import ServerParts
 from flowengine.server.run_actions import ActionHandler, AskedAction
-from visualize.viewer.actions import LIMIT_OPTIONS, ActionField, ActionForm, input_option, top_node, write_text
-from visualize.viewer.html import run_url
+from visualize.viewer.actions import (
+    LIMIT_OPTIONS,
+    ActionField,
+    ActionForm,
+    FieldKind,
+    input_option,
+    top_node,
+    write_text,
+)
+from visualize.viewer.html import run_url, whole
 from visualize.viewer.reading import Reading
 
 __all__ = ["input_fields", "make_handlers", "read_inputs", "read_limits", "read_start", "start_fields"]
@@ -140,11 +149,19 @@ def input_fields(
             f"Input {name}" if change else name,
             fields.get(f"input.{name}", text),
             input_option(name, known),
-            "lines" if "\n" in text else "text",
+            _kind_of(text),
             "" if field is None else field.description,
             is_change=change,
             choices=[] if field is None or not field.enum else [(each, each) for each in map(write_text, field.enum)],
         )
+
+
+_MOST: Final = 100_000
+"""Characters of a value that a form holds; a longer one stays as it is."""
+
+
+def _kind_of(text: str) -> FieldKind:
+    return "kept" if len(text) > _MOST else "lines" if "\n" in text or "\r" in text else "text"
 
 
 def read_inputs(
@@ -157,17 +174,18 @@ def read_inputs(
     found: dict[str, Any] = {}
     for name in list(values) if declared is None else [*declared]:
         field = None if declared is None else declared[name]
-        text = _unix(fields.get(f"input.{name}", ""))
-        if name in values and values[name] is not None and text == _unix(write_text(values[name])):
+        text = posted(fields.get(f"input.{name}", ""))
+        is_same = f"input.{name}" not in fields or text == posted(write_text(values.get(name)))
+        if name in values and is_same:
             found[name] = values[name]
         elif text or (field is not None and field.default is REQUIRED and field.type == "string"):
             found[name] = parse_text(name, text, field)
     return found
 
 
-def _unix(text: str) -> str:
-    """Line ends as they were: forms send CR LF."""
-    return text.replace("\r\n", "\n")
+def posted(text: str) -> str:
+    """A text as it comes back from a form that nobody changed: browsers send CR LF, and pages are well-formed."""
+    return whole(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
 def _parse_value(text: str) -> Any:
@@ -225,8 +243,9 @@ class _Resume:
             return EMPTY
         settings = settings_of(asked.run.events)
         own = RunLimits()
-        if settings.get(error.limit) is None and entry is not None and not entry.about().errors:
-            own = entry.flow(settings.get("model")).plan.limits
+        if settings.get(error.limit) is None and entry is not None:
+            with suppress(FlowEngineError):  # Told when the run is to go on.
+                own = entry.flow(settings.get("model")).plan.limits
         return {error.limit: higher_limit(error, limits_under(own, settings))}
 
     def _effects(self, asked: AskedAction, fields: Mapping[str, str]) -> Iterator[ActionField]:
@@ -332,7 +351,7 @@ class _Fork:
         for key, value in _state_at(asked, node).items():
             text = write_text(value)
             yield ActionField(f"state.{key}", f"Shared state {key}", fields.get(f"state.{key}", text), f"--set {key}=",
-                              "lines" if "\n" in text else "text", is_change=True)  # fmt: skip
+                              _kind_of(text), is_change=True)  # fmt: skip
         declared = None if entry is None else entry.about().inputs
         yield from input_fields(declared, started.inputs, fields, change=True)
 
@@ -345,8 +364,8 @@ class _Fork:
         inputs: Mapping[str, Any] | None = None
         if self._changes:
             before = await parts.shelf.do(_state_at, asked, node)
-            posted = {key: _unix(fields[f"state.{key}"]) for key in before if f"state.{key}" in fields}
-            state = {key: _parse_value(text) for key, text in posted.items() if text != _unix(write_text(before[key]))}
+            texts = {key: posted(fields[f"state.{key}"]) for key in before if f"state.{key}" in fields}
+            state = {key: _parse_value(text) for key, text in texts.items() if text != posted(write_text(before[key]))}
             declared = (await parts.shelf.do(entry.about)).inputs
             given = read_inputs(declared, fields, started.inputs)
             inputs = given if given != dict(started.inputs) else None

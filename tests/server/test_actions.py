@@ -69,7 +69,7 @@ def form_of(server: Served, path: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for tag in re.findall(r"<input [^>]*>", text):
         said = dict(re.findall(r'(\S+?)="([^"]*)"', tag))
-        if said.get("type") != "checkbox" or " checked" in tag:
+        if " disabled" not in tag and (said.get("type") != "checkbox" or " checked" in tag):
             found[html.unescape(said["name"])] = html.unescape(said.get("value", ""))
     return found
 
@@ -219,3 +219,35 @@ def test_a_flow_is_started_with_model_session_labels_and_limits_once(server: Ser
     assert run["inputs"] == {"topic": "ants", "ok": True, "tags": ["x"]}
     assert run["labels"] == {"team": "b"}
     assert send(server, "/flows/story/start", {**fields, "cost_usd": "-1"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "topic", ["a\rb\u2028c\x00", "\r\n lines\n", "@me", "x" * 200_000], ids=["signs", "lines", "at", "long"]
+)
+def test_an_input_that_nobody_changed_is_what_it_was_whatever_it_is(server: Served, topic: str):
+    run_id = server.post("/api/runs", {"flow": "story", "inputs": {"topic": topic}}, 201)["run_id"]
+    path = f"/runs/{run_id}/act/again"
+    page = server.client.get(path).text
+    area = re.search(r'<textarea [^>]*name="input.topic"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
+    fields = form_of(server, path)
+    if area is not None:  # As browsers do: other line ends, and no NUL.
+        fields["input.topic"] = re.sub(r"\r\n?|\n", "\r\n", html.unescape(area[1])).replace("\0", "\ufffd")
+    assert (len(topic) > 100_000) == ("input.topic" not in fields)
+    place = send(server, path, fields).headers["location"]
+    assert server.until(place.removeprefix("/runs/"), "succeeded")["inputs"]["topic"] == topic
+    if len(topic) > 100_000:
+        assert "-i topic=@topic.txt" in command_of(page)
+        assert len(page) < 50_000
+    elif topic == "@me":
+        assert "-i topic=@@me" in command_of(page)
+
+
+def test_what_a_fork_with_other_inputs_shares_holds_for_no_other_run(server: Served):
+    fields = form_of(server, "/runs/one/act/fork?node=check")
+    place = send(server, "/runs/one/act/fork?node=check", {**fields, "input.topic": "ants"}).headers["location"]
+    fork = place.removeprefix("/runs/")
+    run = server.until(fork, "succeeded")
+    assert (run["inputs"]["topic"], run["outputs"]["said"][:7]) == ("ants", "Of bees")
+    body = {"flow": "story", "run_id": "reusing", "inputs": dict(run["inputs"]), "reuse": fork}
+    server.post("/api/runs", body, 201)
+    assert server.until("reusing", "succeeded")["outputs"]["said"].startswith("Of ants")

@@ -17,7 +17,7 @@ function pairWord(begin, value) {
 // The words of one field: { option, kind, value, isChange, isChanged }.
 function fieldWords(field) {
   if (!field.option || !field.value || (field.isChange && !field.isChanged)) return [];
-  if (field.kind === "switch") return field.option.split(" ");
+  if (field.kind === "switch" || field.kind === "kept") return field.option.split(" ");
   const values = field.kind === "list" ? field.value.split("\n").map((each) => each.trim()).filter(Boolean) : [field.value];
   const [option, ...rest] = field.option.split(" ");
   return values.flatMap((value) => [option, rest.length ? pairWord(rest.join(" "), value) : value]);

@@ -24,6 +24,7 @@ __all__ = [
     "LIMIT_OPTIONS",
     "ActionField",
     "ActionForm",
+    "FieldKind",
     "RunAction",
     "action_page",
     "action_section",
@@ -102,7 +103,9 @@ def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> 
     row = run.row(node)
     if run.progress.started is None or run.progress.started.path is None or row is None or row.status == "pending":
         return
-    command = shlex.join(["flowengine", "resume", run.run_id, "--from", node, *words])
+    base = ["flowengine", "resume", run.run_id, "--from", node]
+    command = shlex.join([*base, *words])
+    other = command if acting is not None else shlex.join([*base, "--set", "KEY=VALUE", "-i", "KEY=VALUE"])
     if acting is None and row.usage.calls:
         asked = [
             "flowengine",
@@ -116,7 +119,7 @@ def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> 
         ]
         yield RunAction("play", "What would have been with another model", shlex.join(asked))
     yield RunAction("retry", "Retry from here" if node == path else f"Retry from {node}", command)
-    yield RunAction("fork", "Fork here with other values" if node == path else f"Fork at {node}", command)
+    yield RunAction("fork", "Fork here with other values" if node == path else f"Fork at {node}", other)
 
 
 def top_node(path: str) -> str:
@@ -148,7 +151,7 @@ def action_section(actions: Sequence[RunAction], run_id: str, node: str | None, 
 
 # --- The form of an action
 
-FieldKind = Literal["text", "lines", "switch", "list", "verb"]
+FieldKind = Literal["text", "lines", "switch", "list", "verb", "kept"]
 
 
 class ActionField(NamedTuple):
@@ -162,7 +165,7 @@ class ActionField(NamedTuple):
     where the command line has none."""
     kind: FieldKind = "text"
     """`lines`: several lines of one text; `list`: one value a line; `switch`: on or off;
-    `verb`: which command it is, the word behind `flowengine`."""
+    `verb`: which command it is, the word behind `flowengine`; `kept`: too long to be changed here."""
     hint: str = ""
     is_change: bool = False
     """Whether it says something only where it was changed."""
@@ -302,6 +305,10 @@ def _make_field(field: ActionField) -> Markup:
         "data_change": field.is_change,
     }
     hint = element("small", field.hint) if field.hint else None
+    if field.kind == "kept":
+        size = element("small", f"{len(field.value):,} characters, which stay as they are.")
+        said["data_option"] = " ".join(_words_of(field))
+        return labelled(field.label, size, element("input", type="hidden", value="true", disabled=True, **said))
     if field.kind == "switch":
         box = element("input", type="checkbox", value="true", checked=bool(field.value), **said)
         return element("label", box, " ", field.label, " ", hint, class_="check")

@@ -139,7 +139,7 @@ def _make_answers(it: PlaygroundPage, chosen: Tried) -> Markup:
         return section("Not answered", note(told, kind="bad"), class_="bad")
     after = _text_of(chosen.call)
     removed, added = count_words(diff_words(before, after))
-    title = "The answer is the same" if before == after else f"{removed:,} words fewer, {added:,} words new"
+    title = "The answer is the same" if before == after else f"{removed:,} words removed, {added:,} added"
     sides = element(
         "div",
         section("Recorded answer", _call_facts(it.call, it.score), value(before)),
@@ -161,7 +161,8 @@ def _make_recorded(it: PlaygroundPage, *, is_answered: bool) -> Markup:
         for each in it.call.messages
     ]
     settings = fold("Request", value(it.call.request)) if it.call.request else None
-    answer = [element("h4", "Answer", class_="role"), _call_facts(it.call, it.score), value(_text_of(it.call))]
+    given = note(it.call.error, kind="bad") if it.call.error else value(_text_of(it.call))
+    answer = [element("h4", "Answer", class_="role"), _call_facts(it.call, it.score), given]
     return section("As it was asked", messages, None if is_answered else answer, settings)
 
 
