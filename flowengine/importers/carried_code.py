@@ -49,6 +49,7 @@ class CarriedCode:
         """`paths`: path in the new project → path in the tree, of every Python file; `framework`: its package."""
         self.modules: dict[str, CarriedModule] = {}
         self._framework = framework
+        self._needed: set[str] | None = None
         self._wrappers: dict[str, str] = {}
         for name, path in paths.items():
             if name.endswith(".py"):
@@ -57,7 +58,8 @@ class CarriedCode:
     @property
     def uses_parts(self) -> bool:
         """Whether a file that goes along imports what stands in for the framework."""
-        return any(each.uses_parts and not each.problem for each in self.modules.values())
+        carried = {each.path for each in self.carried_files()}
+        return any(each.uses_parts and name in carried for name, each in self.modules.items())
 
     def problem_of(self, name: str) -> str:
         """Why a file, or one that it imports, cannot go along; empty where it can."""
@@ -67,11 +69,19 @@ class CarriedCode:
         """The packages that have to be installed for a file."""
         return sorted({package for each in self.closure(name) for package in self._packages(each)})
 
+    def need(self, name: str) -> None:
+        """From here on only files that are needed go along: this one and those that it imports."""
+        self._needed = {*(self._needed or ()), *self.closure(name)}
+
+    def need_nothing(self) -> None:
+        """No file goes along unless it is needed."""
+        self._needed = self._needed or set()
+
     def carried_files(self) -> Iterator[CarriedFile]:
         """The files without a problem, and the functions that call into them."""
         for name, module in self.modules.items():
             path = module_name(name)
-            if not module.problem and path is not None:
+            if not module.problem and path is not None and (self._needed is None or name in self._needed):
                 yield CarriedFile(f"{path.replace('.', '/')}.py", module.carried)
         if self._wrappers:
             yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(self._wrappers.values()))
@@ -86,7 +96,7 @@ class CarriedCode:
         return f"{STEPS}:{name}"
 
     def closure(self, name: str) -> Iterator[str]:
-        """The file and those of the flow that it imports, directly or not."""
+        """The file and those of the source that it imports, directly or not, with the packages they lie in."""
         seen: set[str] = set()
         waiting = [name]
         while waiting:

@@ -131,8 +131,9 @@ class FlowStep:
         """The node as the flow file has it."""
         node: dict[str, Any] = {} if self.kind == "agent" else {"type": self.kind}
         keys = dict(self.keys)
-        if "description" in keys:
-            node["description"] = keys.pop("description")
+        for key in ("description", "agent"):
+            if key in keys:
+                node[key] = keys.pop(key)
         given = {
             "needs": self.needs,
             "when": self.when,

@@ -1,0 +1,76 @@
+"""Reads CrewAI: crews of `agents.yaml` and `tasks.yaml` with the Python that makes them, and CrewAI flows in Python.
+
+A crew becomes a flow (`crew_ai_crews`): each agent of it an entry of `agents`, each task a node that names one, with
+what the tasks before it gave; `{placeholders}` are inputs. Tools go along or are stubs (`crew_ai_tools`). Flows are
+read by `crew_ai_flows`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from flowengine.importers.crew_ai_classes import PythonFiles, crew_classes
+from flowengine.importers.crew_ai_crews import AGENTS_MARK, TASKS_MARK, CrewReader, agents_of, project_base, tasks_of
+from flowengine.importers.crew_ai_flows import read_flow
+from flowengine.importers.form import ImportedProject, ImportLedger, Names
+from flowengine.importers.source_tree import SourceError, SourceTree
+
+__all__ = ["find", "read"]
+
+_FLOW: Final = re.compile(
+    r"^\s*from crewai\.flow(\.flow)? import .*\bFlow\b|^\s*from crewai\.flow(\.flow)? import \(", re.M
+)
+_FLOW_CLASS: Final = re.compile(r"^class \w+\(\s*Flow\b", re.MULTILINE)
+
+
+def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
+    """Files of tasks that have a file of agents, and Python files with a flow."""
+    found: dict[str, None] = {}
+    for each in files:
+        try:
+            if each.endswith((".yaml", ".yml")):
+                text = tree.read_text(each)
+                if TASKS_MARK.search(text) and agents_of(tree, each):
+                    found[each] = None
+                elif AGENTS_MARK.search(text) and len(files) == 1 and (tasks := tasks_of(tree, each)):
+                    found[tasks] = None
+            elif each.endswith(".py"):
+                text = tree.read_text(each)
+                if _FLOW.search(text) and _FLOW_CLASS.search(text):
+                    found[each] = None
+                elif len(files) == 1 and "@CrewBase" in text:
+                    found |= dict.fromkeys(_configured(tree, each))
+        except SourceError:
+            continue
+    return list(found)
+
+
+def _configured(tree: SourceTree, file: str) -> Iterator[str]:
+    """The files of tasks that the crews of a Python file name."""
+    files = PythonFiles(tree, PurePosixPath(file).parent.as_posix())
+    source = files.parsed(file)
+    for each in crew_classes(source, files) if source is not None else ():
+        path = each.configured("tasks_config")
+        try:
+            joined = tree.join(PurePosixPath(file).parent.as_posix(), path) if path else ""
+        except SourceError:
+            continue
+        if joined and tree.has(joined):
+            yield joined
+
+
+def read(tree: SourceTree, file: str) -> ImportedProject:
+    """One crew, or one flow with its crews."""
+    if file.endswith(".py"):
+        return read_flow(tree, file)
+    project = ImportedProject("CrewAI", ImportLedger())
+    base = project_base(tree, file)
+    reader = CrewReader(tree, project, PythonFiles(tree, base), Names())
+    classes = reader.classes_of(file)
+    for each in classes or [None]:
+        reader.read_crew(file, each)
+    reader.finish()
+    return project

@@ -1,0 +1,254 @@
+"""Finds what the Python of a crew says: its class, the methods of agents and tasks, and what names stand for.
+
+Values are followed through assignments of the module, the class and its constructor, and through imports of files that
+lie in the same folder. Nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from flowengine.errors import DefinitionError
+from flowengine.importers.form import SourcePlace
+from flowengine.importers.python_code import PythonSource, call_name, decorators_of, literal_of, parse_python
+from flowengine.importers.source_tree import SourceError, SourceTree
+
+__all__ = ["CrewClass", "Method", "PythonFiles", "config_key", "crew_classes"]
+
+_MARKS: Final = frozenset(
+    {"agent", "task", "crew", "llm", "tool", "before_kickoff", "after_kickoff", "output_pydantic"}
+)
+Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class PythonFiles:
+    """The Python files below a folder, each parsed once."""
+
+    def __init__(self, tree: SourceTree, base: str) -> None:
+        self.base = base
+        self._tree = tree
+        self._parsed: dict[str, PythonSource | None] = {}
+        self.names = [each for each in tree.files(base) if each.endswith(".py")]
+
+    def parsed(self, file: str) -> PythonSource | None:
+        """A file; None for one that is no Python."""
+        if file not in self._parsed:
+            try:
+                self._parsed[file] = parse_python(file, self._tree.read_text(file))
+            except (SourceError, DefinitionError):
+                self._parsed[file] = None
+        return self._parsed[file]
+
+    def home_of(self, source: PythonSource, name: str) -> tuple[str, str, str]:
+        """Where a name comes from: module, name there, and the file where that lies below the folder."""
+        for each in source.imports():
+            for original, alias in each.names:
+                if (alias or original) == name:
+                    return each.module, original, self.file_of(source.file, each.module, original)
+            if not each.names and (each.module == name or each.module.startswith(f"{name}.")):
+                return each.module, "", self.file_of(source.file, each.module, "")
+        return "", name, source.file
+
+    def file_of(self, importer: str, module: str, name: str) -> str:
+        """The file of a module as another one imports it; empty for one of a package."""
+        bare = module.lstrip(".")
+        dots = len(module) - len(bare)
+        tail = bare.replace(".", "/")
+        if dots:
+            parents = PurePosixPath(importer).parents
+            folder = parents[min(dots - 1, len(parents) - 1)]
+            wanted = [(folder / tail).as_posix() if tail else folder.as_posix()]
+            for each in wanted:
+                for path in (f"{each}.py", f"{each}/{name}.py", f"{each}/__init__.py"):
+                    if path in self.names:
+                        return path
+            return ""
+        ends = [f"{tail}.py", f"{tail}/{name}.py", f"{tail}/__init__.py"] if tail else [f"{name}.py"]
+        for end in ends:
+            found = [each for each in self.names if each == end or each.endswith(f"/{end}")]
+            if found:
+                return min(found, key=lambda each: _distance(importer, each))
+        return ""
+
+    def class_of(self, source: PythonSource, name: str, depth: int = 0) -> tuple[ast.ClassDef, PythonSource] | None:
+        """A class by the name that a file has for it."""
+        found = next(
+            (each for each in ast.walk(source.tree) if isinstance(each, ast.ClassDef) and each.name == name), None
+        )
+        if found is not None:
+            return found, source
+        _, original, file = self.home_of(source, name)
+        other = self.parsed(file) if file and file != source.file and depth < 8 else None
+        return None if other is None else self.class_of(other, original or name, depth + 1)
+
+    def function_of(self, source: PythonSource, name: str) -> tuple[Method, PythonSource] | None:
+        """A function by the name that a file has for it."""
+        found = next((each for each in source.functions() if each.name == name), None)
+        if found is not None:
+            return found, source
+        _, original, file = self.home_of(source, name)
+        other = self.parsed(file) if file and file != source.file else None
+        found = None if other is None else next((each for each in other.functions() if each.name == original), None)
+        return None if found is None or other is None else (found, other)
+
+
+def _distance(one: str, other: str) -> int:
+    """How many folders lie between two files."""
+    first, second = PurePosixPath(one).parent.parts, PurePosixPath(other).parent.parts
+    shared = 0
+    for left, right in zip(first, second, strict=False):
+        if left != right:
+            break
+        shared += 1
+    return len(first) + len(second) - 2 * shared
+
+
+class Entry(NamedTuple):
+    """An agent, a task or a crew as the Python makes it."""
+
+    name: str
+    """Of its method."""
+    keywords: Mapping[str, ast.expr]
+    place: SourcePlace
+    kind: str = ""
+    """The class that is called: `Agent`, `Task`, `ConditionalTask` …"""
+
+
+class CrewClass:
+    """A class with agents, tasks and a crew."""
+
+    def __init__(self, found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> None:
+        self.found = found
+        self.source = source
+        self.files = files
+        self.name = found.name
+        self.agents: dict[str, Entry] = {}
+        self.tasks: dict[str, Entry] = {}
+        self.crew: Entry | None = None
+        self.hooks: list[tuple[str, Method]] = []
+        for each in found.body:
+            if isinstance(each, Method):
+                self._read(each)
+
+    def configured(self, key: str) -> str | None:
+        """The path that `agents_config` or `tasks_config` says; None where it is no text."""
+        for each in self.found.body:
+            targets = (
+                each.targets
+                if isinstance(each, ast.Assign)
+                else [each.target]
+                if isinstance(each, ast.AnnAssign)
+                else []
+            )
+            if any(isinstance(one, ast.Name) and one.id == key for one in targets):
+                texts = [
+                    one.value for one in ast.walk(each) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                ]
+                return next((one for one in texts if one.endswith((".yaml", ".yml"))), None)
+        return f"config/{key.partition('_')[0]}.yaml"
+
+    def resolve(self, node: ast.expr | None, depth: int = 0) -> ast.expr | None:
+        """What a name stands for, as far as assignments tell it."""
+        if node is None or depth > 8 or not isinstance(node, ast.Name | ast.Attribute):
+            return node
+        name = call_name(node)
+        bare = name.removeprefix("self.").removeprefix("cls.").removeprefix(f"{self.name}.")
+        if "." in bare:
+            return node
+        for each in _assignments(self.found, self.source.tree):
+            value = each.get(bare if name.startswith(("self.", "cls.", f"{self.name}.")) else name)
+            if value is not None:
+                return self.resolve(value, depth + 1)
+        _, original, file = self.files.home_of(self.source, bare)
+        other = self.files.parsed(file) if file and file != self.source.file else None
+        if other is not None and "." not in name:
+            for each in _assignments(None, other.tree):
+                if original in each:
+                    return each[original]
+        return node
+
+    def tool_named(self, name: str) -> ast.expr | None:
+        """What a method of the class gives that makes a tool of this name."""
+        for each in self.found.body:
+            if isinstance(each, Method) and each.name == name:
+                returned = [
+                    one.value for one in ast.walk(each) if isinstance(one, ast.Return) and one.value is not None
+                ]
+                return returned[-1] if returned else None
+        return None
+
+    def place(self, node: ast.AST) -> SourcePlace:
+        return SourcePlace(self.source.file, getattr(node, "lineno", 1))
+
+    def _read(self, method: Method) -> None:
+        marks = [name.rpartition(".")[2] for name, _ in decorators_of(method)]
+        mark = next((each for each in marks if each in _MARKS), None)
+        if mark in ("before_kickoff", "after_kickoff"):
+            self.hooks.append((mark, method))
+        if mark not in ("agent", "task", "crew"):
+            return
+        call = _made(method, {"agent": "Agent", "task": "Task", "crew": "Crew"}[mark])
+        keywords = {each.arg: each.value for each in call.keywords if each.arg} if call is not None else {}
+        kind = call_name(call).rpartition(".")[2] if call is not None else ""
+        entry = Entry(method.name, keywords, self.place(call or method), kind)
+        if mark == "agent":
+            self.agents[method.name] = entry
+        elif mark == "task":
+            self.tasks[method.name] = entry
+        else:
+            self.crew = entry
+
+
+def _made(method: Method, ending: str) -> ast.Call | None:
+    """The call that makes what a method returns."""
+    calls = [each for each in ast.walk(method) if isinstance(each, ast.Call)]
+    named = [each for each in calls if call_name(each).rpartition(".")[2].endswith(ending)]
+    return named[0] if named else None
+
+
+def _assignments(found: ast.ClassDef | None, tree: ast.Module) -> Iterator[dict[str, ast.expr]]:
+    """Name → value: of the class and its constructor, then of the module."""
+    if found is not None:
+        yield _assigned(found.body)
+        for each in found.body:
+            if isinstance(each, Method):
+                yield _assigned(list(ast.walk(each)), "self.")
+    yield _assigned(tree.body)
+
+
+def _assigned(body: list[ast.stmt] | list[ast.AST], prefix: str = "") -> dict[str, ast.expr]:
+    values: dict[str, ast.expr] = {}
+    for each in body:
+        targets = (
+            each.targets if isinstance(each, ast.Assign) else [each.target] if isinstance(each, ast.AnnAssign) else []
+        )
+        value = each.value if isinstance(each, ast.Assign | ast.AnnAssign) else None
+        for target in targets:
+            name = call_name(target) if isinstance(target, ast.Name | ast.Attribute) else ""
+            if value is not None and name:
+                values.setdefault(name.removeprefix(prefix), value)
+    return values
+
+
+def crew_classes(source: PythonSource, files: PythonFiles) -> list[CrewClass]:
+    """The classes of a file that are crews."""
+    found = [
+        CrewClass(each, source, files)
+        for each in source.classes()
+        if any(name.rpartition(".")[2] == "CrewBase" for name, _ in decorators_of(each))
+    ]
+    return [each for each in found if each.tasks]
+
+
+def config_key(node: ast.expr | None) -> str | None:
+    """`x` of `self.agents_config["x"]`; None for anything else."""
+    if isinstance(node, ast.Subscript) and call_name(node.value).endswith("_config"):
+        found = literal_of(node.slice)
+        return found if isinstance(found, str) else None
+    if isinstance(node, ast.Call) and call_name(node).endswith("_config.get") and node.args:
+        found = literal_of(node.args[0])
+        return found if isinstance(found, str) else None
+    return None

@@ -1,0 +1,173 @@
+"""Knows what becomes of the settings of CrewAI's agents, tasks and crews, and reads how a crew names its model."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from flowengine.importers.crew_ai_classes import CrewClass
+from flowengine.importers.crew_ai_texts import model_name
+from flowengine.importers.form import Outcome
+from flowengine.importers.python_code import call_name, literal_of
+
+__all__ = ["AGENT_NOTES", "CREW_NOTES", "TASK_NOTES", "ModelFound", "read_model", "seconds_of"]
+
+Note = tuple[Outcome, str]
+_RECORDED: Final[Note] = ("mapped", "every run is recorded")
+_NO_CODE: Final[Note] = ("lost", "no code is called while an agent works")
+
+AGENT_NOTES: Final[Mapping[str, Note]] = {
+    "verbose": _RECORDED,
+    "allow_delegation": ("mapped", ""),
+    "cache": ("changed", "`cache: true` on a node does it"),
+    "max_rpm": ("changed", "the project file bounds a vendor's requests: `[providers]`"),
+    "max_retry_limit": ("changed", "`max_retries` of an agent: 3"),
+    "respect_context_window": ("mapped", "a prompt is packed into the model's window"),
+    "use_system_prompt": ("mapped", ""),
+    "embedder": ("changed", "memory finds what is near by words"),
+    "inject_date": ("lost", "no date is put into prompts"),
+    "date_format": ("lost", "no date is put into prompts"),
+    "function_calling_llm": ("changed", "the agent's own model asks for tools"),
+    "step_callback": _NO_CODE,
+    "callbacks": _NO_CODE,
+    "multimodal": ("changed", "`attach` of a node gives a model files"),
+    "config": ("mapped", ""),
+    "name": ("mapped", ""),
+    "max_tokens": ("changed", "`max_tokens` of the agent"),
+}
+TASK_NOTES: Final[Mapping[str, Note]] = {
+    "verbose": _RECORDED,
+    "name": ("mapped", ""),
+    "create_directory": ("mapped", ""),
+    "callback": _NO_CODE,
+    "max_retries": ("changed", "`max_retries` of an agent: 3"),
+    "guardrail_max_retries": ("changed", "`max_retries` of an agent: 3"),
+    "inputs": ("mapped", "the placeholders of its texts are the inputs"),
+    "output_type": ("mapped", ""),
+}
+CREW_NOTES: Final[Mapping[str, Note]] = {
+    "agents": ("mapped", ""),
+    "tasks": ("mapped", ""),
+    "verbose": _RECORDED,
+    "name": ("mapped", ""),
+    "cache": ("changed", "`cache: true` on a node does it"),
+    "max_rpm": ("changed", "the project file bounds a vendor's requests: `[providers]`"),
+    "output_log_file": ("changed", "every run is recorded in the store"),
+    "share_crew": ("mapped", "nothing is shared"),
+    "full_output": ("mapped", "every node's output is recorded"),
+    "embedder": ("changed", "memory finds what is near by words"),
+    "tracing": _RECORDED,
+    "language": ("changed", "`locale` of an agent"),
+    "step_callback": _NO_CODE,
+    "task_callback": _NO_CODE,
+    "function_calling_llm": ("changed", "the agent's own model asks for tools"),
+    "chat_llm": ("changed", "a chat is asked by the agents' own models"),
+    "manager_llm": ("lost", "there is no manager"),
+    "manager_agent": ("lost", "there is no manager"),
+}
+"""Setting → what becomes of it and why, where it says more than false or none."""
+_OPENAI: Final = frozenset({"ChatOpenAI", "OpenAI", "ChatLiteLLM", "OpenAIChat"})
+_PREFIXES: Final[Mapping[str, str]] = {
+    "ChatGroq": "groq/",
+    "ChatAnthropic": "anthropic/",
+    "ChatGoogleGenerativeAI": "gemini/",
+    "GoogleGenerativeAI": "gemini/",
+    "ChatOllama": "ollama/",
+    "Ollama": "ollama/",
+    "OllamaLLM": "ollama/",
+    "AzureChatOpenAI": "azure/",
+    "ChatMistralAI": "mistral/",
+    "ChatCohere": "cohere/",
+    "ChatDeepSeek": "deepseek/",
+    "ChatNVIDIA": "nvidia_nim/",
+}
+"""Class of a model in code → the prefix of its vendor."""
+_KEYS: Final = {"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed"}
+
+
+class ModelFound(NamedTuple):
+    """A model as the new flow names it, and what is to be said of that."""
+
+    model: str | None
+    keys: dict[str, Any]
+    outcome: Outcome
+    note: str
+    by_hand: str = ""
+
+
+def seconds_of(value: int) -> str:
+    return f"{value}s"
+
+
+def read_model(value: Any, crew: CrewClass | None) -> ModelFound:
+    """A model of a text or of code."""
+    if isinstance(value, str):
+        return _named(value, {})
+    node = value if isinstance(value, ast.expr) else None
+    resolved = crew.resolve(node) if crew is not None else node
+    if resolved is None:
+        return ModelFound(None, {}, "changed", "the default model is asked")
+    text = literal_of(resolved)
+    if isinstance(text, str):
+        return _named(text, {})
+    if text is None and isinstance(resolved, ast.Constant):
+        return ModelFound(None, {}, "mapped", "the default model is asked")
+    if isinstance(resolved, ast.Call) and crew is not None:
+        return _called(resolved, crew, 0)
+    if isinstance(resolved, ast.BoolOp | ast.IfExp):
+        choices = [one for one in ast.walk(resolved) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        for each in choices:
+            found = _named(str(each.value), {})
+            if found.model is not None:
+                return found._replace(outcome="changed", note=f"{found.model}, one of those that the code chooses from")
+    return _by_environment()
+
+
+def _by_environment() -> ModelFound:
+    todo = "set FLOWENGINE_DEFAULT_MODEL, or write `model` into the agent"
+    return ModelFound(None, {}, "changed", "code chooses it: the default model is asked", todo)
+
+
+def _called(call: ast.Call, crew: CrewClass, depth: int) -> ModelFound:
+    name = call_name(call).rpartition(".")[2]
+    said = {each.arg: each.value for each in call.keywords if each.arg}
+    if name in ("getenv", "get") or call_name(call).endswith("environ.get"):
+        fallback = literal_of(call.args[1]) if len(call.args) > 1 else None
+        if isinstance(fallback, str) and (found := _named(fallback, {})).model is not None:
+            return found._replace(outcome="changed", note="the name that the code has where its variable is not set")
+        return _by_environment()
+    keys = {ours: literal_of(crew.resolve(said[theirs])) for theirs, ours in _KEYS.items() if theirs in said}
+    keys = {key: each for key, each in keys.items() if isinstance(each, int | float) and not isinstance(each, bool)}
+    node = next(
+        (said[each] for each in ("model", "model_name", "azure_deployment", "deployment_name") if each in said), None
+    )
+    given = crew.resolve(node if node is not None else call.args[0] if call.args else None)
+    if isinstance(given, ast.Call) and depth < 4:
+        found = _called(given, crew, depth + 1)
+        return found._replace(keys=keys | found.keys)
+    text = literal_of(given)
+    if not isinstance(text, str):
+        function = crew.files.function_of(crew.source, call_name(call)) if depth < 4 else None
+        returned = [each.value for each in ast.walk(function[0]) if isinstance(each, ast.Return)] if function else []
+        inner = crew.resolve(returned[-1]) if returned else None
+        if isinstance(inner, ast.Call):
+            return _called(inner, crew, depth + 1)
+        return _by_environment()._replace(keys=keys)
+    has_address = "base_url" in said or "api_base" in said or "openai_api_base" in said
+    prefix = _PREFIXES.get(name, "")
+    if prefix and "/" not in text:
+        text = prefix + text.removeprefix("models/")
+    found = _named(text, keys, is_openai=name in _OPENAI or has_address)
+    if has_address and found.model is not None:
+        todo = "say the model's address in `[models]` of the project file, or by the vendor's variable"
+        return found._replace(outcome="changed", note=f"{found.model}, without its address", by_hand=todo)
+    return found
+
+
+def _named(text: str, keys: dict[str, Any], *, is_openai: bool = False) -> ModelFound:
+    found = model_name(text, is_openai=is_openai)
+    if found is None:
+        todo = "write `model` into the agent"
+        return ModelFound(None, keys, "lost", f"no vendor of a model '{text[:80]}' is known", todo)
+    return ModelFound(found, keys, "mapped", f"model {found}")

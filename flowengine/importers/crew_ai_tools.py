@@ -1,0 +1,284 @@
+"""Makes functions that agents can call of a crew's tools.
+
+Tools of `crewai_tools` and of packages are made when they are called, where the package is installed; tools that the
+source defines go along with their files, and what those import of crewai is led to a module of the new project. What is
+neither is a stub.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from flowengine.importers.carried_code import CarriedCode, argument_name, format_import, module_name
+from flowengine.importers.crew_ai_classes import CrewClass, Method, PythonFiles
+from flowengine.importers.form import Names, Stub
+from flowengine.importers.python_code import (
+    PythonSource,
+    call_name,
+    decorators_of,
+    literal_of,
+    parameters_of,
+)
+
+__all__ = ["ToolCode", "ToolFound", "tool_elements"]
+
+_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "SerperDevTool": ("search_query: str",),
+    "ScrapeWebsiteTool": ("website_url: str",),
+    "FileReadTool": ("file_path: str",),
+    "FileWriterTool": ("filename: str", "content: str", 'directory: str = "./"', "overwrite: bool = True"),
+    "DirectoryReadTool": ("directory: str",),
+    "WebsiteSearchTool": ("search_query: str", "website: str"),
+    "PDFSearchTool": ("query: str", "pdf: str"),
+    "TXTSearchTool": ("search_query: str", "txt: str"),
+    "CSVSearchTool": ("search_query: str", "csv: str"),
+    "JSONSearchTool": ("search_query: str", "json_path: str"),
+    "MDXSearchTool": ("search_query: str", "mdx: str"),
+    "DOCXSearchTool": ("search_query: str", "docx: str"),
+    "XMLSearchTool": ("search_query: str", "xml: str"),
+    "DirectorySearchTool": ("search_query: str", "directory: str"),
+    "CodeDocsSearchTool": ("search_query: str", "docs_url: str"),
+    "YoutubeVideoSearchTool": ("search_query: str", "youtube_video_url: str"),
+    "YoutubeChannelSearchTool": ("search_query: str", "youtube_channel_handle: str"),
+    "EXASearchTool": ("search_query: str",),
+    "TavilySearchTool": ("query: str",),
+    "BraveSearchTool": ("search_query: str",),
+    "SeleniumScrapingTool": ("website_url: str", 'css_element: str = ""'),
+    "SerperScrapeWebsiteTool": ("url: str",),
+    "FirecrawlScrapeWebsiteTool": ("url: str",),
+    "FirecrawlSearchTool": ("query: str",),
+    "GithubSearchTool": ("search_query: str", "github_repo: str"),
+    "RagTool": ("query: str",),
+    "DallETool": ("image_description: str",),
+    "VisionTool": ("image_path_url: str",),
+    "CodeInterpreterTool": ("code: str", "libraries_used: list"),
+}
+"""Class of `crewai_tools` → what a call of it takes; those given to its constructor are left out."""
+
+
+class ToolFound(NamedTuple):
+    """A tool as an agent names it, and what is to be said of it."""
+
+    call: str
+    change: str = ""
+    lost: str = ""
+
+
+class ToolCode:
+    """The tools of one source; each is made once."""
+
+    def __init__(self, code: CarriedCode, paths: Mapping[str, str], files: PythonFiles) -> None:
+        """`paths`: path in the tree → path in the new project."""
+        self._code = code
+        self._paths = paths
+        self._files = files
+        self._names = Names()
+        self._made: dict[str, ToolFound] = {}
+        self.stubs: list[Stub] = []
+
+    def of(self, node: ast.expr, crew: CrewClass) -> ToolFound:
+        """The tool that an element of a list of tools is."""
+        key = f"{crew.source.file}:{crew.name}:{ast.unparse(node)}"
+        if key not in self._made:
+            found = self._read(node, crew)
+            same = next((each for each in self._made.values() if found.lost and each.call == found.call), None)
+            self._made[key] = same or found
+        return self._made[key]
+
+    def _read(self, node: ast.expr, crew: CrewClass) -> ToolFound:
+        resolved = crew.resolve(node) or node
+        source = crew.source
+        if isinstance(resolved, ast.Call):
+            name = call_name(resolved)
+            home, original, file = self._files.home_of(source, name.partition(".")[0])
+            if home.partition(".")[0] in ("crewai_tools",) and "." not in name:
+                return self._package_tool(home, original, resolved, node, crew)
+            found = self._files.class_of(source, name) if "." not in name else None
+            if found is not None:
+                return self._own_class(found[0], found[1], resolved, node, crew)
+            return self._stub(
+                node, crew, f"{name or 'it'} of {home or 'the source'} makes it" + (f" ({file})" if file else "")
+            )
+        name = call_name(resolved)
+        first, _, rest = name.partition(".")
+        if rest and not name.startswith("self."):
+            found = self._files.class_of(source, first)
+            method = (
+                None
+                if found is None
+                else next((each for each in found[0].body if isinstance(each, Method) and each.name == rest), None)
+            )
+            if found is not None and method is not None:
+                return self._own_function(method, found[1], node, crew, first)
+        elif name:
+            function = self._files.function_of(source, name)
+            if function is not None:
+                return self._own_function(function[0], function[1], node, crew)
+        home, _, _ = self._files.home_of(source, first)
+        return self._stub(node, crew, f"{ast.unparse(node)[:80]} comes from {home or 'code that is not there'}")
+
+    def _package_tool(self, home: str, name: str, call: ast.Call, node: ast.expr, crew: CrewClass) -> ToolFound:
+        given = _constructor(call)
+        if given is None:
+            return self._stub(node, crew, f"{name} is made with values of the code")
+        fixed = {each.arg for each in call.keywords}
+        parameters = [each for each in _KNOWN.get(name, ("query: str",)) if each.partition(":")[0] not in fixed]
+        names = [each.partition(":")[0] for each in parameters]
+
+        def write(function: str) -> str:
+            return (
+                f"\n\ndef {function}({', '.join(parameters)}) -> Any:\n"
+                f"    {_docstring(f'Use the tool {name}.')}\n"
+                f"{format_import(home, name)}"
+                f"    return original({given}).run({', '.join(f'{each}={each}' for each in names)})\n"
+            )
+
+        return ToolFound(
+            self._code.add_wrapper(self._base(name), write), "it needs the package crewai-tools to be installed"
+        )
+
+    def _own_class(
+        self, found: ast.ClassDef, source: PythonSource, call: ast.Call, node: ast.expr, crew: CrewClass
+    ) -> ToolFound:
+        run = next(
+            (each for each in found.body if isinstance(each, Method) and each.name in ("_run", "run", "_arun")), None
+        )
+        if run is None:
+            return self._stub(node, crew, f"the class {found.name} has no method _run")
+        given = _constructor(call)
+        if given is None:
+            return self._stub(node, crew, f"{found.name} is made with values of the code", run, source)
+        described = next(
+            (
+                literal_of(each.value)
+                for each in found.body
+                if isinstance(each, ast.AnnAssign | ast.Assign)
+                and any(
+                    isinstance(one, ast.Name) and one.id == "description"
+                    for one in (each.targets if isinstance(each, ast.Assign) else [each.target])
+                )
+            ),
+            None,
+        )
+        text = described if isinstance(described, str) else ast.get_docstring(found) or ""
+        return self._local(
+            found.name, found.name, run, source, node, crew, text, f"original({given}).{run.name}", is_method=True
+        )
+
+    def _own_function(
+        self, found: Method, source: PythonSource, node: ast.expr, crew: CrewClass, holder: str = ""
+    ) -> ToolFound:
+        marked = dict(decorators_of(found))
+        is_method = (
+            bool(holder)
+            and not any(name.endswith("staticmethod") for name in marked)
+            and found.args.args[:1]
+            and found.args.args[0].arg in ("self", "cls")
+        )
+        called = f"original.{found.name}" if holder else "original"
+        text = ast.get_docstring(found) or ""
+        return self._local(
+            holder or found.name, found.name, found, source, node, crew, text, called, is_method=bool(is_method)
+        )
+
+    def _local(
+        self,
+        imported: str,
+        name: str,
+        run: Method,
+        source: PythonSource,
+        node: ast.expr,
+        crew: CrewClass,
+        text: str,
+        called: str,
+        *,
+        is_method: bool,
+    ) -> ToolFound:
+        path = self._paths.get(source.file, "")
+        module = module_name(path) if path in self._code.modules else None
+        problem = "its file cannot go along" if module is None else self._code.problem_of(path)
+        if problem:
+            return self._stub(node, crew, problem, run, source)
+        self._code.need(path)
+        parameters = parameters_of(run)[1:] if is_method else parameters_of(run)
+        parameters = [each for each in parameters if not each.startswith("*")]
+        names = [_bare(each) for each in parameters]
+        head = [each.replace(_bare(each), argument_name(_bare(each)), 1) for each in parameters]
+        is_async = isinstance(run, ast.AsyncFunctionDef)
+
+        def write(function: str) -> str:
+            passed = ", ".join(f"{each}={argument_name(each)}" for each in names)
+            return (
+                f"\n\n{'async ' if is_async else ''}def {function}({', '.join(head)}) -> Any:\n"
+                f"    {_docstring(text or f'Use the tool {name}.')}\n"
+                f"{format_import(module or '', imported)}"
+                f"    return {'await ' if is_async else ''}{called}({passed})\n"
+            )
+
+        needs = self._code.needs_of(path)
+        change = (
+            "its file goes along, without crewai"
+            if source.file != crew.source.file
+            else "the crew's file goes along for it"
+        )
+        change += f"; it needs {', '.join(needs)} to be installed" if needs else ""
+        return ToolFound(self._code.add_wrapper(self._base(name), write), change)
+
+    def _stub(
+        self, node: ast.expr, crew: CrewClass, why: str, run: Method | None = None, source: PythonSource | None = None
+    ) -> ToolFound:
+        written = ast.unparse(node)
+        shown = written.partition("(")[0].rpartition(".")[2] or "tool"
+        name = self._names.id(shown, "tool")
+        parameters: Sequence[str] = ["query: str"]
+        if run is not None:
+            parameters = [each for each in parameters_of(run) if _bare(each) not in ("self", "cls")]
+        original = source.segment(run) if run is not None and source is not None else written
+        call = f"imported_stubs:{name}"
+        self.stubs.append(Stub(call, parameters, why, crew.place(node), original=original, is_tool=True))
+        return ToolFound(call, lost=why)
+
+    def _base(self, name: str) -> str:
+        return argument_name(name)
+
+
+def _bare(parameter: str) -> str:
+    """The name of a parameter as it is written."""
+    return parameter.partition(":")[0].partition("=")[0].strip()
+
+
+def _constructor(call: ast.Call) -> str | None:
+    """The arguments of a constructor as they are written; None where one of them is no literal."""
+    nothing = object()
+    given = [*call.args, *(each.value for each in call.keywords)]
+    if any(literal_of(each, nothing) is nothing for each in given) or any(each.arg is None for each in call.keywords):
+        return None
+    parts = [repr(literal_of(each)) for each in call.args]
+    return ", ".join([*parts, *(f"{each.arg}={literal_of(each.value)!r}" for each in call.keywords)])
+
+
+def _docstring(text: str) -> str:
+    """A text as the docstring of a function that is written."""
+    flat = " ".join(text.split())[:1000]
+    return json.dumps(flat, ensure_ascii=False)
+
+
+def tool_elements(node: ast.expr | None, crew: CrewClass) -> tuple[list[ast.expr], list[ast.expr]]:
+    """The tools of a list, and parts of it that are no list."""
+    resolved = crew.resolve(node)
+    if resolved is None or (isinstance(resolved, ast.Constant) and resolved.value is None):
+        return [], []
+    if isinstance(resolved, ast.List | ast.Tuple):
+        found: list[ast.expr] = []
+        rest: list[ast.expr] = []
+        for each in resolved.elts:
+            inner, left = tool_elements(each.value, crew) if isinstance(each, ast.Starred) else ([each], [])
+            found, rest = [*found, *inner], [*rest, *left]
+        return found, rest
+    if isinstance(resolved, ast.BinOp) and isinstance(resolved.op, ast.Add):
+        left, right = tool_elements(resolved.left, crew), tool_elements(resolved.right, crew)
+        return [*left[0], *right[0]], [*left[1], *right[1]]
+    return [], [resolved]

@@ -1,0 +1,219 @@
+"""Imports crews and flows of CrewAI that were written for these tests, and runs what came of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flowengine import Flow
+from flowengine.journal.memory import MemoryStore
+from flowengine.models.scripted import ScriptedModel
+from flowengine.runners.run import Run
+from flowengine.testing.model_overrides import with_models
+
+CREW = {
+    "config/agents.yaml": """\
+scout:
+  role: Scout for {place}
+  goal: Find what is there
+  backstory: You know every path.
+clerk:
+  role: Clerk
+  goal: Write it down
+  backstory: 'You write {"json": true} well.'
+""",
+    "config/tasks.yaml": """\
+look:
+  description: Look round {place}, as {{place}} is.
+  expected_output: A list
+  agent: scout
+listen:
+  description: Listen there
+  expected_output: Sounds
+  agent: scout
+  async_execution: true
+note:
+  description: Write a note
+  expected_output: A note
+  agent: clerk
+  output_file: notes/{place}.md
+""",
+    "crew.py": '''\
+from crewai import Agent, Crew, LLM, Process, Task
+from crewai.project import CrewBase, agent, crew, task
+from crewai_tools import SerperDevTool
+from pydantic import BaseModel, Field
+
+from tools.count import CountTool
+
+fast = LLM(model="gpt-4o-mini", temperature=0.2)
+
+
+class Note(BaseModel):
+    title: str = Field(..., description="A title")
+    lines: list[str] = []
+
+
+@CrewBase
+class Outing:
+    """Goes out."""
+
+    agents_config = "config/agents.yaml"
+    tasks_config = "config/tasks.yaml"
+
+    @agent
+    def scout(self) -> Agent:
+        return Agent(config=self.agents_config["scout"], llm=fast, tools=[CountTool(), SerperDevTool()], verbose=True)
+
+    @agent
+    def clerk(self) -> Agent:
+        return Agent(config=self.agents_config["clerk"], allow_delegation=True)
+
+    @task
+    def look(self) -> Task:
+        return Task(config=self.tasks_config["look"])
+
+    @task
+    def listen(self) -> Task:
+        return Task(config=self.tasks_config["listen"])
+
+    @task
+    def note(self) -> Task:
+        return Task(config=self.tasks_config["note"], output_pydantic=Note)
+
+    @crew
+    def crew(self) -> Crew:
+        return Crew(agents=self.agents, tasks=self.tasks, process=Process.sequential)
+''',
+    "tools/count.py": """\
+from crewai.tools import BaseTool
+
+
+class CountTool(BaseTool):
+    name: str = "count"
+    description: str = "Counts letters."
+
+    def _run(self, text: str) -> int:
+        return len(text)
+""",
+}
+FLOW = {
+    "config/agents.yaml": CREW["config/agents.yaml"],
+    "config/tasks.yaml": "look:\n  description: Look at {place}\n  expected_output: A list\n  agent: scout\n",
+    "looking.py": """\
+from crewai import Agent, Crew, Task
+from crewai.project import CrewBase, agent, crew, task
+
+
+@CrewBase
+class Look:
+    @agent
+    def scout(self) -> Agent:
+        return Agent(config=self.agents_config["scout"])
+
+    @task
+    def look(self) -> Task:
+        return Task(config=self.tasks_config["look"])
+
+    @crew
+    def crew(self) -> Crew:
+        return Crew(agents=self.agents, tasks=self.tasks)
+""",
+    "main.py": """\
+from crewai.flow.flow import Flow, and_, listen, or_, router, start
+from pydantic import BaseModel
+
+from looking import Look
+
+
+class Trip(BaseModel):
+    place: str = "the hill"
+    seen: str = ""
+    tries: int = 0
+    log: list[str] = []
+
+
+class TripFlow(Flow[Trip]):
+    @start("again")
+    def go(self):
+        result = Look().crew().kickoff(inputs={"place": f"{self.state.place}!"})
+        self.state.seen = result.raw
+
+    @router(go)
+    def judge(self):
+        self.state.tries += 1
+        self.state.log.append(self.state.seen)
+        return "enough" if self.state.tries > 1 else "again"
+
+    @listen("enough")
+    def tell(self):
+        return f"{self.state.tries}: {', '.join(self.state.log)}"
+
+    @listen("never")
+    def rest(self):
+        return "slept"
+
+    @listen(or_(tell, rest))
+    def close(self, told):
+        return told
+""",
+}
+
+
+def run(folder: Path, name: str, inputs: dict[str, Any], answers: dict[str, Any]) -> tuple[Run, dict[str, Any]]:
+    models = {node: ScriptedModel(given) for node, given in answers.items()}
+    flow = with_models(Flow.from_yaml(folder / f"{name}.yaml"), lambda slot, _: models[slot.node])
+    return flow.run_sync(inputs, store=MemoryStore()), models
+
+
+def test_the_tasks_of_a_crew_ask_what_they_asked_in_their_order(import_files) -> None:
+    project, written, folder = import_files(CREW)
+    assert not written.problems
+    lost = [each for each in project.ledger.elements if each.outcome == "lost"]
+    assert [each.what for each in lost] == ["agent clerk: allow_delegation"]
+    answers = {"look": ["trees"], "listen": ["birds"], "note": ['{"title": "Hill", "lines": ["trees"]}']}
+    done, models = run(folder, "outing", {"place": "Kyoto"}, answers)
+    assert done.outputs["result"] == {"title": "Hill", "lines": ["trees"]}
+    system, user = models["look"].requests[0].messages
+    assert system.content.startswith("You are Scout for Kyoto.\nYou know every path.\nYour goal: Find what is there")
+    assert "Look round Kyoto, as {Kyoto} is." in user.content
+    assert models["look"].requests[0].temperature == 0.2
+    assert [tool["function"]["name"] for tool in models["look"].requests[0].tools] == ["count_tool", "serper_dev_tool"]
+    assert "trees" in models["listen"].requests[0].messages[-1].content
+    last = models["note"].requests[0].messages
+    assert '{"json": true}' in last[0].content
+    assert all(each in last[1].content for each in ("trees", "birds"))
+    assert "Hill" in (folder / "notes/Kyoto.md").read_text()
+
+
+def test_a_tool_that_the_source_defines_is_called_without_crewai(import_files) -> None:
+    _, _, folder = import_files(CREW)
+    flow = Flow.from_text(
+        "flowengine: v1\nname: count\nnodes: {n: {type: tool, tool: 'imported_steps:count_tool', with: {text: abc}}}\n"
+        "outputs: {n: '{{ nodes.n.output }}'}\n",
+        folder / "count.yaml",
+    )
+    assert flow.run_sync({}, store=MemoryStore()).outputs == {"n": 3}
+
+
+def test_a_flow_goes_round_until_its_router_says_another_word(import_files) -> None:
+    project, written, folder = import_files({"pyproject.toml": "", **FLOW})
+    assert not written.errors
+    assert project.ledger.count("lost") == 0
+    answers = {"until_go_is_done.go.look": ["a tree", "a bird"]}
+    done, models = run(folder, "trip_flow", {"place": "Nara"}, answers)
+    assert done.error is None
+    assert done.outputs == {"close": "2: a tree, a bird"}
+    requests = models["until_go_is_done.go.look"].requests
+    assert ["Look at Nara!" in each.messages[-1].content for each in requests] == [True, True]
+    assert done.nodes["rest"].status == "skipped"
+
+
+def test_a_crew_of_yaml_alone_is_imported(import_files) -> None:
+    files = {name: text for name, text in CREW.items() if name.startswith("config/")}
+    project, written, folder = import_files(files)
+    assert not written.errors
+    assert project.ledger.count("lost") == 0
+    answers = {"look": ["trees"], "listen": ["birds"], "note": ["noted"]}
+    done, _ = run(folder, project.flows[0].name, {"place": "Nara"}, answers)
+    assert done.outputs == {"result": "noted"}
