@@ -28,7 +28,7 @@ from flowengine.runners.run import Run, settings_of
 from flowengine.server.action_handlers import read_limits
 from flowengine.server.flow_catalog import CatalogEntry
 from flowengine.server.problems import ProblemError, problem_of, problem_response
-from flowengine.server.requests import ServerParts, get_parts, read_own_form
+from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
 from flowengine.server.run_actions import mark_of
 from visualize.viewer.forms import Acting
 from visualize.viewer.html import play_url, run_url, runs_url
@@ -37,8 +37,6 @@ from visualize.viewer.reading import Reading
 
 __all__ = ["add_playground"]
 
-_MAX_FORM: Final = 4_000_000
-"""Bytes of a form: prompts may be long."""
 _MAX_TRIES: Final = 20
 
 
@@ -99,7 +97,7 @@ def _refuse(request: Request, error: Exception) -> Response:
 async def _post(request: Request) -> Response:
     """Ask, or keep; what cannot be done is told above the form, which stays filled in."""
     try:
-        fields = dict(await read_own_form(request, _MAX_FORM))
+        fields = dict(await read_own_form(request, LARGE_FORM_BYTES))
         asked = await _read(request)
     except Exception as error:
         return _refuse(request, error)

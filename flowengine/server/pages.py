@@ -25,7 +25,7 @@ from flowengine.runners.queue.run_positions import words_of
 from flowengine.server.action_handlers import input_fields, read_inputs, read_start, start_fields
 from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
 from flowengine.server.problems import ProblemError, problem_response, reading_records
-from flowengine.server.requests import ServerParts, get_parts, read_own_form
+from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
 from flowengine.server.run_actions import get_actions, mark_of, perform_action, show_action
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision
@@ -203,7 +203,7 @@ async def _send_file(request: Request) -> Response:
 async def _start_run(request: Request) -> Response:
     parts = get_parts(request)
     name: str = request.path_params["name"]
-    fields = await read_own_form(request)
+    fields = await read_own_form(request, LARGE_FORM_BYTES)
     entry = await parts.shelf.do(parts.library.find, name)
     declared = entry.about().inputs
     is_by_one = any(each.startswith("input.") for each in fields)

@@ -37,6 +37,8 @@ FORM: Final = "application/x-www-form-urlencoded"
 """The media type of a form."""
 _MAX_FORM_BYTES: Final = 256_000
 """Bytes of a form."""
+LARGE_FORM_BYTES: Final = 4_000_000
+"""Of one with a run's inputs, its shared state or a prompt."""
 _MAX_JSON_BYTES: Final = 4_000_000
 """Bytes of a JSON body."""
 _MAX_DEPTH: Final = 100
@@ -46,7 +48,7 @@ _MAX_FIELDS: Final = 1_000
 async def read_form(request: Request, most: int = _MAX_FORM_BYTES) -> Mapping[str, str]:
     """The fields of a posted form."""
     _expect_media_type(request, FORM)
-    return parse_form(await read_body(request, _MAX_FORM_BYTES))
+    return parse_form(await read_body(request, most))
 
 
 def parse_form(body: bytes) -> Mapping[str, str]:

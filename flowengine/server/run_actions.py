@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from flowengine.errors import RunNotFoundError, did_you_mean
 from flowengine.server.problems import ProblemError, problem_of
-from flowengine.server.requests import ServerParts, get_parts, read_own_form
+from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
 from visualize.viewer.actions import ActionForm, action_page
 from visualize.viewer.forms import Acting
 from visualize.viewer.reading import Reading
@@ -110,10 +110,6 @@ class _Outcome:
         self.address: str | None = None
 
 
-_MAX_FORM: Final = 4_000_000
-"""Bytes of a form with a run's inputs or its shared state."""
-
-
 async def show_action(request: Request) -> Response:
     """The form."""
     asked, handler, name = await _find(request)
@@ -122,7 +118,7 @@ async def show_action(request: Request) -> Response:
 
 async def perform_action(request: Request) -> Response:
     """Do it, and go where it leads; a script that asks for JSON is told where."""
-    fields = await read_own_form(request, _MAX_FORM)
+    fields = await read_own_form(request, LARGE_FORM_BYTES)
     asked, handler, name = await _find(request)
     mark = mark_of([asked.run_id, name, asked.node], fields)
     try:

@@ -179,6 +179,7 @@ def test_who_means_harm_gets_nothing_done(server: Served):
     assert post({}, fields, "/runs/one/act/fork") == 400
     assert post({}, fields, "/runs/one/act/nothing") == 404
     assert post({}, {**fields, "input.topic": "x" * 10_000_000}) == 413
+    assert post({}, {**fields, "input.tags": "[" * 1_000_000}) == 422
     assert server.client.get("/runs/one/act/fork?node=%0d%0aSet-Cookie:x").headers.get("set-cookie") is None
     assert server.get("/api/runs")["total"] == runs
 
