@@ -31,6 +31,7 @@ from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision
 from flowengine.server.sse import stream_events
 from visualize.plain import compact
+from visualize.run_difference import MOST_RUNS
 from visualize.run_times import times_of
 from visualize.viewer.comparison import compare_page
 from visualize.viewer.flows import FlowLine, flow_page, flows_page, start_form
@@ -252,7 +253,14 @@ async def _compare_runs(request: Request) -> Response:
     query = request.query_params
 
     def make() -> str:
-        a, b = query.get("a", ""), query.get("b", "")
+        chosen = list(dict.fromkeys(each for each in query.getlist("run") if each))
+        if len(chosen) > MOST_RUNS:
+            raise ProblemError(
+                400, "Too many runs", f"up to {MOST_RUNS} runs are compared, and {len(chosen)} are chosen"
+            )
+        if len(chosen) > 2:
+            return compare_page(*map(parts.shelf.read, chosen))
+        a, b = chosen if len(chosen) == 2 else (query.get("a", ""), query.get("b", ""))
         if not b:
             raise ProblemError(400, "Two runs are needed", "choose a run in each of the two columns A and B")
         before = a or run_before(parts.shelf.store.list(), b)

@@ -1,16 +1,36 @@
-"""Makes the page of two runs beside each other: heads, graphs and nodes, and what differs. It reads no store."""
+"""Makes the page of several runs beside each other: what they differ in and why, in one graph, in figures, in words.
+
+Two runs are told apart word by word, up to `MOST_RUNS` stand in a table. It reads no store; the same page is
+served, and written to one file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import combinations
 from typing import Any, Final
 
-from visualize.plain import jsonable
+from visualize.plain import jsonable, shown
 from visualize.progress import NodeRow
-from visualize.viewer.graph import graph_markup
-from visualize.viewer.html import Child, Markup, element, run_url
-from visualize.viewer.page import page
-from visualize.viewer.parts import badge, clock, difference, facts, fold, note, spent, took, usage_facts, value
+from visualize.run_difference import (
+    Figures,
+    LikelyCause,
+    NodeDifference,
+    RunDifference,
+    RunSide,
+    compare_runs,
+    delta_text,
+    figures_of,
+    models_of,
+    outputs_of,
+)
+from visualize.style import dollars, seconds_text
+from visualize.viewer.feed import preview
+from visualize.viewer.html import Child, Markup, compare_url, element, run_url
+from visualize.viewer.overlay import overlay_markup
+from visualize.viewer.page import file_page, page
+from visualize.viewer.parts import badge, clock, difference, fold, note, spent, table, took, value
 from visualize.viewer.reading import Reading
 
 __all__ = ["compare_page"]
@@ -20,49 +40,117 @@ _MAX_DRAWN: Final = 300
 _MAX_LISTED: Final = 500
 """Nodes that are listed; where there are more, those that differ go first."""
 _MAX_COMPARED: Final = 100
-"""Nodes whose outputs are told apart line by line."""
+"""Nodes whose outputs are told apart word by word."""
+_MAX_CAUSES: Final = 30
 
 
-def compare_page(a: Reading, b: Reading) -> str:
-    """The page at `/compare?a=…&b=…`."""
-    main = element(
-        "main",
-        element("h1", "Two runs"),
-        element("div", _make_side("A", a), _make_side("B", b), class_="two"),
-        _make_difference("Inputs", _read_inputs(a), _read_inputs(b)),
-        _make_difference("Outputs", _read_outputs(a), _read_outputs(b)),
-        _make_nodes(a, b),
-        class_="wide compare",
+def compare_page(*runs: Reading, as_file: bool = False) -> str:
+    """The page of two runs, or the table of more. `as_file`: one file that opens from a disk, without links."""
+    sides = [RunSide(each.events, each.progress) for each in runs]
+    title = " and ".join(each.run_id for each in runs) if len(runs) == 2 else f"{len(runs)} runs"
+    parts = (
+        _show_pair(runs, sides, links=not as_file) if len(runs) == 2 else _show_table(runs, sides, links=not as_file)
     )
-    return page(f"{a.run_id} and {b.run_id}", main)
+    main = element("main", list(parts), class_="wide compare")
+    return file_page(title, main) if as_file else page(title, main)
 
 
-def _make_side(name: str, run: Reading) -> Markup:
+# --- Two runs
+
+
+def _show_pair(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool) -> Iterator[Markup | None]:
+    found = compare_runs(*sides)
+    rows = {each.path: f"node-{number}" for number, each in enumerate(found.nodes) if each.differs}
+    yield element("h1", "Two runs")
+    yield element("div", [_make_side(*each, links=links) for each in zip("AB", runs, strict=True)], class_="two")
+    yield _make_causes(found, rows)
+    yield _make_figures(sides)
+    yield _make_graph(runs, found, rows)
+    inputs = [jsonable(each.inputs) for each in sides]
+    yield _make_difference("Inputs", *inputs)
+    yield _make_difference("Outputs", *map(outputs_of, sides))
+    yield _make_nodes(sides, found, rows)
+
+
+def _make_side(name: str, run: Reading, *, links: bool) -> Markup:
     progress = run.progress
     started, finished = progress.started, progress.finished
-    told: list[tuple[str, Child]] = [
-        ("Flow", progress.flow),
-        ("Started", clock(None if started is None else started.at)),
-        ("Took", took(progress.seconds(progress.last_at))),
-        *usage_facts(progress.usage),
-    ]
     failed = None if finished is None or finished.error is None else note(finished.error.message, kind="bad")
-    is_small = len(run.picture.nodes) <= _MAX_DRAWN
-    drawn = (
-        graph_markup(run.picture, f"graph-{name.lower()}") if is_small else note(f"{len(run.picture.nodes):,} nodes")
+    link = element("a", run.run_id, href=run_url(run.run_id)) if links else run.run_id
+    told = [progress.flow, ", started ", clock(None if started is None else started.at)]
+    return element("section", element("h2", f"{name}: ", link, " ", badge(progress.status)), note(told), failed)
+
+
+def _make_causes(found: RunDifference, rows: dict[str, str]) -> Markup:
+    """What most likely made the difference, each with its words."""
+    if found.first is None and not found.causes:
+        return element("section", element("h2", "Nothing that matters differs"))
+    where: Child = None
+    if found.first is not None:
+        link = element("a", found.first.path, href=f"#{rows[found.first.path]}")
+        where = note("They differ from ", link, f" on: {', '.join(found.first.differs)}.")
+    listed = [element("li", _show_cause(each)) for each in found.causes[:_MAX_CAUSES]]
+    more = len(found.causes) - len(listed)
+    return element(
+        "section",
+        element("h2", "Likely causes" if listed else "No cause was found"),
+        where,
+        element("ul", listed, class_="causes") if listed else None,
+        note(f"And {more:,} more.") if more > 0 else None,
     )
-    link = element("a", run.run_id, href=run_url(run.run_id))
-    return element("section", element("h2", f"{name}: ", link, " ", badge(progress.status)), facts(told), failed,
-                   element("div", drawn, class_="picture"))  # fmt: skip
 
 
-def _read_inputs(run: Reading) -> Any:
-    return {} if run.progress.started is None else jsonable(run.progress.started.inputs)
+def _show_cause(cause: LikelyCause) -> list[Child]:
+    head = [element("span", cause.kind, class_="cause-kind"), " ", cause.title]
+    if cause.kind in ("model", "options") or (cause.before is None and cause.after is None):
+        return [head]
+    return [fold(head, difference(cause.before or "", cause.after or ""), is_open=len(shown(cause.after)) < 2_000)]
 
 
-def _read_outputs(run: Reading) -> Any:
-    finished = run.progress.finished
-    return None if finished is None or finished.outputs is None else jsonable(finished.outputs)
+def _make_figures(sides: Sequence[RunSide]) -> Markup:
+    """Time, cost and tokens of both, and what is more or less."""
+    a, b = map(figures_of, sides)
+    rows: list[list[str]] = []
+    for name, field, tell in _FIGURES:
+        one, other = getattr(a, field), getattr(b, field)
+        rows.append([name, tell(one), tell(other), delta_text(one, other, tell)])
+    head = element("h2", "Time, cost and tokens")
+    return element("section", head, table(["", "A", "B", "Δ"], rows, numbers=(1, 2, 3), class_="figures"))
+
+
+def _tell(how: Callable[[Any], str], figure: float | None) -> str:
+    return "" if figure is None else how(figure)
+
+
+_FIGURES: Final[Sequence[tuple[str, str, Callable[[Any], str]]]] = (
+    ("Took", "seconds", partial(_tell, seconds_text)),
+    ("Worked", "worked", partial(_tell, seconds_text)),
+    ("Cost", "cost_usd", partial(_tell, dollars)),
+    ("Tokens", "tokens", partial(_tell, "{:,}".format)),
+    ("Model calls", "calls", partial(_tell, "{:,}".format)),
+)
+"""Title, field of `Figures`, and how it is told."""
+
+
+def _make_graph(runs: Sequence[Reading], found: RunDifference, rows: dict[str, str]) -> Markup:
+    sites: dict[str, str] = {}
+    for each in found.nodes:
+        row = each.b or each.a
+        if each.differs and row is not None:
+            sites.setdefault(row.spot.site, rows[each.path])
+    drawn = overlay_markup(runs[0].whole_picture, runs[1].whole_picture, sites, _MAX_DRAWN)
+    legend = [element("span", words, class_=f"key {name}") for name, words in _KEYS]
+    return element(
+        "section",
+        element("h2", "Both in one graph"),
+        element("p", legend, class_="legend"),
+        element("div", drawn, class_="picture")
+        if drawn is not None
+        else note("The graph is too large to be drawn here."),
+    )
+
+
+_KEYS: Final = (("same", "the same"), ("differs", "not the same"), ("only-a", "only A"), ("only-b", "only B"))
 
 
 def _make_difference(title: str, a: Any, b: Any) -> Markup:
@@ -71,67 +159,94 @@ def _make_difference(title: str, a: Any, b: Any) -> Markup:
     return element("section", element("h2", f"{title}: different"), difference(a, b))
 
 
-def _make_nodes(a: Reading, b: Reading) -> Markup:
-    paths = list(dict.fromkeys(row.id for row in (*a.rows, *b.rows)))
-    told = [(path, _make_cells(a.row(path), b.row(path))) for path in paths]
-    same = [not any(differs for _, differs in cells) for _, cells in told]
-    order = sorted(range(len(told)), key=same.__getitem__) if len(told) > _MAX_LISTED else range(len(told))
-    listed = [told[number] for number in list(order)[:_MAX_LISTED]]
-    head = element(
-        "tr", [element("th", each) for each in ("Node", "Status", "", "Took", "", "Cost", "", "Route", "", "Output")]
-    )
-    sides = element("tr", element("th"), [element("th", side) for side in "ABABABAB"], element("th"))
-    rows = [element("tr", element("td", path), [_make_cell(*cell) for cell in cells]) for path, cells in listed]
+def _make_nodes(sides: Sequence[RunSide], found: RunDifference, rows: dict[str, str]) -> Markup:
+    nodes = found.nodes
+    if len(nodes) > _MAX_LISTED:
+        nodes = sorted(nodes, key=lambda each: not each.differs)[:_MAX_LISTED]
+    titles = ("Node", "A", "B", "Differs in", "Took A", "Took B", "Δ time", "Δ cost", "Δ tokens")
+    head = element("tr", [element("th", each) for each in titles])
+    body = [element("tr", [element("td", cell) for cell in _make_cells(sides, each)], id=rows.get(each.path),
+                    class_="differs" if each.differs else None) for each in nodes]  # fmt: skip
+    count = sum(1 for each in found.nodes if each.differs)
     return element(
         "section",
-        element("h2", f"Nodes: {same.count(False):,} of {len(told):,} differ"),
-        element("div", element("table", element("thead", head, sides), element("tbody", rows)), class_="scrolls"),
-        list(_list_outputs(a, b, paths)),
+        element("h2", f"Nodes: {count:,} of {len(found.nodes):,} differ"),
+        element("div", element("table", element("thead", head), element("tbody", body)), class_="scrolls"),
+        list(_list_outputs(found.nodes)),
     )
 
 
-def _make_cell(child: Child, differs: bool) -> Markup:
-    return element("td", child, class_="differs" if differs else None)
-
-
-def _make_cells(a: NodeRow | None, b: NodeRow | None) -> list[tuple[Child, bool]]:
-    """What both say of a node, side by side, and whether they differ. Times always do, so they are not marked."""
-    statuses, routes = [_format_status(each) for each in (a, b)], [_format_route(each) for each in (a, b)]
-    costs = [spent(each.usage) if each is not None and each.usage.calls else "" for each in (a, b)]
-    times = [took(each.seconds()) if each is not None and each.has_run else "" for each in (a, b)]
+def _make_cells(sides: Sequence[RunSide], node: NodeDifference) -> list[Child]:
+    a, b = (figures_of(each, node.path) for each in sides)
     return [
-        *[(badge(each) if each else "", statuses[0] != statuses[1]) for each in statuses],
-        *[(each, False) for each in times],
-        *[(each, costs[0] != costs[1]) for each in costs],
-        *[(each, routes[0] != routes[1]) for each in routes],
-        ("differs", True) if _compare_outputs(a, b) is not None else ("", False),
+        node.path,
+        *(_format_part(each) for each in (node.a, node.b)),
+        ", ".join(node.differs),
+        took(a.seconds),
+        took(b.seconds),
+        delta_text(a.seconds, b.seconds, seconds_text),
+        delta_text(a.cost_usd, b.cost_usd, dollars),
+        delta_text(a.tokens, b.tokens, "{:,}".format),
     ]
 
 
-def _format_status(row: NodeRow | None) -> str:
-    return "" if row is None else row.status
+def _format_part(row: NodeRow | None) -> Child:
+    if row is None:
+        return "not there"
+    route = "" if row.result is None or row.result.route is None else f" → {row.result.route}"
+    return [badge(row.status), route]
 
 
-def _format_route(row: NodeRow | None) -> str:
-    return "" if row is None or row.result is None or row.result.route is None else f"→ {row.result.route}"
+def _list_outputs(nodes: Sequence[NodeDifference]) -> Iterator[Markup]:
+    changed = [each for each in nodes if "output" in each.differs]
+    for node in changed[:_MAX_COMPARED]:
+        outputs = [
+            None if row is None or row.result is None else jsonable(row.result.output) for row in (node.a, node.b)
+        ]
+        yield fold(f"Output of {node.path}", difference(*outputs))
+    if len(changed) > _MAX_COMPARED:
+        yield note(f"The outputs of more than {_MAX_COMPARED} nodes differ; the first ones are shown.")
 
 
-def _compare_outputs(a: NodeRow | None, b: NodeRow | None) -> tuple[Any, Any] | None:
-    """What came out of both, where both finished and it is not the same."""
-    if a is None or b is None or a.result is None or b.result is None:
-        return None
-    before, after = jsonable(a.result.output), jsonable(b.result.output)
-    return None if before == after else (before, after)
+# --- Up to ten runs
 
 
-def _list_outputs(a: Reading, b: Reading, paths: list[str]) -> Iterator[Markup]:
-    told = 0
-    for path in paths:
-        outputs = _compare_outputs(a.row(path), b.row(path))
-        if outputs is None:
-            continue
-        told += 1
-        if told > _MAX_COMPARED:
-            yield note(f"The outputs of more than {_MAX_COMPARED} nodes differ; the first ones are shown.")
-            return
-        yield fold(f"Output of {path}", difference(*outputs))
+def _show_table(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool) -> Iterator[Markup | None]:
+    """The first one is what the others are measured by."""
+    yield element("h1", f"{len(runs)} runs")
+    yield note(f"Differences (Δ) are to the first run, {runs[0].run_id}.")
+    yield table(_COLUMNS, list(_list_runs(runs, sides, links=links)), numbers=range(4, 11), class_="many")
+    pairs = [element("li", element("a", f"{a.run_id} and {b.run_id}", href=compare_url(a.run_id, b.run_id)))
+             for a, b in combinations(runs, 2)]  # fmt: skip
+    yield fold(f"Two of them word by word: {len(pairs)}", element("ul", pairs)) if links else None
+
+
+_COLUMNS: Final = (
+    *("Run", "Status", "Models", "Inputs", "Took", "Δ", "Cost", "Δ", "Tokens", "Δ", "Calls"),
+    *("Likely causes of a difference", "First differs at", "Outputs"),
+)
+
+
+def _list_runs(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool) -> Iterator[list[Child]]:
+    first: Figures = figures_of(sides[0])
+    for run, side in zip(runs, sides, strict=True):
+        own, is_first = figures_of(side), side is sides[0]
+        found = None if is_first else compare_runs(sides[0], side)
+        causes = [] if found is None else [each.title for each in found.causes]
+        outputs = outputs_of(side)
+        yield [
+            element("a", run.run_id, href=run_url(run.run_id)) if links else run.run_id,
+            badge(run.progress.status),
+            ", ".join(models_of(side)),
+            preview(side.inputs) if side.inputs else "",
+            took(own.seconds),
+            delta_text(first.seconds, own.seconds, seconds_text),
+            spent(run.progress.usage) if own.calls else "",
+            delta_text(first.cost_usd, own.cost_usd, dollars),
+            "" if own.tokens is None else f"{own.tokens:,}",
+            delta_text(first.tokens, own.tokens, "{:,}".format),
+            f"{own.calls:,}",
+            element("ul", [element("li", each) for each in causes[:5]], class_="causes") if causes else "",
+            "" if found is None or found.first is None else found.first.path,
+            "" if outputs is None else preview(outputs),
+        ]

@@ -8,7 +8,7 @@ constants do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from html import escape
 from typing import Any, Final, TypeAlias
@@ -24,6 +24,7 @@ __all__ = [
     "approve_url",
     "cancel_url",
     "compare_form_url",
+    "compare_many_url",
     "compare_url",
     "data_block",
     "element",
@@ -117,6 +118,15 @@ def compare_form_url() -> str:
 
 def compare_url(a: str, b: str) -> str:
     return f"{compare_form_url()}?{urlencode({'a': a, 'b': b}, errors='replace')}"
+
+
+def compare_many_url(runs: Sequence[str]) -> str:
+    """The table of up to ten runs; of two their page.
+
+    >>> compare_many_url(["r1", "r2", "r3"])
+    '/compare?run=r1&run=r2&run=r3'
+    """
+    return f"{compare_form_url()}?{urlencode([('run', each) for each in runs], errors='replace')}"
 
 
 def flow_url(name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from difflib import SequenceMatcher
 from typing import Any, Final, cast
 
 from flowengine.core.file_values import FileValue, find_files
@@ -15,6 +14,7 @@ from visualize.plain import shown
 from visualize.progress import UsageTotals
 from visualize.style import LOOKS, dollars, seconds_text
 from visualize.viewer.html import Child, Markup, element, file_url, join
+from visualize.word_diff import Piece, diff_words, shorten_pieces
 
 __all__ = [
     "SHOWN_IMAGES",
@@ -37,53 +37,32 @@ __all__ = [
 
 # --- The difference of two texts
 
-_MAX_LINES: Final = 400
-"""Lines of each side that are compared: the work grows with their product."""
-_CONTEXT_LINES: Final = 2
-"""Lines that stayed, shown before and after those that did not."""
-
 
 def difference(before: Any, after: Any) -> Markup:
-    """Both values line by line, with signs before the lines that only one of them has.
+    """Both values as one text, in which the words are marked that only one of them has; what stayed is cut.
 
-    >>> print(difference("a\\nb", "a\\nc"))
-    <pre class="difference"><span class="same">  a</span>
-    <del>- b</del>
-    <ins>+ c</ins>
-    </pre>
+    >>> print(difference("one two", "one 2"))
+    <pre class="difference" tabindex="0">one <del>two</del> <ins>2</ins></pre>
     """
-    old, new = _split_lines(before), _split_lines(after)
-    return element("pre", [[line, "\n"] for line in _mark_changes(old, new)], class_="difference")
+    pieces = shorten_pieces(diff_words(shown(before), shown(after)))
+    pairs = zip(pieces, [None, *pieces], strict=False)
+    return element(
+        "pre", [[_part_texts(*each), _mark_piece(each[0])] for each in pairs], class_="difference", tabindex="0"
+    )
 
 
-def _split_lines(value: Any) -> list[str]:
-    lines = shown(value).splitlines() or [""]
-    rest = len(lines) - _MAX_LINES
-    return lines if rest <= 0 else [*lines[:_MAX_LINES], f"… ({rest:,} more lines)"]
+def _part_texts(piece: Piece, before: Piece | None) -> str:
+    """What stands between a text and what it was replaced by, so that nobody reads them as one word."""
+    if piece.kind != "added" or before is None or before.kind not in ("removed", "hidden") or before.text[-1].isspace():
+        return ""
+    return "\n" if "\n" in before.text + piece.text else "" if piece.text[0].isspace() else " "
 
 
-def _mark_changes(old: list[str], new: list[str]) -> Iterator[Markup]:
-    groups = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    for number, (tag, low, high, new_low, new_high) in enumerate(groups):
-        if tag == "equal":
-            yield from _shorten_unchanged(old[low:high], is_first=number == 0, is_last=number == len(groups) - 1)
-            continue
-        yield from (element("del", f"- {line}") for line in old[low:high])
-        yield from (element("ins", f"+ {line}") for line in new[new_low:new_high])
-
-
-def _shorten_unchanged(lines: list[str], *, is_first: bool, is_last: bool) -> Iterator[Markup]:
-    head, tail = (0 if is_first else _CONTEXT_LINES), (0 if is_last else _CONTEXT_LINES)
-    if len(lines) <= head + tail + 1:
-        kept, hidden = lines, 0
-    else:
-        kept, hidden = [*lines[:head], *lines[len(lines) - tail :]], len(lines) - head - tail
-    for number, line in enumerate(kept):
-        if hidden and number == head:
-            yield element("span", f"  … {hidden:,} equal lines", class_="skip")
-        yield element("span", f"  {line}", class_="same")
-    if hidden and head == len(kept):
-        yield element("span", f"  … {hidden:,} equal lines", class_="skip")
+def _mark_piece(piece: Piece) -> Child:
+    if piece.kind == "same":
+        return piece.text
+    tag = {"removed": "del", "added": "ins"}.get(piece.kind, "span")
+    return element(tag, piece.text, class_="skip" if piece.kind == "hidden" else None)
 
 
 _MAX_TEXT: Final = 100_000

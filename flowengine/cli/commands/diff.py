@@ -1,84 +1,119 @@
-"""`flowengine diff` compares two runs: inputs, path, outputs, shared state, cost and time. It runs nothing."""
+"""`flowengine diff` compares runs: likely causes, path, outputs, shared state, time and cost. It runs nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import unified_diff
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from flowengine.cli.format_run import format_usage, indent_lines
+from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.run_access import ReadingCommand, choose_store, fold_events, open_journal, read, store_option
-from flowengine.cli.terminal import Results, format_span, format_table
-from flowengine.journal.run_export import shown
-from visualize.progress import NodeRow, Progress
+from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
+from flowengine.engine.events import Event
+from flowengine.journal.run_export import dumps, masked, shown
+from visualize.progress import NodeRow
+from visualize.run_difference import (
+    MOST_RUNS,
+    LikelyCause,
+    RunSide,
+    compare_runs,
+    delta_text,
+    figures_of,
+    models_of,
+    outputs_of,
+)
 from visualize.states import States
+from visualize.word_diff import diff_words, shorten_pieces
 
 __all__ = ["command", "format_difference"]
 
-# --- Lines of the comparison
+# --- Two runs
 
 
-def format_difference(one: Progress, other: Progress) -> Iterator[str]:
-    """The lines of `flowengine diff`; only what is not the same is listed below the heads."""
-    yield from format_table([["", *map(_format_name, (one, other))], *_format_heads(one, other)])
-    parts = (
-        ("inputs", *(_read_inputs(each) for each in (one, other))),
-        ("outputs", *(_read_outputs(each) for each in (one, other))),
-        ("shared state", *(States(each).final() for each in (one, other))),
+def format_difference(a: RunSide, b: RunSide) -> Iterator[str]:
+    """The lines of `flowengine diff` of two runs; only what is not the same is listed below the heads."""
+    found = compare_runs(a, b)
+    yield from format_table([["", a.run_id, b.run_id, ""], *_format_heads(a, b)])
+    if found.first is not None:
+        yield from ("", f"first differs at {found.first.path}: {', '.join(found.first.differs)}")
+    if found.causes:
+        yield from ("", "likely causes")
+        for cause in found.causes:
+            yield from _format_cause(cause)
+    parts: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = (
+        ("outputs", outputs_of(a) or {}, outputs_of(b) or {}),
+        ("shared state", States(a.progress).final(), States(b.progress).final()),
     )
-    for title, a, b in parts:
-        lines = list(_compare_values(a, b))
+    for title, before, after in parts:
+        lines = list(_compare_values(before, after))
         if lines:
             yield from ("", title, *lines)
-    rows = list(_compare_nodes(one, other))
+    rows = [row for node in found.nodes if node.differs for row in [_format_node(a, b, node.path, node.differs)]]
     if rows:
         yield from ("", "nodes")
         yield from indent_lines("\n".join(format_table(rows)))
 
 
-def _format_name(run: Progress) -> str:
-    return "" if run.started is None else run.started.run_id
+def _format_heads(a: RunSide, b: RunSide) -> Iterator[list[str]]:
+    yield ["flow", a.progress.flow, b.progress.flow, ""]
+    yield ["status", a.progress.status, b.progress.status, ""]
+    if models_of(a) or models_of(b):
+        yield ["models", *(", ".join(models_of(each)) or "no calls" for each in (a, b)), ""]
+    one, other = figures_of(a), figures_of(b)
+    for name, field, tell in _FIGURES:
+        before, after = getattr(one, field), getattr(other, field)
+        if before or after:
+            yield [
+                name,
+                *("unknown" if each is None else tell(each) for each in (before, after)),
+                delta_text(before, after, tell),
+            ]
 
 
-def _format_heads(one: Progress, other: Progress) -> list[list[str]]:
-    return [
-        ["flow", one.flow, other.flow],
-        ["status", one.status, other.status],
-        ["took", *(format_span(each.seconds(each.last_at)) for each in (one, other))],
-        ["models", *(format_usage(each.usage) if each.usage.calls else "no calls" for each in (one, other))],
-    ]
+_FIGURES: Final[Sequence[tuple[str, str, Callable[[Any], str]]]] = (
+    ("took", "seconds", format_span),
+    ("worked", "worked", format_span),
+    ("cost", "cost_usd", format_dollars),
+    ("tokens", "tokens", "{:,}".format),
+    ("calls", "calls", "{:,}".format),
+)
 
 
-def _read_inputs(run: Progress) -> Mapping[str, Any]:
-    return {} if run.started is None else run.started.inputs
+def _format_cause(cause: LikelyCause) -> Iterator[str]:
+    yield f"  {cause.kind}: {shorten(cause.title)}"
+    if cause.kind not in ("model", "options", "settings") and (cause.before is not None or cause.after is not None):
+        yield from indent_lines("\n".join(_mark_words(cause.before, cause.after)), "      ")
 
 
-def _read_outputs(run: Progress) -> Mapping[str, Any]:
-    return {} if run.finished is None else run.finished.outputs or {}
+def _mark_words(before: Any, after: Any) -> Sequence[str]:
+    """Both values as one text: `[-only the first-]` and `{+only the second+}`."""
+    texts = ["" if each is None else shown(each) for each in (before, after)]
+    marks = {"removed": "[-{}-]", "added": "{{+{}+}}"}
+    pieces = shorten_pieces(diff_words(*texts), lines=1, most=2_000)
+    return "".join(marks.get(each.kind, "{}").format(each.text) for each in pieces).splitlines()
 
 
 def _compare_values(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys([*a, *b]):
         if name not in a or name not in b:
             mark, value = ("-", a[name]) if name in a else ("+", b[name])
-            yield f"  {mark} {name}: {shown(value)}"
+            yield f"  {mark} {name}: {shorten(shown(value))}"
         elif a[name] != b[name]:
             yield f"  {name}"
-            before, after = shown(a[name]).splitlines(), shown(b[name]).splitlines()
-            yield from (f"    {line}" for line in [*unified_diff(before, after, n=1, lineterm="")][3:])
+            yield from indent_lines("\n".join(_mark_words(a[name], b[name])), "    ")
 
 
-def _compare_nodes(one: Progress, other: Progress) -> Iterator[Sequence[str]]:
-    """Nodes whose part is another one: how they ended, the route that they took, what they gave."""
-    for path in dict.fromkeys([*one.nodes, *other.nodes]):
-        a, b = one.nodes.get(path), other.nodes.get(path)
-        told = _format_part(a), _format_part(b)
-        if told[0] != told[1]:
-            yield [path, *told]
-        elif a is not None and b is not None and _find_output(a) != _find_output(b):
-            yield [path, told[0], "another output"]
+def _format_node(a: RunSide, b: RunSide, path: str, differs: Sequence[str]) -> list[str]:
+    rows = [each.progress.nodes.get(path) for each in (a, b)]
+    one, other = (figures_of(each, path) for each in (a, b))
+    deltas = [
+        delta_text(one.seconds, other.seconds, format_span),
+        delta_text(one.cost_usd, other.cost_usd, format_dollars),
+        delta_text(one.tokens, other.tokens, "{:,} tokens".format),
+    ]
+    return [path, *map(_format_part, rows), ", ".join(differs), ", ".join(each for each in deltas if each)]
 
 
 def _format_part(row: NodeRow | None) -> str:
@@ -89,19 +124,84 @@ def _format_part(row: NodeRow | None) -> str:
     return f"{row.status}{cause}{f' → {route}' if route else ''}"
 
 
-def _find_output(row: NodeRow) -> Any:
-    return None if row.result is None else row.result.output
+# --- More runs
+
+
+def _format_many(sides: Sequence[RunSide]) -> Iterator[str]:
+    """A row a run; differences are to the first one."""
+    first = figures_of(sides[0])
+    rows = [["run", "status", "models", "took", "", "cost", "", "tokens", ""]]
+    causes: list[str] = []
+    for side in sides:
+        own = figures_of(side)
+        rows.append([side.run_id, side.progress.status, ", ".join(models_of(side))])
+        for name in ("seconds", "cost_usd", "tokens"):
+            tell = next(tell for _, field, tell in _FIGURES if field == name)
+            figure = getattr(own, name)
+            rows[-1] += ["" if figure is None else tell(figure), delta_text(getattr(first, name), figure, tell)]
+        if side is not sides[0]:
+            found = compare_runs(sides[0], side)
+            causes += ["", side.run_id, *(f"  {each.kind}: {shorten(each.title)}" for each in found.causes)]
+            at = "nothing that matters differs" if found.first is None else f"first differs at {found.first.path}"
+            causes.append(f"  {at}")
+    yield from format_table(rows, right=(3, 5, 7))
+    yield from causes
+
+
+def _to_objects(sides: Sequence[RunSide]) -> list[dict[str, Any]]:
+    """A JSON object a run; those behind the first say in what they differ from it."""
+    found: list[dict[str, Any]] = []
+    for side in sides:
+        about: dict[str, Any] = {"run_id": side.run_id, "flow": side.progress.flow, "status": side.progress.status}
+        about |= {"models": models_of(side), **figures_of(side)._asdict()}
+        if side is not sides[0]:
+            compared = compare_runs(sides[0], side)
+            about["causes"] = [each._asdict() for each in compared.causes]
+            about["first"] = None if compared.first is None else compared.first.path
+            about["nodes"] = {each.path: list(each.differs) for each in compared.nodes if each.differs}
+        found.append(about)
+    return found
 
 
 @click.command("diff", cls=ReadingCommand)
-@click.argument("one", metavar="RUN")
-@click.argument("other", metavar="RUN")
+@click.argument("references", metavar="RUN RUN [RUN]…", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print an object a run; differences are to the first.")
+@click.option("--html", metavar="FILE", help="Write the comparison as one HTML page, with personal data masked.")
+@click.option("--unmasked", is_flag=True, help="With --html: mail addresses, keys and the like as they are.")
 @store_option
-def command(one: str, other: str, store: str | None) -> int:
-    """Compare two runs: inputs, the way they took, outputs, shared state, cost and time."""
+def command(references: Sequence[str], as_json: bool, html: str | None, unmasked: bool, store: str | None) -> int:
+    """Compare two runs, or up to ten as a table: what most likely made the difference, where it begins, and its price.
+
+    Words that only the first run has are [-marked so-], those of the second {+so+}.
+    """
+    if not 2 <= len(references) <= MOST_RUNS:
+        raise click.UsageError(f"2 to {MOST_RUNS} runs are compared, and {len(references)} are named")
+    if as_json and html is not None:
+        raise click.UsageError("--json and --html exclude each other")
+    if unmasked and html is None:
+        raise click.UsageError("--unmasked goes with --html only: nothing is masked elsewhere")
     with open_journal(choose_store(store)) as kept:
-        runs = [fold_events(read(kept, kept.find(each))) for each in (one, other)]
+        recorded = [read(kept, kept.find(each)) for each in references]
+    if html is not None:
+        page = _make_page(recorded if unmasked else [list(masked(each)) for each in recorded])
+        try:
+            Path(html).write_bytes(page)
+        except OSError as error:
+            raise click.UsageError(f"cannot write '{html}': {error.strerror}") from error
+        complain(f"{html}: {len(page):,} bytes")
+        return 0
+    sides = [RunSide(each, fold_events(each)) for each in recorded]
     results = Results()
-    for line in format_difference(*runs):
+    if as_json:
+        results.json(dumps(_to_objects(sides), indent=2))
+        return 0
+    for line in format_difference(*sides) if len(sides) == 2 else _format_many(sides):
         results.line(line)
     return 0
+
+
+def _make_page(recorded: Sequence[Sequence[Event]]) -> bytes:
+    from visualize.viewer.comparison import compare_page  # Pages are made for this option alone.
+    from visualize.viewer.reading import Reading
+
+    return compare_page(*map(Reading, recorded), as_file=True).encode()
