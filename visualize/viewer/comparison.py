@@ -139,11 +139,11 @@ def _make_graph(runs: Sequence[Reading], found: RunDifference, rows: dict[str, s
         if each.differs and row is not None:
             sites.setdefault(row.spot.site, rows[each.path])
     drawn = overlay_markup(runs[0].whole_picture, runs[1].whole_picture, sites, _MAX_DRAWN)
-    legend = [element("span", words, class_=f"key {name}") for name, words in _KEYS]
+    legend = [element("span", words, class_=name) for name, words in _KEYS]
     return element(
         "section",
         element("h2", "Both in one graph"),
-        element("p", legend, class_="legend"),
+        element("p", legend, class_="keys"),
         element("div", drawn, class_="picture")
         if drawn is not None
         else note("The graph is too large to be drawn here."),

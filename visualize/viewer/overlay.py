@@ -11,7 +11,7 @@ from typing import Final
 
 from visualize.layout import Box, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode, closed
-from visualize.style import LOOKS, cut, kind_of, seconds_text
+from visualize.style import LOOKS, cut, seconds_text
 from visualize.svg import curve, width_of
 from visualize.viewer.html import Markup, whole
 
@@ -32,7 +32,8 @@ def overlay_markup(a: Picture, b: Picture, differing: Mapping[str, str], most: i
     picture = Picture(b.name, tuple(nodes.values()), tuple(edges.values()))
     sides = ({node.id: node for node in one.nodes}, {node.id: node for node in other.nodes})
     taken = tuple({edge[:3] for edge in each.edges if edge.state == "taken"} for each in (one, other))
-    placed = arrange(picture, _measure)
+    texts = {name: _list_lines(node, [side.get(name) for side in sides]) for name, node in nodes.items()}
+    placed = arrange(picture, lambda node: _measure(node, texts[node.id]))
     lines = [
         f'<svg class="graph overlay" role="img" viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" '
         f'width="{placed.width:.0f}" height="{placed.height:.0f}" aria-label="Both runs in one graph">',
@@ -41,8 +42,11 @@ def overlay_markup(a: Picture, b: Picture, differing: Mapping[str, str], most: i
     ]
 
     def box(node: PictureNode) -> str:
-        found = [side.get(node.id) for side in sides]
-        return _draw_node(node, placed.boxes[node.id], found, differing.get(node.id), is_frame=node.id in placed.frames)
+        is_in = node.id in sides[0], node.id in sides[1]
+        where = _WHERE.get(is_in) or ("differs" if node.id in differing else "same")
+        group = _draw_node(node, placed.boxes[node.id], where, texts[node.id], is_frame=node.id in placed.frames)
+        row = differing.get(node.id)
+        return f'<a href="#{escape(row)}">{group}</a>' if row else group
 
     lines += [box(node) for node in picture.nodes if node.id in placed.frames]
     for edge, points in zip(picture.edges, placed.paths, strict=True):
@@ -60,29 +64,25 @@ def _unite_nodes(one: Picture, other: Picture) -> dict[str, PictureNode]:
     return nodes
 
 
-def _draw_node(
-    node: PictureNode, box: Box, sides: Sequence[PictureNode | None], row: str | None, *, is_frame: bool
-) -> str:
-    a, b = sides
-    where = "only-b" if a is None else "only-a" if b is None else "differs" if row else "same"
+def _draw_node(node: PictureNode, box: Box, where: str, lines: Sequence[str], *, is_frame: bool) -> str:
     shape = outline(node.kind, Box(0.0, 0.0, box.width, box.height))
-    lines = [
-        cut(node.name, _NAME),
-        kind_of(node),
-        *(_describe(name, each) for name, each in zip("AB", sides, strict=True)),
-    ]
     top = -box.height / 2 + 17 if is_frame else -_LINE * len(lines) / 2 + 11
     words = "".join(
         f'<text class="{"detail" if number else "name"}" y="{top + _LINE * number:.1f}">{escape(line)}</text>'
         for number, line in enumerate(lines)
     )
-    group = (
+    return (
         f'<g class="node {where}{" frame" if is_frame else ""}" transform="translate({box.x:.1f} {box.y:.1f})">'
         f'<title>{escape(f"{node.id}: {_WORDS[where]}")}</title><path d="{shape}"/>{words}</g>'
     )
-    return f'<a href="#{escape(row)}">{group}</a>' if row else group
 
 
+def _list_lines(node: PictureNode, sides: Sequence[PictureNode | None]) -> list[str]:
+    told = [_describe(name, each) for name, each in zip("AB", sides, strict=True)]
+    return [cut(node.name, _NAME), node.kind.replace("_", " "), *told]
+
+
+_WHERE: Final = {(True, False): "only-a", (False, True): "only-b"}
 _WORDS: Final = {
     "only-a": "only in A",
     "only-b": "only in B",
@@ -114,5 +114,5 @@ def _draw_edge(
         yield f'<text class="label" x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 + 3:.1f}">{escape(cut(words, 40))}</text>'
 
 
-def _measure(node: PictureNode) -> tuple[float, float]:
-    return max(_LEAST, width_of(cut(node.name, _NAME)) + 26) + slack(node.kind), _LINE * 4 + 14.0
+def _measure(node: PictureNode, lines: Sequence[str]) -> tuple[float, float]:
+    return max(_LEAST, max(map(width_of, lines)) + 26) + slack(node.kind), _LINE * len(lines) + 14.0
