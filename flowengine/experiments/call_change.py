@@ -20,7 +20,7 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.caller import Caller
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.model_environment import check_taken, open_model
-from flowengine.agents.prompt import fence, prompt_text
+from flowengine.agents.prompt import fence, prompt_text, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import CallSettings
 from flowengine.core.context import EMPTY, Context
@@ -37,8 +37,9 @@ from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import every_node, file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.gateway import gateway_of
+from visualize.viewer.panel_records import parse_text
 
-__all__ = ["ChangedCall", "RecordedCall", "read_answer"]
+__all__ = ["ChangedCall", "RecordedCall", "read_answer", "replace_answer"]
 
 _OWN_OPTIONS: Final = ("temperature", "max_tokens")
 
@@ -91,7 +92,7 @@ class RecordedCall:
         for event in self.events[self.seq + 1 :]:
             if isinstance(event, NodeRecorded) and type(event.record) is ModelCall:
                 call = event.record
-                if call.purpose == "evaluation" and call.error is None and _replaced(call, self.call.content, ""):
+                if call.purpose == "evaluation" and call.error is None and replace_answer(call, self.call.content, ""):
                     return event.node, call
         return None
 
@@ -114,9 +115,18 @@ def _agent_of(node: object) -> Agent | RoutingAgent | EvaluationAgent | None:
     return cast("Any", found.prototype if isinstance(found, Templated) else found)
 
 
-def _replaced(call: ModelCall, before: str, after: str) -> tuple[Message, ...] | None:
-    """The judge's messages with another text in the place of one that is fenced in them; None where there is none."""
-    return _replace_in([from_dict(each) for each in call.messages], before, after)
+def replace_answer(call: ModelCall, before: str, after: str) -> tuple[Message, ...] | None:
+    """The judge's messages with another answer in the place of the one that is fenced in them; None where it is not.
+
+    A judge is shown what a structured answer holds, as JSON of ours.
+    """
+    messages = [from_dict(each) for each in call.messages]
+    found = _replace_in(messages, before, after)
+    held = parse_text(before)
+    if found is None and not isinstance(held, str):
+        texts = text_of(held), json.dumps(held, ensure_ascii=False, separators=(",", ":"))
+        found = next((made for each in texts if (made := _replace_in(messages, each, after)) is not None), None)
+    return found
 
 
 def _replace_in(messages: Sequence[Message], before: str, after: str) -> tuple[Message, ...] | None:
@@ -186,7 +196,7 @@ class ChangedCall:
             reply = await gateway.complete(model, request, purpose=call.purpose)
             found: dict[str, Any] = {"answer": reply.content}
             judge = recorded.open_judge()
-            messages = None if judge is None else _replaced(judge[1], call.content, reply.content)
+            messages = None if judge is None else replace_answer(judge[1], call.content, reply.content)
             if messages is not None:  # Where the judge saw the question, it sees the new one.
                 before = prompt_text(map(from_dict, call.messages))
                 messages = _replace_in(messages, before, prompt_text(request.messages)) or messages

@@ -36,7 +36,7 @@ from visualize.run_times import times_of
 from visualize.viewer.comparison import compare_page
 from visualize.viewer.flows import FlowLine, flow_page, flows_page, start_form
 from visualize.viewer.forms import Acting, answer_of, said_in
-from visualize.viewer.html import ROOT, run_url, runs_url, whole
+from visualize.viewer.html import run_url, runs_url, whole
 from visualize.viewer.page import ASSETS, asset
 from visualize.viewer.panel import node_panel
 from visualize.viewer.parts import SHOWN_IMAGES, files_of_record
@@ -155,7 +155,7 @@ async def _show_run(request: Request) -> Response:
     def make(run: Reading) -> str:
         return run_page(run, acting)
 
-    what = f"page below {ROOT.get()}{' of a run of ours' if acting is not None and acting.is_driven else ''}"
+    what = f"page below {request.base_url}{' of a run of ours' if acting is not None and acting.is_driven else ''}"
     return HTMLResponse(await parts.shelf.do(parts.shelf.made, run_id, what, make))
 
 
@@ -165,7 +165,9 @@ def _make_acting(request: Request, run_id: str) -> Acting | None:
     if parts.read_only:
         return None
     does = frozenset([*get_actions(request), *request.app.state.links])
-    return Acting(parts.keys.form, does=does, is_driven=parts.acts.drives(run_id), options=parts.options)
+    address = str(request.base_url)
+    is_driven = parts.acts.drives(run_id)
+    return Acting(parts.keys.form, does=does, is_driven=is_driven, address=address, options=parts.options)
 
 
 async def _stream_events(request: Request) -> Response:

@@ -59,6 +59,7 @@ class ActionDialog {
       event.preventDefault();
       this.box.close();
     });
+    this.box.addEventListener("keydown", (event) => event.stopPropagation()); // The page's own keys rest.
     this.box.addEventListener("submit", (event) => {
       event.preventDefault();
       this.send(event.target);

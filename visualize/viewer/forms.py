@@ -44,6 +44,8 @@ class Acting(NamedTuple):
     """Names of what the server does with runs (`visualize.viewer.actions`)."""
     is_driven: bool = False
     """Whether the run is one of the server's own process."""
+    address: str = ""
+    """Where programs reach the server, as `http://127.0.0.1:8700/`."""
     options: Sequence[str] = ()
     """What commands need so that they find the same store."""
 

@@ -6,6 +6,7 @@ served live, and written to one file with everything in it (`export_page`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from flowengine.core.file_values import find_files
 from flowengine.journal.run_lookup import labels_of
 from visualize.plain import jsonable
 from visualize.states import declared
-from visualize.viewer.actions import action_section, list_run_actions
+from visualize.viewer.actions import action_section, command_line, list_run_actions
 from visualize.viewer.feed import feed
 from visualize.viewer.forms import Acting, form
 from visualize.viewer.graph import COMPACT, graph_data, graph_markup, legend_markup
@@ -173,7 +174,10 @@ def _make_cancel_form(run: Reading, acting: Acting | None) -> Markup | None:
     """Seen for as long as the run goes on."""
     if acting is None or not acting.is_driven or not run.is_live:
         return None
-    return form(cancel_url(run.run_id), acting, element("button", "Cancel the run"), class_="cancel")
+    key = "Authorization: Bearer $FLOWENGINE_UI_TOKEN"
+    command = f'curl -X POST -H "{key}" {shlex.quote(f"{acting.address}api/runs/{run.run_id}/cancel")}'
+    how = fold("On the command line", command_line(command)) if acting.address else None
+    return form(cancel_url(run.run_id), acting, element("button", "Cancel the run"), how, class_="cancel")
 
 
 def _make_main(run: Reading, embeds: Embedded | None = None) -> Markup:

@@ -84,6 +84,13 @@ def test_a_page_has_links_where_its_server_does_it_and_a_file_the_commands():
     assert "flowengine run 'my shop.yaml'" in unescape(export_page(run))
 
 
+def test_a_run_of_the_server_is_cancelled_by_a_button_or_over_http():
+    page = unescape(run_page(a_run("running"), Acting("s", is_driven=True, address="http://127.0.0.1:1/")))
+    assert '"Authorization: Bearer $FLOWENGINE_UI_TOKEN" http://127.0.0.1:1/api/runs/r1/cancel' in page
+    assert "Cancel the run" in page
+    assert "Cancel the run" not in run_page(a_run("running"), Acting("s"))
+
+
 def test_nothing_begins_at_a_node_that_was_not_reached():
     run = a_run("failed")
     assert [each.name for each in list_node_actions(run, "look")] == ["retry", "fork"]
