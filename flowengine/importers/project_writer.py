@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple, cast
 
@@ -60,14 +60,22 @@ class Written(NamedTuple):
         return [each for each in self.problems if each.severity == "error"]
 
 
-def write_project(project: ImportedProject, target: Path, *, force: bool = False) -> Written:
-    """Write the project into a folder, which must be empty unless `force`, and validate it."""
+Check = Callable[[Path], Sequence[Diagnostic]]
+
+
+def write_project(
+    project: ImportedProject, target: Path, *, force: bool = False, check: Check | None = None
+) -> Written:
+    """Write the project into a folder, which must be empty unless `force`, and validate it.
+
+    `check` gives the problems of a flow file; None: those that do not depend on where it runs.
+    """
     try:
         _check_target(target, force)
         files = dict(_list_files(project))
         for path, data in files.items():
             _write(target, path, data, force)
-        problems = _validate(project, target)
+        problems = _validate(project, target, check or _check)
         report = format_report(project, sorted([*files, "IMPORT.md"]), problems)
         _write(target, "IMPORT.md", report, force)
     except OSError as error:
@@ -95,11 +103,14 @@ def _write(target: Path, path: str, data: bytes | str, force: bool) -> None:
         opened.write(raw)
 
 
-def _validate(project: ImportedProject, target: Path) -> list[Diagnostic]:
+def _check(file: Path) -> list[Diagnostic]:
+    return check_file(file, project=find_project(file))
+
+
+def _validate(project: ImportedProject, target: Path, check: Check) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for flow in project.flows:
-        file = target / f"{flow.name}.yaml"
-        found += check_file(file, project=find_project(file))
+        found += check(target / f"{flow.name}.yaml")
     return list(dict.fromkeys(found))
 
 

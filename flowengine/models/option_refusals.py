@@ -109,9 +109,9 @@ def _of_values(provider: str, said: Mapping[str, Any]) -> Iterator[OptionRefusal
 
 # --- models
 
-_THINKING_SERIES: Final = re.compile(r"(?:ft:)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!-chat))")
-"""Models of OpenAI that think; `gpt-5-chat-latest` does not."""
-_VERBOSE_SERIES: Final = re.compile(r"(?:ft:)?gpt-(?:[5-9]|\d\d)")
+_THINKING_SERIES: Final = re.compile(r"(?:ft:)?(?:o\d|gpt-(?!35)(?:[5-9]|\d\d)(?!-chat))")
+"""Models of OpenAI that think; `gpt-5-chat-latest` does not, and neither does `gpt-35-turbo`, as Azure calls it."""
+_VERBOSE_SERIES: Final = re.compile(r"(?:ft:)?gpt-(?!35)(?:[5-9]|\d\d)")
 _ANSWERING: Final = re.compile(r"(?:ft:)?(?:gpt-(?:3|4)|chatgpt-4)")
 """Models of OpenAI that are known not to think."""
 _UNSTOPPED: Final = re.compile(r"(?:ft:)?(?:o3(?!-mini)|o4-mini|gpt-5)")

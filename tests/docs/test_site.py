@@ -34,6 +34,7 @@ FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 RUN_BY = {
     "client.md": "tests/client/test_clients.py",
+    "importing.md": "tests/importers/test_import_command.py",
     "deploying.md": "tests/docs/test_serving_pages.py",
     "openai.md": "tests/serving/test_chat_clients.py",
     "pull-requests.md": "tests/cli/test_plan_change.py",

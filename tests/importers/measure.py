@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
+from flowengine.cli.commands.validate import check_with_models
 from flowengine.errors import DefinitionError
 from flowengine.importers.formats import FORMATS, find_sources, read_source
 from flowengine.importers.project_writer import write_project
@@ -49,7 +50,7 @@ def _measure_one(folder: Path, name: str, file: str, test: bool) -> Measured:
     try:
         project = read_source(SourceTree(folder), Found(name, file))
         with tempfile.TemporaryDirectory() as target:
-            written = write_project(project, Path(target))
+            written = write_project(project, Path(target), check=check_with_models)
             tested = _run_tests(target) if test and not written.errors else None
     except DefinitionError as error:
         return Measured(name, source, f"not read: {str(error).splitlines()[0]}", 0, 0, [])

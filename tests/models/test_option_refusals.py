@@ -23,6 +23,7 @@ THINKING = {"thinking": {"budget_tokens": 2048}}
         ("openai", "gpt-5-mini", {"reasoning_effort": "minimal", "verbosity": "low", "seed": 1}, []),
         ("openai", "gpt-5-mini", {"top_p": 0.5, "stop": ["a"]}, ["stop", "top_p"]),
         ("openai", "gpt-5-mini", {"temperature": 0.2}, ["temperature"]),
+        ("azure", "gpt-35-turbo", {"temperature": 0.2}, []),
         ("openai", "gpt-5-mini", {"temperature": 1}, []),
         ("openai", "gpt-5", {"reasoning_effort": "xhigh"}, ["reasoning_effort"]),
         ("openai", "gpt-5.1", {"reasoning_effort": "none", "top_p": 0.5, "temperature": 0.3}, []),

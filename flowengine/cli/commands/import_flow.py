@@ -28,6 +28,7 @@ def command(source: str, target: str, root: str | None, name: str | None, force:
 
     IMPORT.md there says what became of each element. The result is validated. Exit code 1 where anything was lost.
     """
+    from flowengine.cli.commands.validate import check_with_models
     from flowengine.importers.formats import FORMATS, find_sources, read_source
     from flowengine.importers.import_report import format_counts
     from flowengine.importers.project_writer import write_project
@@ -50,7 +51,7 @@ def command(source: str, target: str, root: str | None, name: str | None, force:
         several = ", ".join(each.file for each in found[:_SHOWN])
         raise InputError(f"'{source}' holds {len(found)} flows; name one of them: {several}")
     project = read_source(tree, found[0])
-    written = write_project(project, Path(target), force=force)
+    written = write_project(project, Path(target), force=force, check=check_with_models)
     lost = project.ledger.count("lost")
     if as_json:
         elements = [{**each._asdict(), "origin": each.origin._asdict()} for each in project.ledger.elements]

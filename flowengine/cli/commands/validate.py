@@ -18,7 +18,7 @@ from flowengine.flowfile.project.project import find_project
 from flowengine.journal.run_export import dumps
 from flowengine.models.worst_case import ModelFacts
 
-__all__ = ["command", "list_flow_files"]
+__all__ = ["check_with_models", "command", "list_flow_files"]
 
 Format = Literal["text", "json", "github"]
 
@@ -56,6 +56,11 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, deny_risks: bool
     if errors or (strict and found):
         return 2
     return 1 if deny_risks and any(each.code == "FE921" for each in found) else 0
+
+
+def check_with_models(file: str | Path) -> list[Diagnostic]:
+    """All problems of a flow file, where its models' names are looked up with the environment and the project."""
+    return check_file(file, project=find_project(file), models=_read_model_facts(str(file)))
 
 
 def _read_model_facts(file: str) -> ModelFacts:

@@ -1,0 +1,90 @@
+"""`flowengine import` finds, writes, validates and says with its exit code what became of a source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flowengine.cli.main import main
+from tests.importers.measure import main as measure
+from tests.support.doc_blocks import forget_models, run_blocks
+
+PLAIN = """\
+inputs: {q: {type: string}}
+outputs: {a: {type: string, reference: "${n.output}"}}
+nodes:
+- {name: n, type: llm, source: {type: code, path: n.jinja2}, inputs: {q: "${inputs.q}"}, api: chat}
+"""
+
+
+@pytest.fixture
+def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    forget_models(monkeypatch)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/flow.dag.yaml").write_text(PLAIN)
+    (tmp_path / "old/n.jinja2").write_text("user:\n{{q}}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_page_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    forget_models(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    assert run_blocks("importing.md", monkeypatch, capfd) >= 4
+    assert "look_up in imported_stubs.py" in Path("IMPORT.md").read_text()
+
+
+def test_a_source_that_comes_along_whole_exits_with_0_and_a_second_time_asks_for_force(
+    plain: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", "old", "-o", "new"]) == 0
+    assert "0 not mapped" in capfd.readouterr().out
+    assert main(["validate", "new"]) == 0
+    assert main(["run", "new/old.yaml", "-i", "q=hello", "--model", "offline", "--store", "memory:"]) == 0
+    capfd.readouterr()
+    assert main(["import", "old/flow.dag.yaml", "-o", "new"]) == 2
+    assert "not empty" in capfd.readouterr().err
+    assert main(["import", "old/flow.dag.yaml", "-o", "new", "--force", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["format"] == "promptflow"
+    assert [each["outcome"] for each in told["elements"] if each["what"] == "node n"] == ["mapped"]
+    assert told["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing"], "there is no file or folder"),
+        (["old", "--from", "promptflw"], "did you mean 'promptflow'"),
+        (["old/n.jinja2"], "nothing in 'old/n.jinja2' can be imported"),
+        (["old", "--root", "elsewhere"], "is not below"),
+    ],
+)
+def test_a_mistake_exits_with_2_and_says_what_is_wrong(
+    plain: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["import", *arguments, "-o", "new"]) == 2
+    assert message in capfd.readouterr().err
+    assert not Path("new").exists()
+
+
+def test_several_flows_are_listed_and_none_is_chosen(plain: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        Path("many", name).mkdir(parents=True)
+        Path("many", name, "flow.dag.yaml").write_text(PLAIN)
+    assert main(["import", "many", "-o", "new"]) == 2
+    assert "a/flow.dag.yaml, b/flow.dag.yaml" in capfd.readouterr().err
+
+
+def test_the_measuring_script_prints_shares(
+    plain: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["measure", "old", "-v"])
+    assert measure() == 0
+    printed = capfd.readouterr().out
+    assert "promptflow: 1 files" in printed
+    assert "100.0%" in printed
