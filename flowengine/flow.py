@@ -449,7 +449,7 @@ async def _streamed(
         try:
             async with anyio.create_task_group() as tasks:
                 teed = TeeStore(journals, send.send_nowait)
-                tasks.start_soon(_run_into, stream, send, partial(begin, teed, send.send_nowait))
+                tasks.start_soon(_run_into, stream, send, partial(begin, teed, partial(_send_text, send.send_nowait)))
                 try:
                     yield stream
                 except Exception as error:
@@ -459,6 +459,11 @@ async def _streamed(
             receive.close()
             send.close()
     stream.raise_failure()
+
+
+def _send_text(send: Callable[[TokenStreamed], None], piece: TokenStreamed) -> None:
+    if piece.text:
+        send(piece)
 
 
 class EventStream(AsyncIterator[Streamed]):

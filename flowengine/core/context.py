@@ -230,11 +230,11 @@ class Note(Protocol):
 class Tell(Protocol):
     """Where a node tells what it writes, piece by piece, to those who follow the run. Nothing of it is kept.
 
-    `begins`: the piece is the first of a text; what was told before is no part of it. To be called on the
-    event loop that the node runs on.
+    `begins`: the piece is the first of a text; what was told before is no part of it. `model`: who is asked now, with
+    an empty piece. To be called on the event loop that the node runs on.
     """
 
-    def __call__(self, text: str, begins: bool = False, /) -> None: ...
+    def __call__(self, text: str, begins: bool = False, model: str = "", /) -> None: ...
 
 
 Around: TypeAlias = Callable[[Any], Any]

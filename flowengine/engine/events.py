@@ -282,5 +282,7 @@ class TokenStreamed(NamedTuple):
     begins: bool = False
     """True for the first piece of an answer. What was told of the node before is then no part of it: it was said
     before a tool was called, or the call broke off and is made anew."""
+    model: str = ""
+    """Of a piece without text, with which a call begins: the model that is asked now."""
 
     as_dict = _as_dict

@@ -435,8 +435,16 @@ class Scheduler:
         if waiting is not None:
             await waiting
 
-    def _tell(self, live: Callable[[TokenStreamed], None], path: str, text: str, begins: bool = False, /) -> None:
-        live(TokenStreamed(path, self._clock(), text, begins))
+    def _tell(
+        self,
+        live: Callable[[TokenStreamed], None],
+        path: str,
+        text: str,
+        begins: bool = False,
+        model: str = "",
+        /,
+    ) -> None:
+        live(TokenStreamed(path, self._clock(), text, begins, model))
 
 
 def error_info(error: BaseException) -> ErrorInfo:

@@ -56,6 +56,11 @@ class TeeStore:
         self._store = store
         self._listener = listener
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes can read what is kept here."""
+        return getattr(self._store, "is_shared", False)
+
     def create(self, run_id: str, /) -> Journal:
         return _teed(self._store.create(run_id), self._listener)
 

@@ -26,7 +26,7 @@ from flowengine.errors import DefinitionError, OutputError, RouteError, RunError
 from flowengine.models.model import Model
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.container import every_node
-from flowengine.nodes.gateway import gateway_of, telling_gateway_of
+from flowengine.nodes.gateway import asking_gateway_of, telling_gateway_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 from flowengine.tools.tool import Tool
 
@@ -177,7 +177,7 @@ class AgentNode(FlowNode):
     async def _respond(self, context: Context) -> NodeResult:
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
-        door = gateway_of if is_settled_late(agent.generation, agent.improvement) else telling_gateway_of
+        door = asking_gateway_of if is_settled_late(agent.generation, agent.improvement) else telling_gateway_of
         result, prompt, evaluation, routing, kept = await agent.respond(
             asked,
             earlier=context.messages,
@@ -269,7 +269,7 @@ class RoutingNode(FlowNode):
 
     async def _route(self, context: Context) -> NodeResult:
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
-        routing = await agent.route(_subject(context, self.target, self.attach), gateway_of(context))
+        routing = await agent.route(_subject(context, self.target, self.attach), asking_gateway_of(context))
         label = taken(routing.next_route, self._routes, self._fallback)
         context.explain(Decided("route", label, among=tuple(self._routes)))
         return NodeResult(output=routing, routing=routing, route=label)
@@ -340,7 +340,7 @@ class EvaluationNode(FlowNode):
         else:
             assert self.judge is not None  # There is no scorer.
             judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
-            evaluation = await judge.evaluate(_subject(context, self.target, self.attach), gateway_of(context))
+            evaluation = await judge.evaluate(_subject(context, self.target, self.attach), asking_gateway_of(context))
         route = "pass" if evaluation.passed else "fail"
         context.explain(Decided("evaluation", route, (self._explain(evaluation),), tuple(self._routes)))
         return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=given)

@@ -29,6 +29,7 @@ __all__ = [
     "CopyingGateway",
     "InactiveGateway",
     "TranscriptGateway",
+    "asking_gateway_of",
     "gateway_of",
     "telling_gateway_of",
     "tool_gateway_of",
@@ -92,16 +93,23 @@ def telling_gateway_of(context: Context, words: Messages | None = None, approver
     return gateway if tell is None else _TellingGateway(gateway, tell)
 
 
+def asking_gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:
+    """The same for answers that may still be taken back: only who is asked is told."""
+    gateway, tell = gateway_of(context, words, approvers), context.tell
+    return gateway if tell is None else _TellingGateway(gateway, tell, is_read=False)
+
+
 class _TellingGateway:
     """Only a model that is really asked is heard: what was recorded is served by the gateway inside, in silence."""
 
-    def __init__(self, inner: Gateway, tell: Tell) -> None:
+    def __init__(self, inner: Gateway, tell: Tell, *, is_read: bool = True) -> None:
         self._inner = inner
         self._tell = tell
+        self._is_read = is_read
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        is_read = request.response_schema is None and purpose not in PREPARING
-        asked = heard(model, self._tell) if is_read else model
+        is_read = self._is_read and request.response_schema is None and purpose not in PREPARING
+        asked = heard(model, self._tell, is_read=is_read)
         return await self._inner.complete(asked, request, purpose=purpose)
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:

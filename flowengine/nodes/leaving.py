@@ -120,9 +120,9 @@ class _Heard:
         if tell is None:
             return None
 
-        def heard(text: str, begins: bool = False, /) -> None:
+        def heard(text: str, begins: bool = False, model: str = "", /) -> None:
             if not self.is_cut:
-                tell(text, begins)
+                tell(text, begins, model)
 
         return heard
 

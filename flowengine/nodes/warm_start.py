@@ -79,5 +79,6 @@ class _WarmGateway:
     async def note(self, record: Any) -> None:
         await self._inner.note(record)
 
-    def _hear(self, text: str, begins: bool = False, /) -> None:
-        self._start.begin()
+    def _hear(self, text: str, begins: bool = False, model: str = "", /) -> None:
+        if not model:
+            self._start.begin()

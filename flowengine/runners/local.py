@@ -60,11 +60,24 @@ __all__ = [
     "read_run",
     "resume",
     "start",
+    "unheard",
     "write_fork",
 ]
 
 Live: TypeAlias = Callable[[TokenStreamed], None]
 """Hears what agents write while they write it; must not block and must not raise."""
+
+
+def unheard(piece: TokenStreamed) -> None:
+    """The listener of a run that nobody follows in this process: others read in its store what agents write."""
+
+
+def _tell_elsewhere(live: Live, store: JournalStore, run_id: str, scope: RunScope, piece: TokenStreamed) -> None:
+    """Hand a piece on, and show it to those who follow the run from other processes."""
+    from flowengine.runners.live_board import LiveBoard  # Most runs have nothing to show.
+
+    scope.once(LiveBoard, lambda: LiveBoard(store, run_id, scope)).hear(piece)
+    live(piece)
 
 
 class _Refused(NamedTuple):
@@ -411,7 +424,10 @@ async def _drive(
         with mail:
             files = _keeper(plan, store, run_id, lambda: find_files(list(store.events(run_id))))
             ledger = _ledger(walk, limits, above)
-            scheduled = partial(_schedule, plan, walk, journal, limits, live, clock, fence, mail, files, ledger)
+            shown = (
+                partial(_tell_elsewhere, live, store, run_id) if live and getattr(store, "is_shared", False) else None
+            )
+            scheduled = partial(_schedule, plan, walk, journal, limits, live, shown, clock, fence, mail, files, ledger)
             if plan.notifier is None and limits.timeout is None:  # Nothing beside it: two waits less for every step.
                 stop = await scheduled(None)
             else:
@@ -498,6 +514,7 @@ async def _schedule(
     journal: Journal,
     limits: RunLimits,
     live: Live | None,
+    shown: Callable[[RunScope, TokenStreamed], None] | None,
     clock: Callable[[], float],
     fence: Fence | None,
     mail: Mail,
@@ -516,7 +533,7 @@ async def _schedule(
             journal,
             concurrency=limits.concurrency,
             on_failure=limits.on_failure,
-            live=live,
+            live=live if shown is None else partial(shown, scope),
             scope=scope,
             ledger=ledger,
             clock=clock,

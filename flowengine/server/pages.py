@@ -153,7 +153,8 @@ async def _show_run(request: Request) -> Response:
     acting = _make_acting(request, run_id)
 
     def make(run: Reading) -> str:
-        return run_page(run, acting)
+        usual = parts.shelf.usual_times(run.progress.flow) if run.is_live else None
+        return run_page(run, acting, usual)
 
     what = f"page below {request.base_url}{' of a run of ours' if acting is not None and acting.is_driven else ''}"
     return HTMLResponse(await parts.shelf.do(parts.shelf.made, run_id, what, make))

@@ -17,7 +17,7 @@ from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import RunNotFoundError
 from flowengine.journal.value_types import only_looking
-from visualize.viewer.flows import RunPoint, point_of
+from visualize.viewer.flows import RunPoint, point_of, usual_times
 from visualize.viewer.reading import Reading
 
 __all__ = ["RunCache"]
@@ -30,6 +30,10 @@ _KEPT: Final = 60_000
 """Events of the runs that are kept together; one run is kept however long it is."""
 _MAX_POINTS: Final = 50
 """Runs of a flow that are plotted."""
+_TIMED: Final = 5
+"""Runs by whose times it is said how long another one may still take."""
+_MOST_TIMED: Final = 5_000
+"""Events of each of them."""
 _PLOTTED: Final = 50_000
 """Events that are read for one plot; runs beyond them have no cost in it until another time."""
 
@@ -105,6 +109,15 @@ class RunCache:
                 point = self._point(info) if left >= 0 else _rough_point(info)
             found.append(point)
         return found[::-1]
+
+    def usual_times(self, flow: str) -> dict[str, Any]:
+        """How long the nodes of a flow take, by its last runs that succeeded. Call it on a thread."""
+        infos = [
+            info
+            for info in self.store.list()
+            if info.flow == flow and info.status == "succeeded" and info.events <= _MOST_TIMED
+        ]
+        return usual_times([self._points.get(info.run_id) or self._point(info) for info in infos[:_TIMED]])
 
     def _point(self, info: RunInfo) -> RunPoint:
         try:

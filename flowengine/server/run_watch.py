@@ -7,6 +7,7 @@ again. So no follower delays a run or another follower, and none costs more memo
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, time
@@ -16,8 +17,17 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from flowengine.engine.events import Event, NodeStarted, RunFinished, TokenStreamed
+from flowengine.engine.events import (
+    Event,
+    NodeCancelled,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+    RunFinished,
+    TokenStreamed,
+)
 from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.journal.live_texts import LiveReader, LiveTexts, read_live
 from flowengine.journal.run_export import dumps
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
@@ -48,7 +58,11 @@ class EventBatch:
         """Those from a position on."""
         lines = self._lines.get(form)
         if lines is None:
-            lines = self._lines[form] = [(seq, _format_message(seq, event, form)) for seq, event in self.told]
+            lines = self._lines[form] = [
+                (seq, _format_message(seq, event, form))
+                for seq, event in self.told
+                if form == "feed" or not isinstance(event, TokenStreamed) or event.text
+            ]
         return b"".join([line for seq, line in lines if seq is None or seq >= after])
 
 
@@ -77,13 +91,17 @@ def merged(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed])
 
 
 def _join_tokens(tokens: Iterable[TokenStreamed]) -> list[TokenStreamed]:
-    found: dict[str, TokenStreamed] = {}
+    found: dict[tuple[str, bool], TokenStreamed] = {}
+    # By node, and whether the piece only says who is asked: then what was written before is of no interest any more.
     for token in tokens:
-        before = found.get(token.node)
-        if before is None or token.begins:
-            found[token.node] = token
+        before = found.get((token.node, False))
+        if token.model:
+            found.pop((token.node, False), None)
+            found[token.node, True] = token
+        elif before is None or token.begins:
+            found[token.node, False] = token
         else:
-            found[token.node] = before._replace(text=before.text + token.text, at=token.at)
+            found[token.node, False] = before._replace(text=before.text + token.text, at=token.at)
     return list(found.values())
 
 
@@ -102,6 +120,8 @@ _BATCH_SIZE: Final = 500
 """Events that are written at once."""
 _MOST: Final = 4_000_000
 """Bytes that wait for a follower; they are shared by all. Whatever comes at once waits, however much it is."""
+_MOST_OWN: Final = 64
+"""Runs of this process whose texts are kept for followers who come later."""
 _SETTLE_TIME: Final = 0.15
 """Seconds after which an event that an agent's text follows is in the store."""
 
@@ -113,6 +133,8 @@ class RunWatches:
         self._shelf = shelf
         self._tasks: TaskGroup | None = None
         self._watches: dict[str, _Watch] = {}
+        self._own: OrderedDict[str, LiveTexts] = OrderedDict()
+        """What the runs of this process are writing, for followers who come later."""
 
     def begin(self, tasks: TaskGroup) -> None:
         """Watches run in this group from now on."""
@@ -130,6 +152,9 @@ class RunWatches:
 
     def hear(self, run_id: str, token: TokenStreamed) -> None:
         """A piece of what an agent of a run is writing."""
+        if run_id not in self._own and len(self._own) >= _MOST_OWN:
+            self._own.popitem(last=False)
+        self._own.setdefault(run_id, LiveTexts()).hear(token)
         watch = self._watches.get(run_id)
         if watch is not None:
             watch.tokens.append(token)
@@ -161,6 +186,7 @@ class RunWatches:
                     return
                 watch = self._watch(run_id, after, self._tasks)
             async with watch.follow(form, after) as follower:
+                follower.tell(EventBatch([(None, piece) for piece in watch.texts.pieces()]))
                 while (piece := await follower.take()) is not None:
                     yield piece
             after = follower.taken
@@ -170,6 +196,8 @@ class RunWatches:
         watch = self._watches.get(run_id)
         if watch is None:
             watch = self._watches[run_id] = _Watch(after)
+            for piece in self._own[run_id].pieces() if run_id in self._own else ():
+                watch.texts.hear(piece)
             tasks.start_soon(self._look, run_id, watch)
         return watch
 
@@ -183,6 +211,9 @@ class RunWatches:
                     return
                 events: Sequence[Event] = ()
                 with suppress(StoreUnavailableError):  # Locked, or a disk that is full: it may go by.
+                    if run_id not in self._own:
+                        kept = await self._shelf.do(read_live, self._shelf.store, run_id)
+                        watch.tokens += watch.reader.read(kept)
                     events = await self._shelf.events(run_id, watch.next)
                 if events or watch.tokens:
                     last = monotonic()
@@ -204,6 +235,10 @@ class _Watch:
         """The position up to which its followers were told."""
         self.followers: set[_Follower] = set()
         self.tokens: list[TokenStreamed] = []
+        self.texts = LiveTexts()
+        """What its followers were told that is being written."""
+        self.reader = LiveReader()
+        """Reads what another process shows."""
 
     def follow(self, form: Form, after: int) -> _Follower:
         follower = _Follower(form, after, self.followers.discard)
@@ -215,6 +250,11 @@ class _Watch:
         until = max([time() - _SETTLE_TIME, *(event.at for event in events)])
         ready = [token for token in self.tokens if token.at <= until]
         self.tokens = self.tokens[len(ready) :]
+        for token in ready:
+            self.texts.hear(token)
+        for event in events:
+            if isinstance(event, NodeFinished | NodeFailed | NodeCancelled):
+                self.texts.settle(event.node)
         told = merged(events, self.next, ready)
         self.next += len(events)
         for begin in range(0, len(told), _BATCH_SIZE):

@@ -108,7 +108,7 @@ class LocalRuns:
 
     async def _drive_new(self, flow: str, start: RunStart, tokens: bool, driven: DrivenRun) -> Run:
         """Begin a run and go on with it."""
-        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else None
+        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else local.unheard
         try:
             run = await local.start(
                 plan, start.inputs, driven.store, journal=driven.journal, live=live, **start.options
@@ -122,7 +122,7 @@ class LocalRuns:
 
     async def _drive(self, flow: str, driven: DrivenRun, *, tokens: bool = False) -> Run:
         """Go on with a run that is in the store."""
-        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else None
+        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else local.unheard
         run = await local.resume(plan, driven.run_id, driven.store, journal=driven.journal, live=live)
         self._wake_later(run)
         return run

@@ -44,7 +44,7 @@ class RunFeed:
 
     def hear_token(self, token: TokenStreamed) -> None:
         """An agent has written a piece of text."""
-        if self.followers or self.is_kept:
+        if token.text and (self.followers or self.is_kept):
             self._items.append((None, token))
             self._ring()
 

@@ -42,8 +42,12 @@ class Ears:
 
     def __init__(self) -> None:
         self.texts: list[list[str]] = []
+        self.asked: list[str] = []
 
-    def __call__(self, text: str, begins: bool = False, /) -> None:
+    def __call__(self, text: str, begins: bool = False, model: str = "", /) -> None:
+        if model:
+            self.asked.append(model)
+            return
         if begins:
             self.texts.append([])
         self.texts[-1].append(text)
@@ -69,6 +73,15 @@ async def test_the_reply_is_the_one_that_is_given_unheard(wrapped, ears: Ears) -
     assert await listened.complete(ASKED) == await model.complete(ASKED)
     assert ears.texts == [["Green ", "tea, ", "please."]]
     assert (listened.name, listened.provider) == (model.name, model.provider)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_it_is_told_who_is_asked_at_each_attempt(ears: Ears, is_read: bool) -> None:
+    busy = ScriptedModel([TransientModelError("busy", 0.0), "Green tea."])
+    reply = await heard(RetryingModel(busy, 1, first_wait=0.0), ears, is_read=is_read).complete(ASKED)
+    assert reply.content == "Green tea."
+    assert ears.asked == ["scripted", "scripted"]
+    assert ears.texts == ([["Green ", "tea."]] if is_read else [])
 
 
 async def test_an_attempt_that_breaks_off_is_made_anew_and_begins_anew(ears: Ears) -> None:

@@ -40,8 +40,9 @@ class Run:
     async def _note(self, record: Any) -> None:
         self.records.append(record)
 
-    def _tell(self, text: str, begins: bool = False, /) -> None:
-        self.told.append(f"|{text}" if begins else text)
+    def _tell(self, text: str, begins: bool = False, model: str = "", /) -> None:
+        if not model:  # Who is asked is none of the text.
+            self.told.append(f"|{text}" if begins else text)
 
 
 @pytest.fixture

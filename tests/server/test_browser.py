@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator
 from functools import partial
@@ -15,6 +17,7 @@ from flowengine.core.context import NodeResult
 from flowengine.core.records import Asked
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from flowengine.engine.ports import Journal
+from flowengine.journal.live_texts import read_live
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.server.app import make_app
 from tests.server.conftest import FLOWS
@@ -295,3 +298,61 @@ def test_a_run_of_ten_thousand_nodes_can_be_used_within_five_seconds(
         tab.click("[data-zoom=fit]")
         tab.click("[data-step=back]")
         assert tab.trouble == []
+
+
+WRITER = """
+import sys, anyio
+from contextlib import asynccontextmanager
+from flowengine import Agent, AgentNode, Flow
+from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.models.scripted import ScriptedModel
+from flowengine.runners.local import start, unheard
+
+class Slow(ScriptedModel):
+    @asynccontextmanager
+    async def stream(self, request):
+        async def pieces():
+            async for piece in all_of_them:
+                await anyio.to_thread.run_sync(sys.stdin.readline)
+                yield piece
+        async with super().stream(request) as all_of_them:
+            yield pieces()
+
+flow = Flow("slow", {"say": AgentNode(Agent("a", "Say it.", model=Slow(["Green tea, please."])))})
+store = SQLiteStore("runs.db", "process")
+print("begun", flush=True)
+anyio.run(lambda: start(flow.plan, {}, store, run_id="slow", live=unheard))
+"""
+
+
+def test_what_an_agent_of_another_process_writes_is_seen_and_whom_it_asks(browser: Browser, server: Served):
+    root = Path(__file__).parents[2]
+    code = f"import sys; sys.path.insert(0, {str(root)!r})\n{WRITER}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process, browser.tab() as tab:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        store = SQLiteStore("runs.db")
+        while not any(info.run_id == "slow" for info in store.list()):
+            time.sleep(0.02)
+        tab.goto(server.at("/runs/slow#node=say"))
+        tab.wait("document.querySelector('#graph .detail').textContent.startsWith('asked scripted ')", 20)
+        process.stdin.write("\n\n")
+        process.stdin.flush()
+        tab.wait("document.getElementById('writing')?.textContent.startsWith('Green tea')", 20)
+        with browser.tab() as late:  # Who comes now is told of the beginning, too.
+            late.goto(server.at("/runs/slow#node=say"))
+            late.wait("document.getElementById('writing')?.textContent.startsWith('Green tea')", 20)
+        process.stdin.write("\n" * 9)
+        process.stdin.flush()
+        tab.wait("document.querySelector('#status').textContent.includes('succeeded')", 20)
+        tab.wait("!document.getElementById('writing')")
+        tab.wait("!document.querySelector('#graph .detail').textContent.includes('asked')")
+        process.stdin.close()
+        assert process.wait(20) == 0
+        assert tab.trouble == []
+    assert read_live(store, "slow") is None
+    assert not any("token" in type(event).__name__.lower() for event in store.events("slow"))
+    store.close()

@@ -24,7 +24,8 @@ every event of a node `node` (its path). What else there is, where it is known:
     answered    choice, by
     reused      run                                               the result is that of another run
     told        text                                              any other record
-    token       text, begins            a piece of what an agent is writing; not in the journal, so without `seq`
+    token       text, begins, model     a piece of what an agent is writing, or the model that it asks now (then
+                                        without text); not in the journal, so without `seq`
 
 Texts and values are cut short: what is whole is in the node's panel.
 """
@@ -140,7 +141,7 @@ def _describe_event(event: Event | TokenStreamed) -> Line:
     if isinstance(event, RunFinished):
         return {"status": event.status, "error": None if event.error is None else _shorten_error(event.error)}
     if isinstance(event, TokenStreamed):
-        return {"text": event.text, "begins": event.begins or None}
+        return {"text": event.text, "begins": event.begins or None, "model": event.model or None}
     return {}
 
 

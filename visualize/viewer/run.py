@@ -7,7 +7,7 @@ served live, and written to one file with everything in it (`export_page`).
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from flowengine.core.file_values import find_files
@@ -50,13 +50,14 @@ from visualize.viewer.reading import Reading
 __all__ = ["export_page", "head_of", "run_page"]
 
 
-def run_page(run: Reading, acting: Acting | None = None) -> str:
+def run_page(run: Reading, acting: Acting | None = None, usual: Mapping[str, Any] | None = None) -> str:
     """The page as the server sends it; panels and further events are asked for when they are needed.
 
-    `acting`: where something can be done in it.
+    `acting`: where something can be done in it. `usual`: how long its nodes took in earlier runs.
     """
-    sources = {"panels": panel_url(run.run_id), "events": events_url(run.run_id, len(run.events))}
+    sources: dict[str, Any] = {"panels": panel_url(run.run_id), "events": events_url(run.run_id, len(run.events))}
     sources["times"] = times_url(run.run_id)
+    sources["usual"] = usual
     return page(
         _make_title(run),
         _make_head(run, links=True, acting=acting),
@@ -125,6 +126,7 @@ def _make_head(run: Reading, *, links: bool, acting: Acting | None = None, embed
         *[(name, element("span", child, id=f"run-{name.split()[-1].lower()}")) for name, child in _list_usage(run)],
         ("File", started.path if started is not None else None),
         ("Labels", _format_labels(run)),
+        ("Left", element("span", " ", id="left") if run.is_live and links else None),
     ]
     name: Child = element("a", progress.flow, href=flow_url(progress.flow)) if links else progress.flow
     error = None if finished is None or finished.error is None else note(finished.error.message, kind="bad")

@@ -150,6 +150,7 @@ def command(
             assume_done=done,
             settings=given,
             repeat_failed_items=failed_items,
+            live=local.unheard,
         )
 
     return Execution(run_id, store, reporting, results, durability, past, plan).run(job)

@@ -14,7 +14,7 @@ from flowengine.cli.options import add_running_options, collect_settings, gather
 from flowengine.cli.terminal import Results
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
-from flowengine.runners.local import new_run_id, start
+from flowengine.runners.local import new_run_id, start, unheard
 from flowengine.runners.run import Run
 
 __all__ = ["command"]
@@ -134,6 +134,7 @@ def command(
             reuse=earlier,
             settings={**given, "folder": os.getcwd()},
             labels=labels,
+            live=unheard,
         )
 
     return Execution(chosen, store, reporting, results, durability, plan=plan).run(job)

@@ -35,6 +35,7 @@ from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, Stor
 from flowengine.journal.approvals import forget_answers
 from flowengine.journal.blob_owners import BlobNotes
 from flowengine.journal.codec import encode
+from flowengine.journal.live_texts import forget_live
 from flowengine.journal.postgres.batch import BatchEntry, Begin, Hold
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.migrations import check_version, migrate
@@ -186,6 +187,9 @@ class PostgresStore:
     process this is, for those who find a run in its hands.
     """
 
+    is_shared: Final = True
+    """Other processes can read what is kept here."""
+
     def __init__(
         self, url: str, durability: Durability = "process", *, patience: float = 10.0, role: str = "process"
     ) -> None:
@@ -298,6 +302,7 @@ class PostgresStore:
             if not self._tables.remove(run_id):
                 raise self._no_such_run(run_id)
             forget_answers(self, run_id)
+            forget_live(self, run_id)
             forget_notes(self, run_id)
         finally:
             release()

@@ -24,6 +24,7 @@ from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
 from flowengine.journal.approvals import forget_answers
 from flowengine.journal.blob_owners import BlobNotes, missing_blob
 from flowengine.journal.codec import encode
+from flowengine.journal.live_texts import forget_live
 from flowengine.journal.run_digest import DigestBuilder
 from flowengine.journal.run_index import RunIndex, ScannedRuns
 from flowengine.journal.run_lookup import no_such_run, resolve
@@ -156,6 +157,9 @@ class SQLiteStore:
     `patience` is how many seconds a commit, and the event loop with it, waits while another process writes.
     """
 
+    is_shared: Final = True
+    """Other processes can read what is kept here."""
+
     def __init__(
         self, path: str | os.PathLike[str], durability: Durability = "process", *, patience: float = 10.0
     ) -> None:
@@ -224,6 +228,7 @@ class SQLiteStore:
             if not writer.tables.remove(run_id, held, before, owner):
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
             forget_answers(self, run_id)
+            forget_live(self, run_id)
             forget_notes(self, run_id)
         finally:
             release()

@@ -16,21 +16,40 @@ from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 __all__ = ["heard"]
 
 
-def heard(model: Model, tell: Tell) -> Model:
-    """The model, with `complete` telling each piece of its answer. Retries and fallbacks stay outside of that:
-    an attempt that breaks off is followed by one that begins anew.
+def heard(model: Model, tell: Tell, *, is_read: bool = True) -> Model:
+    """The model, with `complete` telling that it is asked, and each piece of its answer unless it is not `is_read`.
+    Retries and fallbacks stay outside of that: an attempt that breaks off is followed by one that begins anew.
 
     >>> import anyio
     >>> from flowengine.models.scripted import ScriptedModel
-    >>> model = heard(ScriptedModel(["Green tea."]), lambda text, begins=False: print([text, begins]))
+    >>> model = heard(ScriptedModel(["Green tea."]), lambda text, begins=False, model="": print([text, begins, model]))
     >>> anyio.run(model.complete, Request("scripted", ())).content
-    ['Green ', True]
-    ['tea.', False]
+    ['', True, 'scripted']
+    ['Green ', True, '']
+    ['tea.', False, '']
     'Green tea.'
     """
     if isinstance(model, RetryingModel | FallbackModel):
-        return model.around(lambda each: heard(each, tell))
-    return _StreamingTap(model, tell)
+        return model.around(lambda each: heard(each, tell, is_read=is_read))
+    return _StreamingTap(model, tell) if is_read else _AskingTap(model, tell)
+
+
+class _AskingTap(PassThroughModel):
+    """Of an answer that nobody reads before it is whole, only that it was asked for is told."""
+
+    def __init__(self, model: Model, tell: Tell) -> None:
+        super().__init__(model)
+        self._tell = tell
+
+    async def complete(self, request: Request) -> Reply:
+        self._tell("", True, self.name)
+        return await self._model.complete(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        self._tell("", True, self.name)
+        async with self._model.stream(request) as pieces:
+            yield pieces
 
 
 class _StreamingTap(PassThroughModel):
@@ -58,5 +77,6 @@ class _StreamingTap(PassThroughModel):
                     begins = False
                 yield piece
 
+        self._tell("", True, self.name)
         async with self._model.stream(request) as pieces, aclosing(told()) as heard_pieces:
             yield heard_pieces

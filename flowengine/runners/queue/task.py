@@ -41,7 +41,7 @@ from flowengine.journal.value_types import only_looking
 from flowengine.models.litellm.loading import wait_for_started_import
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.deliveries import next_try
-from flowengine.runners.local import resume
+from flowengine.runners.local import resume, unheard
 from flowengine.runners.queue import crash_count as queue_loading
 from flowengine.runners.queue.crash_count import LeftError, deaths_of
 from flowengine.runners.queue.plans import LackingError, Plans, check_versions
@@ -253,6 +253,7 @@ class RunTask:
                     self._store,
                     journal=journal,
                     allow_changed=how.allow_changed,
+                    live=unheard,
                 )
         finally:
             await journal.close()

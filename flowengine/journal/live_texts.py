@@ -1,0 +1,149 @@
+"""Keeps, beside a run's journal, what its agents are writing at this moment, for those who follow from other processes.
+
+    the process that drives the run             a process that follows it
+    LiveTexts.hear(piece) … write_live   →      read_live → LiveReader.read(what is kept) → pieces
+
+One value a run, of a bounded size, written over and over and removed at the run's end: the journal has none of it.
+Who is asked (a piece with a `model` and without text) is told in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import time
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.engine.events import TokenStreamed
+from flowengine.engine.ports import JournalStore
+
+__all__ = ["LiveReader", "LiveTexts", "forget_live", "read_live", "write_live"]
+
+_KIND: Final = "live"
+_MOST_NODES: Final = 16
+"""Nodes that are kept, those that were heard last."""
+_MOST_TEXT: Final = 4_000
+"""Characters of each text that are kept, its end."""
+_TOO_OLD: Final = 600.0
+"""Seconds after which what is kept was left behind by a process that died."""
+
+
+class LiveText(NamedTuple):
+    """What one node is writing."""
+
+    node: str
+    model: str
+    """Who was asked; empty where nobody said."""
+    asked: float
+    """When, in Unix seconds."""
+    turn: int
+    """How many texts the node has begun."""
+    length: int
+    """Characters of the whole text."""
+    text: str
+    """Its end."""
+    at: float
+
+    def pieces(self) -> list[TokenStreamed]:
+        """The same as somebody hears it who comes only now."""
+        found = [TokenStreamed(self.node, self.asked, "", True, self.model)] if self.model else []
+        if self.text:
+            cut = "…" if self.length > len(self.text) else ""
+            found.append(TokenStreamed(self.node, self.at, cut + self.text, True))
+        return found
+
+
+class LiveTexts:
+    """What the nodes of one run are writing.
+
+    >>> texts = LiveTexts()
+    >>> for piece in (TokenStreamed("a", 1.0, "", True, "gpt-4o"), TokenStreamed("a", 2.0, "Hel", True)):
+    ...     texts.hear(piece)
+    >>> texts.hear(TokenStreamed("a", 3.0, "lo"))
+    >>> [(piece.text, piece.model) for piece in texts.pieces()]
+    [('', 'gpt-4o'), ('Hello', '')]
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, LiveText] = {}
+
+    def hear(self, piece: TokenStreamed) -> None:
+        before = self._nodes.pop(piece.node, None) or LiveText(piece.node, "", piece.at, 0, 0, "", piece.at)
+        if piece.model:
+            now = before._replace(model=piece.model, asked=piece.at, turn=before.turn + 1, length=0, text="")
+        elif piece.begins:
+            now = before._replace(turn=before.turn + 1, length=len(piece.text), text=piece.text[-_MOST_TEXT:])
+        else:
+            text = (before.text + piece.text)[-_MOST_TEXT:]
+            now = before._replace(length=before.length + len(piece.text), text=text)
+        self._nodes[piece.node] = now._replace(at=piece.at)
+        if len(self._nodes) > _MOST_NODES:
+            del self._nodes[next(iter(self._nodes))]
+
+    def settle(self, node: str) -> None:
+        """The node has ended."""
+        self._nodes.pop(node, None)
+
+    def pieces(self) -> list[TokenStreamed]:
+        return [piece for each in self._nodes.values() for piece in each.pieces()]
+
+    def as_plain(self) -> Mapping[str, Any]:
+        """In JSON's types, with the moment of now."""
+        rows = [[*each[:5], each.text.encode(errors="replace").decode(), each.at] for each in self._nodes.values()]
+        return {"at": time(), "nodes": rows}
+
+
+class LiveReader:
+    """Reads what is kept of a run time and again; gives what is new."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, LiveText] = {}
+
+    def read(self, kept: Any) -> list[TokenStreamed]:
+        found: list[TokenStreamed] = []
+        now = time()
+        for each in _read_rows(kept, now):
+            before = self._known.get(each.node)
+            self._known[each.node] = each
+            fresh = 0 if before is None else each.length - before.length
+            if before is None or before[1:4] != each[1:4] or fresh > len(each.text):
+                found += [piece._replace(at=min(piece.at, now)) for piece in each.pieces()]
+            elif fresh > 0:
+                found.append(TokenStreamed(each.node, min(each.at, now), each.text[-fresh:]))
+        return found
+
+
+def _read_rows(kept: Any, now: float) -> Sequence[LiveText]:
+    """Whatever is kept under the name: what makes no sense is left out."""
+    if not isinstance(kept, Mapping):
+        return ()
+    plain = cast("Mapping[str, Any]", kept)
+    at, rows = plain.get("at"), plain.get("nodes")
+    if not isinstance(at, (int, float)) or now - at > _TOO_OLD or not isinstance(rows, (list, tuple)):
+        return ()
+    return [LiveText(*row) for row in cast("Sequence[Any]", rows) if _is_row(row)]
+
+
+_TYPES: Final = (str, str, (int, float), int, int, str, (int, float))
+
+
+def _is_row(row: Any) -> bool:
+    return (
+        isinstance(row, (list, tuple))
+        and len(cast("Sequence[Any]", row)) == len(_TYPES)
+        and all(isinstance(each, kind) for each, kind in zip(cast("Sequence[Any]", row), _TYPES, strict=True))
+    )
+
+
+def read_live(store: JournalStore, run_id: str) -> Any:
+    """What is kept of a run; None where nothing is."""
+    return store.recall(_KIND, run_id)
+
+
+def write_live(store: JournalStore, run_id: str, plain: Mapping[str, Any]) -> None:
+    store.revise(_KIND, run_id, lambda before: plain)
+
+
+def forget_live(store: JournalStore, run_id: str) -> None:
+    """The run has ended, or is no more."""
+    if store.recall(_KIND, run_id) is not None:
+        store.revise(_KIND, run_id, lambda before: None)
