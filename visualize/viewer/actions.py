@@ -92,6 +92,8 @@ def list_run_actions(run: Reading, acting: Acting | None = None) -> Iterator[Run
         ]
         command = compose_command(["flowengine", "run", started.path], fields, words)
         yield RunAction("again", "Run again", command)
+    if status in ("succeeded", "failed"):
+        yield RunAction("test", "Make a test of it", shlex.join(["flowengine", "runs", "to-test", run.run_id, *words]))
     if isinstance(started.settings.get("queue"), str) and status in ("running", "waiting") and not is_here:
         yield RunAction("cancel", "Cancel the run", shlex.join(["flowengine", "cancel", run.run_id, *words]))
 

@@ -12,6 +12,7 @@ import click
 from flowengine.cli.commands.runs_files import export_run, import_run, repair
 from flowengine.cli.commands.runs_list import add_filter_options, list_runs, note_run
 from flowengine.cli.commands.runs_show import show
+from flowengine.cli.commands.runs_test import to_test
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import complain
 from flowengine.core.context import RunStatus
@@ -217,6 +218,7 @@ command.add_command(show)
 command.add_command(resume_runs)
 command.add_command(cancel_runs)
 command.add_command(remove)
+command.add_command(to_test)
 command.add_command(export_run)
 command.add_command(import_run)
 command.add_command(repair)

@@ -69,6 +69,7 @@ def command(
         from flowengine.experiments.playground_pages import add_playground
         from flowengine.server.app import make_app
         from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
+        from flowengine.testing.case_pages import add_case_page
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
             raise
@@ -95,6 +96,7 @@ def command(
         )
         app.router.routes[:0] = make_eval_routes()
         add_playground(app)
+        add_case_page(app)
         limits = ConnectionLimits(seconds=request_timeout)
         serve(app, listening, lambda: _announce(results, address, format_store(store), is_here, no_open), limits)
     complain("stopped")

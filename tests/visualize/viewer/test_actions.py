@@ -32,8 +32,8 @@ def a_run(status: str, error: ErrorInfo | None = None, queue: str | None = None)
 @pytest.mark.parametrize(
     ("run", "acting", "names"),
     [
-        (a_run("succeeded"), Acting(""), ["again"]),
-        (a_run("failed"), Acting(""), ["resume", "again"]),
+        (a_run("succeeded"), Acting(""), ["again", "test"]),
+        (a_run("failed"), Acting(""), ["resume", "again", "test"]),
         (a_run("running"), Acting(""), ["resume", "again"]),
         (a_run("running"), Acting("", is_driven=True), ["again"]),
         (a_run("running"), None, ["again"]),
@@ -53,7 +53,7 @@ def test_a_run_that_ended_at_a_limit_is_to_be_given_a_higher_one():
 
 
 def test_commands_take_any_value_as_one_word():
-    [again] = list_run_actions(a_run("succeeded"), Acting("", options=["--store", "x y.db"]))
+    again, _ = list_run_actions(a_run("succeeded"), Acting("", options=["--store", "x y.db"]))
     assert shlex.split(again.command) == [
         "flowengine",
         "run",

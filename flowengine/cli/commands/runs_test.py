@@ -1,0 +1,64 @@
+"""`flowengine runs to-test` writes a flow test, or a row of data, from a recorded run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
+from flowengine.cli.terminal import Results, complain
+from flowengine.errors import InputError, StoreUnavailableError
+
+__all__ = ["to_test"]
+
+
+@click.command("to-test", cls=ReadingCommand)
+@click.argument("reference", metavar="RUN")
+@click.option("-o", "--output", metavar="FILE", help="The file to write; a row is added to it.  [default: stdout]")
+@click.option("--row", "as_row", is_flag=True, help="A row of data with its outputs as expected, for an eval.")
+@click.option("--mask", is_flag=True, help="Without personal data and secrets.")
+@click.option("--name", metavar="TEXT", default="", help="What the test says of the flow.")
+@click.option("--force", is_flag=True, help="Also over a file that is there.")
+@store_option
+def to_test(
+    reference: str, output: str | None, as_row: bool, mask: bool, name: str, force: bool, store: str | None
+) -> int:
+    """Make a test of RUN: an id, the start of one, or @last.
+
+    It has the run's inputs, what models, tools, functions and people answered, and the outputs as expected, so that
+    `flowengine test` runs it without asking anybody.
+    """
+    from flowengine.testing.recorded_case import make_row, make_test
+
+    with open_journal(choose_store(store)) as kept:
+        run_id = kept.find(reference)
+        events = read(kept, run_id)
+    place = None if output is None else Path(output)
+    if as_row:
+        text = make_row(events, run_id, mask=mask) + "\n"
+    else:
+        _check_name(place, force=force)
+        made = make_test(events, run_id, mask=mask, folder=None if place is None else place.parent, name=name)
+        text = made.text
+    if place is None:
+        Results().document(text.rstrip("\n"))
+        return 0
+    try:
+        with place.open("a" if as_row else "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as error:
+        raise StoreUnavailableError(f"{place} cannot be written: {error.strerror}") from error
+    complain(f"wrote {place}" if not as_row else f"added a row to {place}")
+    if not as_row:
+        complain(f"to run it: flowengine test {place}")
+    return 0
+
+
+def _check_name(place: Path | None, *, force: bool) -> None:
+    if place is None:
+        return
+    if not place.name.endswith(".flowtest.yaml"):
+        raise InputError(f"-o {place}: the name of a flow test ends with .flowtest.yaml")
+    if place.exists() and not force:
+        raise InputError(f"{place} is there already: --force writes over it, -o names another")

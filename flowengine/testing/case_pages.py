@@ -1,0 +1,124 @@
+"""The page that shows a recorded run as a flow test, or as a row of data, to copy or to save. It changes nothing.
+
+add_case_page(app)  # To an app of `flowengine.server.app`, behind its gate.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from flowengine.errors import FlowEngineError
+from flowengine.server.problems import problem_response
+from flowengine.server.requests import get_parts
+from flowengine.testing.recorded_case import make_row, make_test
+from visualize.viewer.actions import command_line
+from visualize.viewer.html import action_url, element, run_url
+from visualize.viewer.page import page
+from visualize.viewer.parts import note
+from visualize.viewer.reading import Reading
+
+__all__ = ["add_case_page"]
+
+_NAME: Final = "test"
+"""Under which `visualize.viewer.actions` lists it."""
+
+
+def add_case_page(app: Starlette) -> None:
+    """Have the pages of runs lead to a test of each."""
+    app.router.routes[:0] = [Route(f"/runs/{{run_id}}/act/{_NAME}", _show, methods=["GET"])]
+    app.state.links.add(_NAME)
+
+
+class _Asked(NamedTuple):
+    """What is to be shown."""
+
+    as_row: bool
+    mask: bool
+
+    def to_query(self, **more: str) -> str:
+        said = {"as": "row" if self.as_row else "test", "mask": "1" if self.mask else "0", **more}
+        return urlencode(said)
+
+
+async def _show(request: Request) -> Response:
+    parts, query = get_parts(request), request.query_params
+    asked = _Asked(query.get("as") == "row", query.get("mask") != "0")
+    try:
+        run = await parts.shelf.reading(request.path_params["run_id"])
+        text = await parts.shelf.do(_make, run, asked)
+    except FlowEngineError as error:
+        return problem_response(error, as_page=True, back=run_url(request.path_params["run_id"], None))
+    if "save" in query:
+        name = f"{run.run_id}.rows.jsonl" if asked.as_row else f"{run.run_id}.flowtest.yaml"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
+    return HTMLResponse(_make_page(run, asked, text, parts.options))
+
+
+def _make(run: Reading, asked: _Asked) -> str:
+    if asked.as_row:
+        return f"{make_row(run.events, run.run_id, mask=asked.mask)}\n"
+    return make_test(run.events, run.run_id, mask=asked.mask).text
+
+
+def _make_page(run: Reading, asked: _Asked, text: str, options: Sequence[str]) -> str:
+    address = action_url(run.run_id, _NAME)
+    ways = [
+        element(
+            "a",
+            f"✓ {title}" if each == asked else title,
+            href=f"{address}?{each.to_query()}",
+            class_="button",
+            data_act=_NAME,
+            aria_current="true" if each == asked else None,
+        )
+        for title, each in (
+            ("Flow test", asked._replace(as_row=False)),
+            ("Row of data", asked._replace(as_row=True)),
+            ("Masked", asked._replace(mask=True)),
+            ("As it is", asked._replace(mask=False)),
+        )
+    ]
+    words = ["flowengine", "runs", "to-test", run.run_id]
+    words += [*(["--row"] if asked.as_row else []), *(["--mask"] if asked.mask else [])]
+    words += ["-o", "rows.jsonl" if asked.as_row else f"{run.run_id}.flowtest.yaml"]
+    words += options
+    about = (
+        "A row of data has the run's inputs, with its outputs as expected: evals score other versions against it."
+        if asked.as_row
+        else "It has the inputs, what models, tools, functions and people answered, and the outputs as expected."
+    )
+    warning = None if asked.mask else note("What people wrote stands in it as it is.", kind="warn")
+    saved = f"{address}?{asked.to_query(save='1')}"
+    main = element(
+        "main",
+        element("h1", f"A test of run {run.run_id}"),
+        element("p", about),
+        element("div", ways, class_="actions", role="group", aria_label="What is made"),
+        warning,
+        command_line(text),
+        element("h2", "The same on the command line"),
+        command_line(shlex.join(words)),
+        element(
+            "div",
+            element(
+                "a",
+                "Save the file",
+                href=saved,
+                class_="button primary",
+                download=True,
+            ),
+            element("a", "Back", href=run_url(run.run_id, None), class_="button", data_close=True),
+            class_="sends",
+        ),
+        class_="narrow action",
+    )
+    return page(f"A test of run {run.run_id}", main)

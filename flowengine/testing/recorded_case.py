@@ -1,0 +1,198 @@
+"""Makes a case of a flow test, or a row of data, from a recorded run.
+
+The case has the run's inputs, what its models, tools, functions and people answered, and its outputs as expected: so it
+passes as long as the flow makes of them what it made then. It asks no model and reads no store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from pydantic_core import to_jsonable_python
+
+from flowengine.core.context import EMPTY
+from flowengine.core.file_values import find_files
+from flowengine.core.records import PREPARING, Answered, ModelCall, ToolCall, question_path
+from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunFinished, RunStarted
+from flowengine.errors import InputError
+from flowengine.flow import Flow
+from flowengine.flowfile.yaml.dump import to_yaml
+from flowengine.journal.run_export import dumps, masked
+from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.container import every_node, file_path
+from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.http_call import HttpNode
+from flowengine.nodes.node import FlowNode
+from flowengine.nodes.tool_call import ToolNode
+from flowengine.testing.fakes import server_names
+from flowengine.testing.model_overrides import seat_names
+from flowengine.tools.tool import Tool
+
+__all__ = ["MadeTest", "make_row", "make_test"]
+
+_PARTS: Final[Mapping[str, str]] = {"evaluation": "evaluation", "routing": "routing"}
+
+
+class MadeTest(NamedTuple):
+    """A flow test as text, and what is to be known of it."""
+
+    text: str
+    notes: Sequence[str]
+
+
+class _Case:
+    """What a run answered, by node."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.nodes: dict[str, FlowNode] = dict(every_node(flow.plan.definitions))
+        self.seats = set(seat_names(flow))
+        self.servers = tuple(f"{each}_" for each in server_names(flow))
+        self.answers: dict[str, list[Any]] = {}
+        self.tools: dict[str, list[Any]] = {}
+        self.functions: dict[str, list[Any]] = {}
+        self.http: dict[str, list[Any]] = {}
+        self.approvals: dict[str, Any] = {}
+        self.notes: dict[str, None] = {}
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, NodeRecorded):
+            self._take_record(event.node, event.record)
+        elif isinstance(event, NodeFinished):
+            self._take_output(file_path(event.node), event.result.output)
+
+    def _take_record(self, path: str, record: Any) -> None:
+        name = file_path(path)
+        if isinstance(record, ModelCall) and record.error is None:
+            if record.purpose in PREPARING:
+                self.notes["calls that prepare a prompt (summaries, embeddings) have no answers here"] = None
+                return
+            part = f"{name}.{_PARTS.get(record.purpose, '')}"
+            self.answers.setdefault(part if part in self.seats else name, []).extend(_answers_of(record))
+        elif isinstance(record, ToolCall) and not record.started and isinstance(self.nodes.get(name), AgentNode):
+            if record.effect != "none" or record.name.startswith(self.servers):
+                said = {"fails": str(record.result)} if record.is_error else _plain(record.value, record.result)
+                self.tools.setdefault(record.name, []).append(said)
+        elif isinstance(record, Answered) and record.by != "expired":
+            given: dict[str, Any] = {"choice": record.choice}
+            given |= {"comment": record.comment} if record.comment else {}
+            given |= {"form": _plain(record.form)} if record.form is not None else {}
+            self.approvals[question_path(name, record)] = given if len(given) > 1 else record.choice
+
+    def _take_output(self, name: str, output: Any) -> None:
+        node = self.nodes.get(name)
+        if isinstance(node, HttpNode):
+            said: Mapping[str, Any] = cast("Mapping[str, Any]", output) if isinstance(output, Mapping) else EMPTY
+            self.http.setdefault(name, []).append({key: _plain(said[key]) for key in ("status", "body") if key in said})
+        elif isinstance(node, ToolNode) and (node.effect != "none" or not isinstance(node.tool, Tool)):
+            self.tools.setdefault(node.tool.name, []).append(_plain(output))
+        elif isinstance(node, FunctionNode) and node.effect != "none":
+            self.functions.setdefault(name, []).append(_plain(output))
+
+
+def _answers_of(call: ModelCall) -> list[Any]:
+    """What a model answered, as scripts have it: the wishes to call tools one by one."""
+    if call.tool_calls:
+        return [{"tool": each["name"], "arguments": _parse(str(each.get("arguments", "")))} for each in call.tool_calls]
+    parsed = _parse(call.content)
+    return [parsed if isinstance(parsed, dict) else call.content]
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _plain(value: Any, otherwise: Any = None) -> Any:
+    return to_jsonable_python(otherwise if value is None else value, fallback=str)
+
+
+def _shortest(values: Sequence[Any]) -> Any:
+    """One value where all are the same."""
+    return values[0] if all(each == values[0] for each in values) else list(values)
+
+
+def _fakes_of(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    fakes: dict[str, Any] = {}
+    for name, values in found.items():
+        one = _shortest(values)
+        is_failure = isinstance(one, dict) and one.keys() == {"fails"}
+        if len(values) > 1 and isinstance(one, list):
+            fakes[name] = {"each": [_text_of_failure(each) for each in values]}
+        else:
+            fakes[name] = one if is_failure or not isinstance(one, dict) else {"returns": one}
+    return fakes
+
+
+def _text_of_failure(value: Any) -> Any:
+    return f"error: {value['fails']}" if isinstance(value, dict) and value.keys() == {"fails"} else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any JSON
+
+
+# --- From a run
+
+
+def _ends_of(events: Sequence[Event], run_id: str) -> tuple[RunStarted, RunFinished]:
+    started, ended = events[0] if events else None, events[-1] if events else None
+    if not isinstance(started, RunStarted) or not isinstance(ended, RunFinished):
+        raise InputError(f"run {run_id} has not ended: a test is made of one that has")
+    if ended.status not in ("succeeded", "failed"):
+        raise InputError(f"run {run_id} is {ended.status}: a test is made of one that succeeded or failed")
+    return started, ended
+
+
+def make_test(
+    events: Sequence[Event], run_id: str, *, mask: bool, folder: Path | None = None, name: str = ""
+) -> MadeTest:
+    """A flow test with one case. `folder`: that of the file that it will be in; `name`: of the case.
+
+    `InputError` for a run that has not ended, or one of a flow without a file.
+    """
+    started, ended = _ends_of(events, run_id)
+    if started.source is None or started.path is None:
+        raise InputError(f"run {run_id} is of a flow without a file, and a test names one")
+    flow = Flow.from_text(started.source, started.path)
+    case = _Case(flow)
+    for event in events:
+        case.take(event)
+    if any(True for _ in find_files([dict(started.inputs)])):
+        case.notes["files among the inputs are named by their hashes: write paths there"] = None
+    fakes = {
+        "functions": _fakes_of(case.functions),
+        "tools": _fakes_of(case.tools),
+        "http": _fakes_of(case.http),
+    }
+    expect: dict[str, Any] = {} if ended.status == "succeeded" else {"status": ended.status}
+    outputs = {} if ended.outputs is None else {key: _plain(each) for key, each in ended.outputs.items()}
+    expect |= {"outputs": {key: {"equals": each} for key, each in outputs.items()}} if outputs else {}
+    said: dict[str, Any] = {
+        "inputs": _plain(dict(started.inputs)),
+        "answers": {name: _shortest(each) if len(each) == 1 else each for name, each in case.answers.items()},
+        "fakes": {kind: each for kind, each in fakes.items() if each},
+        "approvals": case.approvals,
+        "expect": expect,
+    }
+    said = {key: each for key, each in said.items() if each}
+    made = {"name": name or f"as in run {run_id}", **(_hide(said) if mask else said)}
+    path = started.path if folder is None else os.path.relpath(started.path, folder)
+    notes = list(case.notes)
+    head = "".join(f"# {each}\n" for each in notes)
+    return MadeTest(head + to_yaml({"flow": path.replace(os.sep, "/"), "cases": [made]}), notes)
+
+
+def make_row(events: Sequence[Event], run_id: str, *, mask: bool) -> str:
+    """A line of JSON for a file of data: the inputs, with what the run gave as `expected`."""
+    started, ended = _ends_of(events, run_id)
+    row = {**started.inputs, "expected": dict(ended.outputs or EMPTY)}
+    return dumps({**(_hide(row) if mask else row), "run": run_id})
+
+
+def _hide(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The same without personal data and secrets; equal texts stay equal."""
+    [event] = masked([RunFinished(0.0, "succeeded", value)])
+    hidden = event.outputs if isinstance(event, RunFinished) else None
+    return dict(hidden or EMPTY)

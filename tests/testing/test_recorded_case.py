@@ -1,0 +1,133 @@
+"""A test, or a row of data, is made of a recorded run: on the command line, and in the viewer."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from flowengine.cli.main import main
+from flowengine.server.app import make_app
+from flowengine.testing.case_pages import add_case_page
+from flowengine.testing.cases import run_case
+from flowengine.testing.flowtest import load_flowtest
+from tests.support.ui_server import Served, served
+
+STEPS = """
+from flowengine import tool
+
+def send(text):
+    return {"sent": text}
+
+def shout(text):
+    return text.upper()
+"""
+FLOW = """flowengine: v1
+name: letters
+inputs: {topic: {type: string}, ok: {type: boolean, default: true}}
+nodes:
+  draft: {model: offline, prompt: "Write of {{ inputs.topic }}"}
+  each:
+    type: map
+    over: "[1, 2]"
+    nodes:
+      sum: {model: offline, prompt: "Sum {{ item }} of {{ inputs.topic }}"}
+  send: {type: function, call: "steps:send", with: {text: "{{ nodes.draft.output }}"}, effect: external}
+  ask: {type: approval, message: "Archive?", routes: {"yes": archive, "no": {}}, needs: [send]}
+  archive: {type: function, call: "steps:shout", with: {text: "{{ inputs.topic }}"}, when: "inputs.ok"}
+outputs: {sent: "{{ nodes.send.output.sent }}", sums: "{{ nodes.each.output }}"}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    """A project with one recorded run of a flow that asks models and a person, and has an effect."""
+    made = tmp_path_factory.mktemp("cases")
+    (made / "flowengine.toml").write_text('allow_calls = ["steps"]\n')
+    (made / "steps.py").write_text(STEPS)
+    (made / "letters.yaml").write_text(FLOW)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        patch.delitem(sys.modules, "steps", raising=False)
+        words = ["-i", "topic=ada@example.jp writes", "--store", "runs.db", "-q"]
+        assert main(["run", "letters.yaml", *words]) == 3
+        assert main(["approve", "@last", "ask", "--choice", "yes", "--store", "runs.db"]) == 0
+        yield made
+    sys.modules.pop("steps", None)
+
+
+def test_what_a_run_answered_is_a_test_that_passes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ["--store", "runs.db"]
+    assert main(["runs", "to-test", "@last", "-o", "letters.flowtest.yaml", "--name", "letters are sent", *store]) == 0
+    test = load_flowtest(folder / "letters.flowtest.yaml")
+    [case] = test.cases
+    assert (case.name, case.inputs["topic"]) == ("letters are sent", "ada@example.jp writes")
+    assert case.fakes.functions["send"].value == {"sent": case.answers["draft"]}
+    assert len(case.answers["each.sum"]) == 2
+    assert case.approvals["ask"].choice == "yes"
+    assert run_case(test, 0) == []
+    (folder / "letters.yaml").write_text(FLOW.replace("output.sent }}", "output.sent }}!"))
+    try:
+        assert "output 'sent' " in str(run_case(load_flowtest(test.path), 0)[0])
+    finally:
+        (folder / "letters.yaml").write_text(FLOW)
+    capsys.readouterr()
+    assert main(["runs", "to-test", "@last", "-o", "letters.flowtest.yaml", *store]) == 2
+    assert main(["runs", "to-test", "@last", "-o", "letters.yaml", *store]) == 2
+    said = capsys.readouterr().err
+    assert "--force writes over it" in said
+    assert "ends with .flowtest.yaml" in said
+
+
+def test_masked_it_says_nothing_of_people_and_passes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ["--store", "runs.db", "--mask"]
+    assert main(["runs", "to-test", "@last", "-o", "masked.flowtest.yaml", *store]) == 0
+    assert "ada@example.jp" not in (folder / "masked.flowtest.yaml").read_text()
+    assert run_case(load_flowtest(folder / "masked.flowtest.yaml"), 0) == []
+    for _ in range(2):
+        assert main(["runs", "to-test", "@last", "--row", "-o", "rows.jsonl", *store]) == 0
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    assert len(rows) == 2
+    assert "MAIL:" in rows[0]["topic"]
+    assert "ada@example.jp" not in str(rows)
+    assert rows[0]["expected"].keys() == {"sent", "sums"}
+
+
+def test_a_run_that_has_not_ended_makes_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "letters.yaml", "-i", "topic=b", "--store", "other.db", "-q"]) == 3
+    assert main(["runs", "to-test", "@last", "--store", "other.db"]) == 2
+    assert "is waiting: a test is made of one that succeeded or failed" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Generator[Served]:
+    app = make_app("sqlite:///runs.db", ["."], durability="process", options=["--store", "runs.db"], read_only=True)
+    add_case_page(app)
+    with served(app) as found:
+        yield found
+
+
+def test_the_page_of_a_run_leads_to_its_test(server: Served, folder: Path) -> None:
+    """Also where nothing may be done: it only shows what is recorded."""
+    [run] = server.get("/api/runs")["runs"]
+    run_id = run["run_id"]
+    assert "Make a test of it" in server.client.get(f"/runs/{run_id}").text
+    address = f"/runs/{run_id}/act/test"
+    shown = server.client.get(address).text
+    assert "ada@example.jp" not in shown
+    command = html.unescape(re.findall(r'<pre class="command"[^>]*>(.*?)</pre>', shown, re.DOTALL)[-1])
+    words = shlex.split(command)
+    assert words[:4] == ["flowengine", "runs", "to-test", run_id]
+    assert main([*words[1:], "--force"]) == 0  # What the page says is a command.
+    saved = server.client.get(f"{address}?as=test&mask=0&save=1")
+    assert "attachment" in saved.headers["content-disposition"]
+    (folder / "saved.flowtest.yaml").write_text(saved.text)
+    assert run_case(load_flowtest(folder / "saved.flowtest.yaml"), 0) == []
+    assert json.loads(server.client.get(f"{address}?as=row&mask=0&save=1").text)["topic"] == "ada@example.jp writes"
+    assert server.client.get("/runs/none/act/test").status_code == 404
