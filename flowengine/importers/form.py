@@ -17,6 +17,7 @@ It reads nothing and writes nothing.
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 import unicodedata
@@ -28,6 +29,7 @@ __all__ = [
     "GIVE",
     "CarriedFile",
     "Element",
+    "FieldNames",
     "FlowStep",
     "ImportLedger",
     "ImportedFlow",
@@ -37,6 +39,7 @@ __all__ = [
     "SourcePlace",
     "Stub",
     "literal",
+    "quote",
 ]
 
 Outcome = Literal["mapped", "changed", "lost", "kept"]
@@ -219,6 +222,17 @@ class ImportedProject:
     environment: dict[str, str] = field(default_factory=dict[str, str])
     """Variables that a run needs → what for; they stand in IMPORT.md."""
 
+    def allow_http(self, address: str, variables: Iterable[str] = ()) -> None:
+        """An address that the project allows, and the variables of keys that may go there."""
+        entries: list[str] = self.settings.setdefault("allow_http", [])
+        before = next((each for each in entries if each.split(" ")[0] == address), "")
+        names = sorted({*before.split(" ")[1:], *variables})
+        entry = " ".join([address, *names])
+        if before:
+            entries[entries.index(before)] = entry
+        else:
+            entries.append(entry)
+
 
 # --- Names and texts
 
@@ -251,6 +265,18 @@ class Names:
         return found
 
 
+class FieldNames(Names):
+    """Names of inputs, outputs and state, where words that no node may be called are free.
+
+    >>> FieldNames().id("result"), Names().id("result")
+    ('result', 'result_2')
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken = set[str]()
+
+
 def literal(text: str) -> str:
     """A plain text as a template that gives it.
 
@@ -258,3 +284,13 @@ def literal(text: str) -> str:
     '{"a": {{ "{{" }}b}} }'
     """
     return re.sub(r"\{[{%#]", lambda found: f'{{{{ "{found[0]}" }}}}', text)
+
+
+def quote(text: str) -> str:
+    r"""A text as an expression, in which nothing looks like a tag of a template.
+
+    >>> print(quote('a "b"'), quote("{{ c"))
+    "a \"b\"" ("{" ~ "{ c")
+    """
+    found = re.sub(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})", r'\g<0>" ~ "', json.dumps(text, ensure_ascii=False))
+    return f"({found})" if found.count('"') != json.dumps(text).count('"') else found

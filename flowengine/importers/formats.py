@@ -19,6 +19,10 @@ __all__ = ["FORMATS", "FormatReader", "Found", "find_sources", "read_source"]
 FORMATS: Final[dict[str, tuple[str, str]]] = {
     "promptflow": ("flowengine.importers.prompt_flow", "Prompt flow: flow.dag.yaml with its Python, Jinja and data"),
     "crewai": ("flowengine.importers.crew_ai", "CrewAI: agents.yaml, tasks.yaml and their Python, and flows in Python"),
+    "agent-framework": (
+        "flowengine.importers.agent_framework",
+        "Microsoft Agent Framework and Foundry: declarative workflows and agents",
+    ),
     "dify": ("flowengine.importers.dify", "Dify: the DSL of workflows, chatflows and basic apps"),
 }
 """Name → the module that reads it, and what it is."""

@@ -255,7 +255,7 @@ def _format_test(flow: ImportedFlow, project: ImportedProject) -> str:
     for path, step, shapes in _walk(flow, flows):
         value = step.sample if step.sample is not None else _sample_of(step, shapes)
         if step.kind == "approval":
-            approvals[path] = next(iter(step.keys.get("routes", {"ok": {}})))
+            approvals[path] = step.sample or next(iter(step.keys.get("routes", {"ok": {}})))
         elif step.kind in ("agent", "routing", "evaluation") and not step.call:
             answers[path] = value
         elif step.call == GIVE:

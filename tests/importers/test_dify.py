@@ -10,8 +10,8 @@ import pytest
 
 from flowengine import Flow
 from flowengine.errors import DefinitionError
-from flowengine.importers.dify.selectors import escape_text, quote
-from flowengine.importers.form import ImportedProject
+from flowengine.importers.dify.selectors import escape_text
+from flowengine.importers.form import ImportedProject, quote
 from flowengine.importers.formats import find_sources, read_source
 from flowengine.importers.source_tree import SourceTree
 from flowengine.journal.memory import MemoryStore

@@ -18,7 +18,6 @@ from flowengine.importers.dify.selectors import (
     as_mapping,
     as_rows,
     key_path,
-    quote,
     words_of,
 )
 from flowengine.importers.form import (
@@ -30,10 +29,11 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
     Stub,
+    quote,
 )
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
 
-__all__ = ["SAMPLES", "AppParts", "FieldNames"]
+__all__ = ["SAMPLES", "AppParts"]
 
 _VENDORS: Final = {
     "openai": "openai",
@@ -81,14 +81,6 @@ _RANGES: Final = {
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
 }
-
-
-class FieldNames(Names):
-    """Names of inputs, outputs and state: words that only ids of nodes may not be are free here."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._taken = set[str]()
 
 
 @dataclass
@@ -430,17 +422,6 @@ class AppParts:
                     words_of(data[key]), place
                 )
         return {key: value for key, value in found.items() if value is not None}
-
-    def allow_http(self, entry: str) -> None:
-        """An address that the project allows."""
-        entries: list[str] = self.project.settings.setdefault("allow_http", [])
-        address, *names = entry.split(" ")
-        for at, each in enumerate(entries):
-            known, *before = each.split(" ")
-            if known == address:
-                entries[at] = " ".join([address, *sorted({*before, *names})])
-                return
-        entries.append(entry)
 
     def carry_steps(self, load: Callable[[], str]) -> None:
         """Put the functions along that steps call."""

@@ -9,13 +9,13 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any, Final
 
-from flowengine.importers.dify.app_parts import FieldNames
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
 from flowengine.importers.dify.graph_writer import STATE_TYPES, GraphWriter
 from flowengine.importers.dify.node_converters import NodeConverters, plain_words
 from flowengine.importers.dify.selectors import as_mapping, as_rows
 from flowengine.importers.form import (
     CarriedFile,
+    FieldNames,
     FlowStep,
     ImportedFlow,
     ImportedProject,

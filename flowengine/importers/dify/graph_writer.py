@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from flowengine.importers.dify.app_parts import FieldNames
 from flowengine.importers.dify.graph_levels import DifyNode, GraphEdge
 from flowengine.importers.dify.node_converters import NodeConverters, plain_words
 from flowengine.importers.dify.selectors import UnknownValueError, Value, as_mapping, as_rows, escape_values, words_of
-from flowengine.importers.form import FlowStep, ImportLedger
+from flowengine.importers.form import FieldNames, FlowStep, ImportLedger
 
 __all__ = ["STATE_TYPES", "GraphWriter"]
 

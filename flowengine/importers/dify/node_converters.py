@@ -23,11 +23,10 @@ from flowengine.importers.dify.selectors import (
     as_rows,
     escape_values,
     key_path,
-    quote,
     quote_value,
     words_of,
 )
-from flowengine.importers.form import FlowStep, Names
+from flowengine.importers.form import FlowStep, Names, quote
 
 __all__ = ["NodeConverters", "plain_words"]
 
@@ -543,7 +542,7 @@ class NodeConverters(AppParts):
             address = self._argument(given["url"], place)
             step.kind = "http"
             step.keys["url"] = f'{{{{ "https://r.jina.ai/" ~ {address} }}}}'
-            self.allow_http("https://r.jina.ai/")
+            self.project.allow_http("https://r.jina.ai/")
             step.sample = "text"
             self.note("the service is asked without a key and without further settings")
         else:
@@ -632,14 +631,14 @@ class NodeConverters(AppParts):
             return f"{{{{ {whole} }}}}"
         if urlsplit(head[1]).username or "@" in head[1]:
             raise UnknownValueError("an address with a password in it")
-        self.allow_http(" ".join([f"{head[1]}/", *names]))
+        self.project.allow_http(f"{head[1]}/", names)
         if _REFERENCE.search(text):
             self.note("values in the address are percent-encoded")
         return self.text(text, place)
 
     def _leave_open(self) -> None:
         """An address that is known in a run alone: the project file has an entry that is to be replaced."""
-        self.allow_http("https://api.example.com/")
+        self.project.allow_http("https://api.example.com/")
         self.by_hand = (
             "say in allow_http of flowengine.toml which addresses may be asked, instead of https://api.example.com/"
         )

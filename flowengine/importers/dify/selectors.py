@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
+from flowengine.importers.form import quote
 
 __all__ = [
     "Selectors",
@@ -22,7 +23,6 @@ __all__ = [
     "escape_text",
     "escape_values",
     "key_path",
-    "quote",
     "quote_value",
     "words_of",
 ]
@@ -74,15 +74,6 @@ def as_rows(value: object) -> list[Any]:
 def words_of(selector: object) -> list[str]:
     """The parts of a selector."""
     return [str(each) for each in as_rows(selector)]
-
-
-def quote(text: str) -> str:
-    r"""A text as an expression, which holds no tag of a template.
-
-    >>> print(quote('a "b" {{ c'))
-    "a \"b\" {" ~ "{ c"
-    """
-    return re.sub(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})", r'\g<0>" ~ "', json.dumps(text, ensure_ascii=False))
 
 
 def escape_text(text: str) -> str:
@@ -291,8 +282,7 @@ class Selectors:
                 pieces += [quote(text[end : match.start()]), self.find(match[1].split("."), at).with_default()]
                 end = match.end()
             return f"({' ~ '.join([*pieces, quote(text[end:])])})"
-        found = quote(text)
-        return f"({found})" if " ~ " in found else found
+        return quote(text)
 
     def _compare_files(self, value: Value, condition: Mapping[str, Any]) -> str:
         rows = as_rows(as_mapping(condition.get("sub_variable_condition")).get("conditions"))

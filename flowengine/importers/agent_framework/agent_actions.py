@@ -1,0 +1,305 @@
+"""Converts the actions that speak: messages to the user, questions, conversations, agents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exit
+from flowengine.importers.agent_framework.prompt_agents import agent_settings, as_list, as_map, words
+from flowengine.importers.agent_framework.variable_actions import VariableActions
+from flowengine.importers.agent_framework.workflow_values import inner, split_name
+from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, quote
+
+__all__ = ["AgentActions"]
+
+
+class AgentActions(VariableActions):
+    """The actions by the names of their kinds."""
+
+    # --- Messages
+
+    def _messages(self) -> str:
+        if "messages" not in self._flow.shared_state:
+            self._flow.shared_state["messages"] = {"type": "array", "default": [], "merge": "append"}
+            self._state_names.id("messages")
+            self._flow.outputs["messages"] = "{{ shared_state.messages }}"
+        return "messages"
+
+    def _do_send_activity(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        text = self._text(action.data.get("activity", action.data.get("message")))
+        step = level.give(action.id, text, action.origin, {self._messages(): "{{ [output] }}"})
+        return level.add(step, exits)
+
+    _do_send_message = _do_send_activity
+
+    def _do_question(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        data = action.data
+        asked = data.get("prompt", data.get("question", data.get("message")))
+        message = self._text(as_map(asked).get("text", asked)) if asked else "Please answer."
+        step = FlowStep(self._names.id(action.id), "approval", action.origin)
+        answer: dict[str, Any] = {"type": "string"}
+        if isinstance(data.get("default"), str):
+            answer["default"] = data["default"]
+        step.keys["message"] = message or "Please answer."
+        step.keys["form"] = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+        step.keys["routes"] = {"answer": {}}
+        step.keys["set"] = {self._state(("System", "LastMessage")): "{{ output.form.answer }}"}
+        target = data.get("property") or data.get("variable") or data.get("output")
+        if target:
+            step.keys["set"][self._variable(as_map(target).get("property", target))] = "{{ output.form.answer }}"
+        step.sample = self._answer()
+        entity = as_map(data.get("entity"))
+        if entity and entity.get("kind") not in {"StringPrebuiltEntity", None}:
+            self._changes.append("the answer is a text; its kind is not checked")
+        return level.add(step, exits)
+
+    _do_request_external_input = _do_question
+    _do_wait_for_input = _do_question
+    _do_confirmation = _do_question
+
+    # --- Conversations
+
+    def _conversation(self, value: object) -> str | None:
+        """The key of the state that holds a conversation; None for one that is new each time."""
+        if value is None:
+            return None
+        text = str(as_map(value).get("path", value) or "").removeprefix("=").strip()
+        path = tuple(text.split("."))
+        if path[:1] == ("System",):
+            path = ("System", "ConversationId")
+        if len(path) < 2 or not all(re.fullmatch(r"\w+", each) for each in path):
+            return None
+        if path not in self._conversations:
+            name = "conversation" if path[0] == "System" else f"{path[-1].removesuffix('Id')}_messages"
+            key = self._state_names.id(name, "conversation")
+            self._conversations[path] = key
+            self._flow.shared_state[key] = {"type": "array", "default": [], "merge": "append"}
+        return self._conversations[path]
+
+    def _do_create_conversation(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        conversation = self._conversation(action.data.get("conversationId"))
+        key = self._variable(action.data.get("conversationId"))
+        return self._set(action, level, exits, {key: conversation or key})
+
+    def _do_add_conversation_message(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        data = action.data
+        conversation = (
+            self._conversation(data.get("conversationId")) or self._conversation("System.ConversationId") or ""
+        )
+        parts = [self._text(as_map(each).get("value")) for each in as_list(data.get("content"))]
+        text = (
+            "\n".join(parts)
+            if parts
+            else self._text(data.get("message") if not data.get("content") else data["content"])
+        )
+        value = {"Id": f"{{{{ run.id }}}}-{action.id}", "Role": str(data.get("role") or "User"), "Text": text}
+        step = level.give(action.id, value, action.origin, {conversation: "{{ [output] }}"})
+        if data.get("message") and parts:
+            step.keys["set"][self._variable(data["message"])] = "{{ output }}"
+        self._spoken.add(conversation)
+        return level.add(step, exits)
+
+    def _do_retrieve_conversation_message(
+        self, action: Action, level: ActionLevel, exits: list[Exit] | None
+    ) -> list[Exit]:
+        data = action.data
+        conversation = self._conversation(data.get("conversationId")) or ""
+        wanted = inner(self._value(data.get("messageId")))
+        key = self._variable(data.get("message"))
+        found = f'(shared_state.{conversation} | selectattr("Id", "==", {wanted}) | list | first | default(""))'
+        return self._set(action, level, exits, {key: f"{{{{ {found} }}}}"})
+
+    def _do_retrieve_conversation_messages(
+        self, action: Action, level: ActionLevel, exits: list[Exit] | None
+    ) -> list[Exit]:
+        conversation = self._conversation(action.data.get("conversationId")) or ""
+        return self._set(
+            action,
+            level,
+            exits,
+            {self._variable(action.data.get("messages")): f"{{{{ shared_state.{conversation} }}}}"},
+        )
+
+    def _do_copy_conversation_messages(
+        self, action: Action, level: ActionLevel, exits: list[Exit] | None
+    ) -> list[Exit]:
+        conversation = self._conversation(action.data.get("conversationId")) or ""
+        value = self._value(action.data.get("messages"))
+        step = level.give(
+            action.id,
+            value,
+            action.origin,
+            {conversation: "{{ output if output is sequence and output is not string else [output] }}"},
+        )
+        self._spoken.add(conversation)
+        return level.add(step, exits)
+
+    # --- Agents
+
+    def _do_invoke_azure_agent(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        data = action.data
+        given, output = as_map(data.get("input")), as_map(data.get("output"))
+        outer = as_map(given.get("externalLoop")).get("when")
+        if outer:
+            return self._agent_with_user(action, level, exits, str(outer))
+        step = FlowStep(self._names.id(action.id), "agent", action.origin)
+        self._fill_agent(action, step, given, output, in_loop=level.parent is not None)
+        return level.add(step, exits)
+
+    _do_invoke_agent = _do_invoke_azure_agent
+    _do_invoke_prompt_agent = _do_invoke_azure_agent
+
+    def _fill_agent(
+        self, action: Action, step: FlowStep, given: Mapping[str, Any], output: Mapping[str, Any], *, in_loop: bool
+    ) -> None:
+        agent = action.data.get("agent")
+        name = str(
+            as_map(agent).get("name")
+            or action.data.get("agentName")
+            or (agent if isinstance(agent, str) else "")
+            or "agent"
+        )
+        step.keys["agent"] = self._agent(name, action.origin)
+        conversation = self._conversation(action.data.get("conversationId"))
+        asked = self._text(given["messages"]) if given.get("messages") else ""
+        parts: list[str] = []
+        if conversation is not None:
+            if conversation == "conversation" or not asked:
+                self._take_message()
+            user = "{{ inputs.message }}"
+            if (conversation == "conversation" or not asked) and asked != user:
+                parts.append(user)
+            if conversation in self._spoken or in_loop:
+                turns = f"{{% for turn in shared_state.{conversation} %}}"
+                parts.append(turns + "{{ turn.Role }}: {{ turn.Text }}\n{% endfor %}")
+        elif not asked:
+            self._take_message()
+            parts.append("{{ inputs.message }}")
+        if asked:
+            parts.append(asked)
+        arguments = {str(key): self._value(each) for key, each in as_map(given.get("arguments")).items()}
+        parts += [f"{literal(key)}: {value}" for key, value in arguments.items()]
+        step.prompt = "\n\n".join(parts)
+        if arguments:
+            self._changes.append("its arguments are lines of the prompt")
+        sets: dict[str, Any] = {}
+        if conversation is not None:
+            said = (
+                [] if not asked or asked == "{{ inputs.message }}" else [f"{{'Role': 'User', 'Text': {inner(asked)}}}"]
+            )
+            said.append(f"{{'Role': {quote(name.removeprefix('='))}, 'Text': output }}")
+            sets[conversation] = "{{ [" + ", ".join(each.replace("}}", "} }") for each in said) + "] }}"
+            self._spoken.add(conversation)
+            self._changes.append("what was said before is a part of the prompt")
+        shape = output.get("responseObject")
+        if shape:
+            key = self._variable(shape)
+            sets[key] = "{{ output }}"
+            schema = self._schema_of(tuple(str(as_map(shape).get("path", shape)).split(".")))
+            if schema is not None:
+                step.keys["output"] = schema
+                self._changes.append("the shape of its answer is made of the fields that are read")
+        for each in ("messages", "response", "result"):
+            if output.get(each):
+                sets[self._variable(output[each])] = (
+                    "{{ output }}" if "output" not in step.keys else "{{ output | tojson }}"
+                )
+        if output.get("autoSend", True):
+            sets[self._messages()] = "{{ [output] }}"
+        if sets:
+            step.keys["set"] = sets
+
+    def _agent(self, name: str, origin: SourcePlace) -> str:
+        """The agent of the flow that a name means; its definition is an element of its own."""
+        if name in self._agent_names:
+            return self._agent_names[name]
+        plain = name.removeprefix("=Env.").removeprefix("=")
+        is_known = not name.startswith("=") or name.startswith("=Env.")
+        id = Names({*self._flow.agents}).id(plain if is_known else "chosen_agent", "agent")
+        self._agent_names[name] = id
+        beside = self._beside.get(name.lower())
+        if beside is not None:
+            settings = agent_settings(beside, self.project, self._stub_names)
+            self._flow.agents[id] = settings
+            return id
+        if not is_known:
+            chosen = self._fx.expression(name[1:])
+            self._flow.agents[id] = {"instructions": f"You are the agent {{{{ {chosen} }}}}."}
+            self._ledger.lost(
+                "agent that a formula names",
+                origin,
+                "which agent it is shows in a run alone",
+                "add a condition with a node for each agent",
+            )
+            return id
+        self._flow.agents[id] = {"instructions": f"You are {literal(words(plain, 100))}."}
+        self._ledger.changed(
+            f"agent '{words(plain, 60)}'",
+            origin,
+            "an agent that is told its name alone: what else it is told, its model and its tools are not in the file",
+            f"write them at `agents.{id}`",
+        )
+        return id
+
+    def _schema_of(self, path: tuple[str, ...]) -> dict[str, Any] | None:
+        """The shape of an answer, of the fields that formulas read; None where they read none."""
+        fields = self._fields.get(split_name(path)[0], {})
+        if not fields:
+            return None
+        root: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+        for parts, kind in sorted(fields.items()):
+            at: dict[str, Any] = root
+            for each in parts[:-1]:
+                found: dict[str, Any] | None = at["properties"].get(each)
+                if found is None or found.get("type") != "object":
+                    found = {"type": "object", "properties": {}, "required": []}
+                    at["properties"][each] = found
+                    at["required"] = list(dict.fromkeys([*at["required"], each]))
+                at = found
+            if parts[-1] not in at["properties"]:
+                at["properties"][parts[-1]] = {"type": kind if kind in {"boolean", "number"} else "string"}
+                at["required"] = list(dict.fromkeys([*at["required"], parts[-1]]))
+        return root
+
+    def _agent_with_user(self, action: Action, level: ActionLevel, exits: list[Exit] | None, outer: str) -> list[Exit]:
+        """An agent that is asked again with what the user says to its answer, while a condition holds."""
+        given = as_map(action.data.get("input"))
+        agent = Action(
+            action.kind,
+            {**action.data, "input": {key: each for key, each in given.items() if key != "externalLoop"}},
+            action.origin,
+            action.id,
+        )
+        conversation = self._conversation(action.data.get("conversationId") or f"Local.{action.id}")
+        agent.data = {**agent.data, "conversationId": action.data.get("conversationId") or f"Local.{action.id}"}
+        again = self._condition(outer)
+        loop = Action("While", {}, action.origin, f"{action.id}_talk", {"actions": []})
+        inner: list[FlowStep] = []
+        step = FlowStep(self._names.id(action.id), "agent", action.origin)
+        self._take_message()
+        self._state(("System", "LastMessage"))
+        self._fill_agent(
+            agent,
+            step,
+            as_map(agent.data["input"]),
+            as_map(action.data.get("output")),
+            in_loop=True,
+        )
+        last = self._states["System", "LastMessage"]
+        ask = FlowStep(self._names.id(f"{action.id}_answer"), "approval", action.origin, needs=[step.id])
+        ask.when = again
+        ask.sample = self._answer()
+        ask.keys["message"] = f"{{{{ nodes.{step.id}.output }}}}"
+        ask.keys["form"] = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+        ask.keys["routes"] = {"answer": {}}
+        ask.keys["set"] = {
+            last: "{{ output.form.answer }}",
+            conversation or last: "{{ [{'Role': 'User', 'Text': output.form.answer }] }}",
+        }
+        inner += [step, ask]
+        turn = FlowStep(self._names.id(loop.id), "loop", action.origin)
+        turn.keys |= {"max_iterations": 100, "until": f'nodes.{ask.id}.status != "succeeded"'}
+        turn.body = inner
+        return level.add(turn, exits)

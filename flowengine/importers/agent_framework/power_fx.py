@@ -1,0 +1,528 @@
+r"""Parses the part of Power Fx that declarative workflows use, and writes it as expressions and templates of ours.
+
+Values are JSON; a message is its text, and a blank is the empty text, none, or what is not there. What cannot be said
+is an `FxError` that says what. Nothing is evaluated.
+
+    >>> Fx(lambda path: "shared_state." + path[-1].lower()).expression('Upper(Local.A) & "!" = "B!"')
+    '(shared_state.a | string | upper) ~ "!" == "B!"'
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from flowengine.importers.form import quote
+
+__all__ = ["Fx", "FxError", "FxNode", "names_in", "parse_fx"]
+
+_TOKEN: Final = re.compile(
+    r"""\s+|//[^\n]*|/\*.*?\*/
+    |(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+    |(?P<text>"(?:[^"]|"")*")
+    |(?P<filled>\$"(?:[^"{]|""|\{[^{}]*\})*")
+    |(?P<quoted>'(?:[^']|'')*')
+    |(?P<name>[^\W\d]\w*)
+    |(?P<sign><>|<=|>=|&&|\|\||[-+*/^%&=<>!.,;:()\[\]{}@])""",
+    re.VERBOSE | re.DOTALL,
+)
+_LONGEST: Final = 20_000
+_DEEPEST: Final = 60
+_LEVELS: Final[tuple[dict[str, str], ...]] = (
+    {"||": "or", "Or": "or", "or": "or"},
+    {"&&": "and", "And": "and", "and": "and"},
+    {"=": "==", "<>": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">=", "in": "in", "exactin": "in"},
+    {"&": "~"},
+    {"+": "+", "-": "-"},
+    {"*": "*", "/": "/"},
+    {"^": "**"},
+)
+
+
+class FxError(Exception):
+    """What Power Fx says and ours cannot; the message is the reason."""
+
+
+class FxNode(NamedTuple):
+    """One part of a formula."""
+
+    kind: str
+    """`value`, `name`, `field`, `call`, `binary`, `not`, `minus`, `list`, `record`, `filled`."""
+    value: Any = None
+    parts: tuple[FxNode, ...] = ()
+
+
+def parse_fx(text: str) -> FxNode:
+    """The tree of a formula, without the `=` before it."""
+    if len(text) > _LONGEST:
+        raise FxError("a formula of more than 20,000 characters")
+    return _Parser(text).whole()
+
+
+def names_in(node: FxNode) -> list[tuple[str, ...]]:
+    """The dotted names of a formula."""
+    path = path_of(node)
+    if path is not None:
+        return [path]
+    return [each for part in node.parts for each in names_in(part)]
+
+
+def path_of(node: FxNode) -> tuple[str, ...] | None:
+    """The dotted name that a part is; None where it is something else."""
+    if node.kind == "name":
+        return (str(node.value),)
+    if node.kind == "field":
+        before = path_of(node.parts[0])
+        return None if before is None else (*before, str(node.value))
+    return None
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, str]] = []
+        at = 0
+        while at < len(text):
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise FxError(f"the formula at '{text[at : at + 20]}'")
+            if found.lastgroup is not None:
+                self._tokens.append((found.lastgroup, found[0]))
+            at = found.end()
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> FxNode:
+        found = self._level(0)
+        if self._at < len(self._tokens):
+            raise FxError(f"the formula at '{self._tokens[self._at][1][:20]}'")
+        return found
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
+
+    def _take(self, sign: str) -> bool:
+        kind, text = self._peek()
+        if kind == "sign" and text == sign:
+            self._at += 1
+            return True
+        return False
+
+    def _want(self, sign: str) -> None:
+        if not self._take(sign):
+            raise FxError(f"a formula without its '{sign}'")
+
+    def _level(self, level: int) -> FxNode:
+        self._depth += 1
+        if self._depth > _DEEPEST * 10:
+            raise FxError("a formula that is nested too deeply")
+        if level == len(_LEVELS):
+            found = self._unary()
+        else:
+            found = self._level(level + 1)
+            while (operator := _LEVELS[level].get(self._peek()[1])) and self._peek()[0] in {"sign", "name"}:
+                self._at += 1
+                found = FxNode("binary", operator, (found, self._level(level + 1)))
+        self._depth -= 1
+        return found
+
+    def _unary(self) -> FxNode:
+        if self._take("!"):
+            return FxNode("not", None, (self._level(len(_LEVELS)),))
+        if self._take("-"):
+            return FxNode("minus", None, (self._level(len(_LEVELS)),))
+        found = self._single()
+        while True:
+            if self._take("."):
+                kind, text = self._peek()
+                if kind not in {"name", "quoted"}:
+                    raise FxError("a formula with a dot and no name behind it")
+                self._at += 1
+                found = FxNode("field", _unquote(text), (found,))
+            elif self._take("%"):
+                found = FxNode("binary", "/", (found, FxNode("value", 100)))
+            else:
+                return found
+
+    def _single(self) -> FxNode:
+        kind, text = self._peek()
+        self._at += 1
+        if kind == "number":
+            return FxNode("value", float(text) if re.search(r"[.eE]", text) else int(text[:300]))
+        if kind == "text":
+            return FxNode("value", text[1:-1].replace('""', '"'))
+        if kind == "filled":
+            return FxNode("filled", None, tuple(_filled_parts(text[2:-1].replace('""', '"'))))
+        if kind in {"name", "quoted"}:
+            return self._name(_unquote(text), kind == "name")
+        if text == "(":
+            found = self._level(0)
+            self._want(")")
+            return found
+        if text == "[":
+            return FxNode("list", None, tuple(self._rows("]")))
+        if text == "{":
+            return self._record()
+        raise FxError(f"the formula at '{text[:20]}'" if text else "a formula that ends too early")
+
+    def _name(self, name: str, is_plain: bool) -> FxNode:
+        if is_plain and self._take("("):
+            return FxNode("call", name, tuple(self._rows(")")))
+        if is_plain and name.lower() in {"true", "false"}:
+            return FxNode("value", name.lower() == "true")
+        return FxNode("name", name)
+
+    def _rows(self, end: str) -> list[FxNode]:
+        found: list[FxNode] = []
+        while not self._take(end):
+            if found:
+                self._want(",")
+            found.append(self._level(0))
+        return found
+
+    def _record(self) -> FxNode:
+        names: list[str] = []
+        values: list[FxNode] = []
+        while not self._take("}"):
+            if names:
+                self._want(",")
+            kind, text = self._peek()
+            if kind not in {"name", "quoted", "text"}:
+                raise FxError("a record with a key that is no name")
+            self._at += 1
+            self._want(":")
+            names.append(_unquote(text))
+            values.append(self._level(0))
+        return FxNode("record", tuple(names), tuple(values))
+
+
+def _unquote(text: str) -> str:
+    return text[1:-1] if text[:1] in {"'", '"'} else text
+
+
+def _filled_parts(text: str) -> list[FxNode]:
+    found: list[FxNode] = []
+    for at, part in enumerate(re.split(r"\{([^{}]*)\}", text)):
+        if at % 2:
+            found.append(parse_fx(part))
+        elif part:
+            found.append(FxNode("value", part))
+    return found
+
+
+# --- Writing
+
+_BLANKS: Final = '[none, "", []]'
+_FILTERS: Final = {
+    "Upper": "string | upper",
+    "Lower": "string | lower",
+    "Trim": "string | trim",
+    "Len": "string | length",
+    "Text": "string",
+    "Abs": "abs",
+    "CountRows": "length",
+    "Count": "length",
+    "First": "first",
+    "Last": "last",
+    "Value": "string | from_json",
+    "ParseJSON": "from_json",
+    "JSON": "tojson",
+    "Proper": "string | title",
+    "EncodeUrl": "urlencode",
+    "Int": "round(0, 'floor') | int",
+    "RoundDown": "round(0, 'floor')",
+    "RoundUp": "round(0, 'ceil')",
+}
+_AS_THEY_ARE: Final = frozenset(
+    {"UserMessage", "AgentMessage", "AssistantMessage", "SystemMessage", "Float", "Decimal", "Table", "AsType"}
+)
+_TEST_SIGNS: Final = {"==": "==", "!=": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
+
+
+class Fx:
+    """Writes formulas; `resolve` gives the expression of a dotted name, or raises `FxError`."""
+
+    def __init__(self, resolve: Callable[[Sequence[str]], str]) -> None:
+        self._resolve = resolve
+
+    def expression(self, text: str) -> str:
+        """A formula as an expression."""
+        return self._write(parse_fx(text))
+
+    def condition(self, text: str) -> str:
+        """A formula as an expression that gives true or false."""
+        return self._truth(parse_fx(text))
+
+    def template(self, text: str) -> str:
+        """A formula as a template that keeps the type of its value."""
+        node = parse_fx(text)
+        rows = self._rows(node)
+        return rows if rows is not None else f"{{{{ {self._write(node)} }}}}"
+
+    def _truth(self, node: FxNode) -> str:
+        if node.kind == "binary" and node.value in {"or", "and"}:
+            return f" {node.value} ".join(self._truth_inside(each, str(node.value)) for each in node.parts)
+        if node.kind == "not":
+            return self._negated(node.parts[0])
+        if node.kind == "call":
+            name = str(node.value)
+            if name in {"And", "Or"}:
+                return f" {name.lower()} ".join(self._truth_inside(each, name.lower()) for each in node.parts)
+            if name == "Not" and len(node.parts) == 1:
+                return self._negated(node.parts[0])
+            if name in {"IsBlank", "IsEmpty", "IsMatch", "StartsWith", "EndsWith"}:
+                return self._write(node)
+        if node.kind == "binary" and node.value in {"==", "!=", "<", ">", "<=", ">=", "in"}:
+            return self._write(node)
+        if node.kind == "value" and isinstance(node.value, bool):
+            return "true" if node.value else "false"
+        path = path_of(node)
+        if path is not None:
+            return f"({self._resolve(path)} | default(false, true)) == true"
+        return f"({self._write(node)}) == true"
+
+    def _negated(self, node: FxNode) -> str:
+        if node.kind == "call" and node.value == "IsBlank" and len(node.parts) == 1:
+            return self._blank(node.parts[0], "not in")
+        return f"not ({self._truth(node)})"
+
+    def _blank(self, node: FxNode, word: str) -> str:
+        """Whether a value is blank (`in`) or not."""
+        if node.kind == "call" and node.value == "Find" and len(node.parts) >= 2:
+            return f"{self._inside(node.parts[0])} {'not in' if word == 'in' else 'in'} {self._inside(node.parts[1])}"
+        return f"{self._there(node)} {word} {_BLANKS}"
+
+    def _truth_inside(self, node: FxNode, word: str) -> str:
+        found = self._truth(node)
+        is_plain = node.kind == "not" or (node.kind == "call" and node.value in {"Not", "IsBlank"})
+        return found if is_plain or (node.kind == "binary" and node.value == word) else f"({found})"
+
+    def _write(self, node: FxNode) -> str:
+        match node.kind:
+            case "value":
+                return quote(node.value) if isinstance(node.value, str) else json.dumps(node.value)
+            case "name" | "field":
+                path = path_of(node)
+                if path is not None:
+                    return self._resolve(path)
+                return _field(self._inside(node.parts[0]), str(node.value))
+            case "list":
+                return "[" + ", ".join(self._write(each) for each in node.parts) + "]"
+            case "record":
+                pairs = zip(node.value, node.parts, strict=True)
+                return "{" + ", ".join(f"{quote(key)}: {self._write(each)}" for key, each in pairs) + " }"
+            case "filled":
+                return " ~ ".join(self._inside(each) for each in node.parts) or '""'
+            case "minus":
+                return f"-{self._inside(node.parts[0])}"
+            case "not":
+                return self._truth(node)
+            case "binary":
+                return self._binary(node)
+            case _:
+                return self._call(str(node.value), node.parts)
+
+    def _inside(self, node: FxNode) -> str:
+        found = self._write(node)
+        is_plain = node.kind in {"value", "name", "list", "record"} or path_of(node) is not None or _is_closed(found)
+        return found if is_plain else f"({found})"
+
+    def _binary(self, node: FxNode) -> str:
+        operator = str(node.value)
+        if operator in {"and", "or"}:
+            return self._truth(node)
+        left, right = node.parts
+        if operator in {"==", "!="} and right.kind == "call" and right.value == "Blank":
+            word = "in" if operator == "==" else "not in"
+            return f"{self._there(left)} {word} {_BLANKS}"
+        if operator in {"+", "-", "*", "/", "**"}:
+            return f"{self._number(left)} {operator} {self._number(right)}"
+        if operator in {"<", ">", "<=", ">="}:
+            return f"{self._number(left)} {operator} {self._number(right)}"
+        if operator == "~":
+            return " ~ ".join(
+                self._write(each) if each.kind == "binary" and each.value == "~" else self._inside(each)
+                for each in node.parts
+            )
+        return f"{self._compared(left)} {operator} {self._compared(right)}"
+
+    def _compared(self, node: FxNode) -> str:
+        return self._write(node) if node.kind == "binary" and node.value == "~" else self._inside(node)
+
+    def _number(self, node: FxNode) -> str:
+        if path_of(node) is not None:
+            return f"({self._write(node)} | default(0, true))"
+        return self._inside(node)
+
+    def _there(self, node: FxNode) -> str:
+        return f"({self._inside(node)} | default(none))" if path_of(node) is not None else self._inside(node)
+
+    def _call(self, name: str, parts: Sequence[FxNode]) -> str:
+        if name in _AS_THEY_ARE and parts:
+            return self._write(parts[0])
+        if name == "MessageText" and len(parts) == 1:
+            return self._write(parts[0])
+        if name in _FILTERS and len(parts) >= 1:
+            return f"({self._inside(parts[0])} | {_FILTERS[name]})"
+        match name, len(parts):
+            case "Blank", 0:
+                return "none"
+            case "IsBlank" | "IsEmpty", 1:
+                return self._blank(parts[0], "in")
+            case "And" | "Or", _:
+                return self._truth(FxNode("call", name, tuple(parts)))
+            case "Not", 1:
+                return self._truth(FxNode("call", name, tuple(parts)))
+            case "If", count if count >= 2:
+                return self._if(parts)
+            case "Coalesce", count if count >= 1:
+                tests = [f"{self._inside(each)} if {self._there(each)} not in {_BLANKS} else " for each in parts[:-1]]
+                return f"({''.join(tests)}{self._inside(parts[-1])})"
+            case "Concatenate", _:
+                return " ~ ".join(self._inside(each) for each in parts) or '""'
+            case "Concat", _:
+                return self._concat(parts)
+            case "Find", 2 | 3:
+                needle, hay = self._inside(parts[0]), self._inside(parts[1])
+                return f"((({hay} | string | split({needle}, 1) | first | length) + 1) if {needle} in {hay} else none)"
+            case "StartsWith", 2:
+                begin = self._inside(parts[1])
+                return f"({self._inside(parts[0])} | string)[:({begin} | length)] == {begin}"
+            case "Mod", 2:
+                return f"({self._number(parts[0])} % {self._number(parts[1])})"
+            case "Round", 2:
+                return f"({self._number(parts[0])} | round({self._inside(parts[1])}))"
+            case "Power", 2:
+                return f"({self._number(parts[0])} ** {self._number(parts[1])})"
+            case "Left", 2:
+                return f"({self._inside(parts[0])} | string)[:{self._inside(parts[1])}]"
+            case "Mid", 3:
+                begin = f"{self._number(parts[1])} - 1"
+                return f"({self._inside(parts[0])} | string)[{begin}:{begin} + {self._number(parts[2])}]"
+            case "Substitute", 3:
+                return f"({self._inside(parts[0])} | replace({self._write(parts[1])}, {self._write(parts[2])}))"
+            case "Split", 2:
+                return f"({self._inside(parts[0])} | split({self._write(parts[1])}))"
+            case "Index", 2:
+                return f"{self._inside(parts[0])}[{self._number(parts[1])} - 1]"
+            case "FirstN" | "LastN", 1 | 2:
+                amount = self._inside(parts[1]) if len(parts) > 1 else "1"
+                return f"{self._inside(parts[0])}[{':' + amount if name == 'FirstN' else f'-{amount}:'}]"
+            case "Filter" | "LookUp", count if count >= 2:
+                return self._filter(name, parts)
+            case "CountIf", 2:
+                return f"({self._filter('Filter', parts)} | length)"
+            case "Sort", 1 | 2:
+                return f"({self._inside(parts[0])} | sort)"
+            case "Distinct", 2:
+                return f"({self._inside(parts[0])} | map(attribute={self._column(parts[1])}) | unique | list)"
+            case "ForAll", 2 if path_of(parts[1]) is not None:
+                return f"({self._inside(parts[0])} | map(attribute={self._column(parts[1])}) | list)"
+            case "Sum" | "Max" | "Min" | "Average", count if count >= 1:
+                return self._reduced(name, parts)
+            case "Char", 1 if parts[0].value in {9, 10, 13}:
+                return {9: '"\\t"', 10: '"\\n"', 13: '"\\r"'}[parts[0].value]
+            case "Boolean", 1:
+                return f'({self._inside(parts[0])} | string | lower) == "true"'
+            case _:
+                raise FxError(f"the function {name[:40]} of Power Fx")
+
+    def _if(self, parts: Sequence[FxNode]) -> str:
+        tests = "".join(
+            f"{self._inside(parts[at + 1])} if {self._truth(parts[at])} else " for at in range(0, len(parts) - 1, 2)
+        )
+        last = self._inside(parts[-1]) if len(parts) % 2 else '""'
+        return f"({tests}{last})"
+
+    def _concat(self, parts: Sequence[FxNode]) -> str:
+        """Texts that are put together, or the rows of a table by one column."""
+        is_table = len(parts) >= 2 and path_of(parts[1]) is not None and len(path_of(parts[1]) or ()) == 1
+        if not is_table:
+            return " ~ ".join(self._inside(each) for each in parts) or '""'
+        between = self._write(parts[2]) if len(parts) > 2 else '""'
+        column = "" if parts[1].value == "Value" else f" | map(attribute={self._column(parts[1])})"
+        return f"({self._inside(parts[0])}{column} | join({between}))"
+
+    def _column(self, node: FxNode) -> str:
+        path = path_of(node)
+        if path is None:
+            raise FxError("a calculation for each row")
+        return quote(".".join(each for each in path if each != "ThisRecord"))
+
+    def _filter(self, name: str, parts: Sequence[FxNode]) -> str:
+        found = self._inside(parts[0])
+        for each in parts[1:2] if name == "LookUp" else parts[1:]:
+            for test in _both(each):
+                found += f" | {self._row_test(test)}"
+        if name == "Filter":
+            return f"({found} | list)"
+        path = path_of(parts[2]) if len(parts) > 2 else None
+        column = f".{path[-1]}" if path else ""
+        return f"({found} | list)[0]{column}"
+
+    def _row_test(self, node: FxNode) -> str:
+        if node.kind == "binary" and node.value in _TEST_SIGNS and path_of(node.parts[0]) is not None:
+            return f'selectattr({self._column(node.parts[0])}, "{node.value}", {self._write(node.parts[1])})'
+        if path_of(node) is not None:
+            return f"selectattr({self._column(node)})"
+        raise FxError("a condition on rows that is no comparison of a column")
+
+    def _reduced(self, name: str, parts: Sequence[FxNode]) -> str:
+        if len(parts) == 2 and path_of(parts[1]) is not None and len(path_of(parts[1]) or ()) == 1:
+            rows = f"{self._inside(parts[0])} | map(attribute={self._column(parts[1])}) | list"
+        else:
+            rows = f"[{', '.join(self._write(each) for each in parts)}]"
+        if name == "Average":
+            return f"((({rows}) | sum) / (({rows}) | length))"
+        return f"(({rows}) | {name.lower()})"
+
+    def _rows(self, node: FxNode) -> str | None:
+        """A text made of each row of a table, as a loop of a template; None where the formula is no such text."""
+        if node.kind != "call" or node.value != "Concat" or len(node.parts) < 2:
+            return None
+        table, row = node.parts[0], node.parts[1]
+        if table.kind == "call" and table.value == "ForAll" and len(table.parts) == 2 and path_of(row) == ("Value",):
+            table, row = table.parts
+        elif row.kind not in {"binary", "filled"} or len(node.parts) > 3:
+            return None
+        inner = Fx(lambda path: "row" if path in {("Value",), ("ThisRecord",)} else self._in_row(path))
+        between = self._write(node.parts[2]) if len(node.parts) > 2 else '""'
+        return (
+            f"{{% for row in {self._write(table)} %}}{{{{ {inner._write(row)} }}}}"
+            f'{{{{ {between} if not loop.last else "" }}}}{{% endfor %}}'
+        )
+
+    def _in_row(self, path: Sequence[str]) -> str:
+        if path[0] in {"Local", "System", "Topic", "Global", "Workflow", "Env"}:
+            return self._resolve(path)
+        names = [each for each in path if each != "ThisRecord"]
+        found = "row"
+        for each in names:
+            found = _field(found, each)
+        return found
+
+
+def _both(node: FxNode) -> list[FxNode]:
+    """The tests that all must hold."""
+    if node.kind == "binary" and node.value == "and":
+        return [*_both(node.parts[0]), *_both(node.parts[1])]
+    if node.kind == "call" and node.value == "And":
+        return [each for part in node.parts for each in _both(part)]
+    return [node]
+
+
+def _is_closed(text: str) -> bool:
+    """Whether a bracket opens it and closes at its end."""
+    if not text.startswith("("):
+        return False
+    depth = 0
+    for at, each in enumerate(text):
+        depth += (each == "(") - (each == ")")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
+
+
+def _field(base: str, name: str) -> str:
+    return f"{base}.{name}" if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else f"{base}[{quote(name)}]"

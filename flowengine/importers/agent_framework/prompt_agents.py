@@ -1,0 +1,215 @@
+"""Reads declarative agents (`kind: Prompt`): what an agent is told, its model, its tools, the shape of its answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeGuard
+
+from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Names, Stub, literal
+from flowengine.importers.source_tree import YamlSource
+
+__all__ = ["PromptAgent", "agent_settings", "as_list", "as_map", "is_list", "is_map", "read_agent", "words"]
+
+_TITLE: Final = "Microsoft Agent Framework"
+_TYPES: Final = {"float": "number", "double": "number", "int": "integer", "text": "string", "record": "object"}
+_OPTIONS: Final = {
+    "temperature": "temperature",
+    "topP": "top_p",
+    "maxOutputTokens": "max_tokens",
+    "presencePenalty": "presence_penalty",
+    "frequencyPenalty": "frequency_penalty",
+    "seed": "seed",
+    "stopSequences": "stop",
+    "allowMultipleToolCalls": "parallel_tool_calls",
+}
+
+
+def is_map(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a value is a map."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether a value is a list."""
+    return isinstance(value, list)
+
+
+def as_map(value: object) -> Mapping[str, Any]:
+    """The value where it is a map, else an empty one."""
+    return value if is_map(value) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """The value where it is a list, else an empty one."""
+    return value if is_list(value) else []
+
+
+def words(value: object, longest: int = 400) -> str:
+    """A text for readers: on one line, without what looks like a template."""
+    return re.sub(r"\{(?=[{%#])", "{ ", " ".join(str("" if value is None else value).split())[:longest])
+
+
+def read_agent(source: YamlSource) -> str:
+    """The name of an agent."""
+    data = as_map(source.data)
+    return str(data.get("name") or Path(source.file).stem)
+
+
+class PromptAgent:
+    """One file with one agent, as a flow with one node."""
+
+    def __init__(self, source: YamlSource) -> None:
+        self._source = source
+        self.project = ImportedProject(_TITLE, ImportLedger())
+
+    def read(self) -> ImportedProject:
+        names = Names({"stubs"})
+        name = names.id(read_agent(self._source), "agent")
+        flow = ImportedFlow(
+            name, self._source.origin("kind"), words(as_map(self._source.data).get("description")) or None
+        )
+        flow.inputs["message"] = {"type": "string", "description": "What the user writes"}
+        self.project.flows.append(flow)
+        keys = agent_settings(self._source, self.project, Names({"stubs"}))
+        servers = keys.pop("mcp_servers", None)
+        step = FlowStep("answer", "agent", self._source.origin("kind"), keys=keys)
+        step.instructions = keys.pop("instructions", None)
+        step.model = keys.pop("model", None)
+        step.prompt = "{{ inputs.message }}"
+        if servers:
+            keys["mcp_servers"] = servers
+        flow.steps.append(step)
+        flow.outputs["answer"] = "{{ nodes.answer.output }}"
+        return self.project
+
+
+def agent_settings(source: YamlSource, project: ImportedProject, names: Names) -> dict[str, Any]:
+    """The settings of an agent as the format has them; each of its parts is told to the ledger."""
+    data, ledger = as_map(source.data), project.ledger
+    found: dict[str, Any] = {}
+    given = "\n\n".join(str(data[key]) for key in ("instructions", "additionalInstructions") if data.get(key))
+    if given.startswith("="):
+        ledger.lost("instructions", source.origin("instructions"), "they are a formula", "write them at the agent")
+    elif given:
+        found["instructions"] = literal(given)
+        ledger.mapped("instructions", source.origin("instructions"))
+    model = as_map(data.get("model"))
+    _read_model(model, source, project, found)
+    if as_map(data.get("outputSchema")):
+        found["output"] = _schema(as_map(data["outputSchema"]))
+        ledger.mapped("outputSchema", source.origin("outputSchema"))
+    for at, each in enumerate(map(as_map, as_list(data.get("tools")))):
+        _read_tool(each, source, at, project, names, found)
+    return found
+
+
+def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedProject, found: dict[str, Any]) -> None:
+    if not model:
+        return
+    id, origin, ledger = str(model.get("id") or ""), source.origin("model"), project.ledger
+    left: list[str] = []
+    options = as_map(model.get("options"))
+    for key, value in options.items():
+        ours = _OPTIONS.get(key)
+        is_number = type(value) in {int, float}
+        fits = {
+            "temperature": is_number and 0 <= value <= 2,
+            "top_p": is_number and 0 <= value <= 1,
+            "max_tokens": type(value) is int and value > 0,
+            "presence_penalty": is_number and -2 <= value <= 2,
+            "frequency_penalty": is_number and -2 <= value <= 2,
+            "seed": type(value) is int,
+            "stop": bool(as_list(value)),
+            "parallel_tool_calls": isinstance(value, bool),
+        }
+        if ours is not None and fits[ours]:
+            found[ours] = value
+        elif key != "chatToolMode" or value not in {"auto", None}:
+            left.append(str(key)[:40])
+    if "parallel_tool_calls" in found and not as_list(as_map(source.data).get("tools")):
+        del found["parallel_tool_calls"]
+    notes = [f"options left out: {', '.join(left)}"] if left else []
+    by_hand = ""
+    if id.startswith("=") or not id:
+        by_hand = "name the model at the agent, or set FLOWENGINE_DEFAULT_MODEL"
+        notes.append("its name is not in the file")
+    else:
+        provider = str(model.get("provider") or "").lower()
+        vendor = "azure" if "azure" in provider else "anthropic" if "anthropic" in provider else "openai"
+        found["model"] = f"{vendor}/{re.sub(r'[^A-Za-z0-9_.:/@+-]+', '-', id)}"
+        variable = {"azure": "AZURE_OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(vendor, "OPENAI_API_KEY")
+        project.environment[variable] = "the key of the model"
+    if notes:
+        ledger.changed("model", origin, "; ".join(notes), by_hand)
+    else:
+        ledger.mapped("model", origin, f"`{found['model']}`")
+
+
+def _read_tool(
+    tool: Mapping[str, Any], source: YamlSource, at: int, project: ImportedProject, names: Names, found: dict[str, Any]
+) -> None:
+    kind, name = str(tool.get("kind") or ""), str(tool.get("name") or tool.get("kind") or "tool")
+    origin, ledger = source.origin("tools", at), project.ledger
+    what = f"tool '{words(name, 60)}'"
+    url = str(tool.get("url") or tool.get("serverUrl") or "")
+    if kind.lower() == "function":
+        function = names.id(name, "tool")
+        parameters = as_map(tool.get("parameters"))
+        rows = as_map(parameters.get("properties")) or parameters
+        stub = [f"{key}: str" for key in rows if str(key).isidentifier()]
+        found.setdefault("tools", []).append(f"stubs:{function}")
+        project.stubs.append(Stub(f"stubs:{function}", stub, words(tool.get("description")), origin, is_tool=True))
+        ledger.lost(what, origin, "its code is not in the file", f"write the function {function} in stubs.py")
+    elif kind.lower() == "mcp" and re.fullmatch(r"https?://[^\s{}\"'@]+", url):
+        server: dict[str, Any] = {"name": names.id(name, "server"), "url": url}
+        allowed = [str(each) for each in as_list(tool.get("allowedTools"))]
+        if allowed:
+            server["allow"] = allowed
+        found.setdefault("mcp_servers", []).append(server)
+        project.settings.setdefault("allow_mcp", []).append(url)
+        approval = tool.get("approvalMode")
+        mode = str(as_map(approval).get("kind") or approval or "")
+        if mode and mode.lower() not in {"never", "none"}:
+            found.setdefault("approve", []).append(f"{server['name']}.*")
+        ledger.mapped(what, origin, f"the server `{server['name']}`")
+    else:
+        ledger.lost(
+            what,
+            origin,
+            f"'{words(kind, 40)}' is a tool that the service runs",
+            "add a function or a server that does it",
+        )
+
+
+def _schema(source: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    """A JSON Schema of the properties of an agent's answer."""
+    rows = source.get("properties")
+    listed = as_list(rows)
+    pairs = (
+        [(str(each.get("name")), as_map(each)) for each in map(as_map, listed)]
+        if listed
+        else list(as_map(rows).items())
+    )
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for name, row in ((str(key), as_map(each)) for key, each in pairs):
+        kind = str(row.get("kind") or row.get("type") or "string").lower()
+        kind = _TYPES.get(kind, kind)
+        made: dict[str, Any] = {
+            "type": kind if kind in {"string", "number", "integer", "boolean", "array", "object"} else "string"
+        }
+        if row.get("description"):
+            made["description"] = words(row["description"])
+        if as_list(row.get("enum")):
+            made["enum"] = as_list(row["enum"])
+        if made["type"] == "object" and depth < 20:
+            made |= {key: each for key, each in _schema(row, depth + 1).items() if key != "type"}
+        if made["type"] == "array" and depth < 20:
+            items = as_map(row.get("items"))
+            made["items"] = _schema({"properties": {"item": items}}, depth + 1)["properties"]["item"] if items else {}
+        properties[name] = made
+        if row.get("required", True):
+            required.append(name)
+    return {"type": "object", "properties": properties, "required": required}

@@ -1,0 +1,175 @@
+"""Converts the actions that reach outside: functions, tools of servers, requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exit
+from flowengine.importers.agent_framework.agent_actions import AgentActions
+from flowengine.importers.agent_framework.power_fx import FxError
+from flowengine.importers.agent_framework.prompt_agents import as_map, words
+from flowengine.importers.form import FlowStep, Names, Stub
+from flowengine.importers.sample_values import sample_of_schema
+
+__all__ = ["ToolActions"]
+
+_SECRET: Final = re.compile(r"authori[sz]ation|token|secret|password|api-?key|cookie", re.IGNORECASE)
+
+
+class ToolActions(AgentActions):
+    """The actions by the names of their kinds."""
+
+    # --- Tools and requests
+
+    def _do_invoke_function_tool(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        data = action.data
+        name = str(data.get("functionName") or action.id)
+        step = FlowStep(self._names.id(action.id), "function", action.origin)
+        function = self._stub_names.id(name, "tool")
+        step.call = f"stubs:{function}"
+        step.sample = "made up"
+        for key, value in as_map(data.get("arguments")).items():
+            if re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII):
+                step.arguments[self._output(str(key))] = self._value(value)
+        if not any(each.call == step.call for each in self.project.stubs):
+            self.project.stubs.append(
+                Stub(step.call, list(step.arguments), f"The function {words(name, 60)}.", action.origin)
+            )
+            self._ledger.lost(
+                f"function '{words(name, 60)}'",
+                action.origin,
+                "its code is not in the file",
+                f"write {function} in stubs.py",
+            )
+        self._take_result(step, as_map(data.get("output")))
+        return level.add(self._approved(action, step, level, exits), self._after_approval(step, level, exits))
+
+    def _take_result(self, step: FlowStep, output: Mapping[str, Any], value: str = "output") -> None:
+        sets: dict[str, Any] = {}
+        for key in ("result", "messages"):
+            if output.get(key):
+                sets[self._variable(output[key])] = f"{{{{ {value} }}}}"
+        if output.get("autoSend"):
+            sets[self._messages()] = f"{{{{ [{value}] }}}}"
+        if sets:
+            step.keys["set"] = sets
+
+    def _approved(self, action: Action, step: FlowStep, level: ActionLevel, exits: list[Exit] | None) -> FlowStep:
+        """Ask a person before a tool is called, where the action wants it."""
+        wanted = action.data.get("requireApproval")
+        self._asked: FlowStep | None = None
+        if not wanted or str(wanted).lower() == "false":
+            return step
+        ask = FlowStep(self._names.id(f"approve_{action.id}"), "approval", action.origin)
+        ask.keys["message"] = f"Call {words(action.data.get('toolName') or action.data.get('functionName'), 80)}?"
+        ask.keys["routes"] = {"yes": {"to": step.id}, "no": {}}
+        if isinstance(wanted, str) and wanted.startswith("="):
+            ask.keys["routes"] = {"yes": {}, "no": {}}
+            ask.when = self._condition(wanted)
+            step.when = f'nodes.{ask.id}.status == "skipped" or nodes.{ask.id}.output.choice == "yes"'
+            step.keys["join"] = "always"
+            self._changes.append("who refuses the call ends this way of the flow")
+        level.add(ask, exits)
+        self._asked = ask
+        return step
+
+    def _after_approval(self, step: FlowStep, level: ActionLevel, exits: list[Exit] | None) -> list[Exit] | None:
+        if self._asked is None:
+            return exits
+        if step.when:
+            step.needs = [self._asked.id]
+        return None
+
+    def _do_invoke_mcp_tool(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        data = action.data
+        raw, tool = str(data.get("serverUrl") or ""), str(data.get("toolName") or "")
+        step = FlowStep(self._names.id(action.id), "tool", action.origin)
+        if tool.startswith("="):
+            raise FxError("a tool that a formula names")
+        if not re.fullmatch(r"https?://[^\s{}\"'@]+", raw) and not raw.startswith("=Env."):
+            raise FxError("a server whose address is a formula")
+        if raw.startswith("=Env."):
+            self._by_hand = f"put the address of {words(raw, 60)} in the place of https://mcp.example.com/"
+            raw = "https://mcp.example.com/"
+        servers: list[dict[str, Any]] = self._flow.keys.setdefault("mcp_servers", [])
+        server = next((each for each in servers if each["url"] == raw), None)
+        if server is None:
+            label = str(data.get("serverLabel") or "server")
+            made: dict[str, Any] = {
+                "name": Names(each["name"] for each in servers).id(label if not label.startswith("=") else "server"),
+                "url": raw,
+            }
+            server = made
+            servers.append(server)
+            self.project.settings.setdefault("allow_mcp", []).append(raw)
+        for header in as_map(data.get("headers")):
+            variable = re.sub(r"[^A-Z0-9]+", "_", f"{server['name']}_{header}".upper())
+            server.setdefault("headers_env", {})[str(header)] = variable
+            self.project.environment[variable] = f"the header {words(header, 40)} of the server {server['name']}"
+        step.keys["tool"] = f"{server['name']}.{tool}"
+        step.arguments = {str(key): self._value(each) for key, each in as_map(data.get("arguments")).items()}
+        for key in step.arguments:
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
+                raise FxError(f"an argument called '{words(key, 60)}', which is no name of the format")
+        step.sample = "made up"
+        self._take_result(step, as_map(data.get("output")))
+        conversation = self._conversation(data.get("conversationId"))
+        if conversation is not None:
+            step.keys.setdefault("set", {})[conversation] = "{{ [{'Role': 'Tool', 'Text': output }] }}"
+            self._spoken.add(conversation)
+        return level.add(self._approved(action, step, level, exits), self._after_approval(step, level, exits))
+
+    def _do_http_request_action(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        data = action.data
+        step = FlowStep(self._names.id(action.id), "http", action.origin)
+        method = str(data.get("method") or "GET").upper()
+        if method not in {"GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"}:
+            raise FxError(f"the method '{words(method, 20)}'")
+        if method != "GET":
+            step.keys["method"] = method
+        url = str(data.get("url") or "")
+        host = re.search(r"https?://[^/?#{}\"\s@]+", url)
+        if host is None or not re.match(r"=?\s*(\$?\"|Concatenate\(\s*\"|Concat\(\s*\")?https?://", url):
+            raise FxError("an address whose host is a formula")
+        step.keys["url"] = self._text(url)
+        secret = {
+            str(key): str(value) for key, value in as_map(data.get("headers")).items() if _SECRET.search(str(key))
+        }
+        plain = {
+            str(key): self._text(value) for key, value in as_map(data.get("headers")).items() if str(key) not in secret
+        }
+        variables: list[str] = []
+        for key in secret:
+            variable = re.sub(r"[^A-Z0-9]+", "_", f"{step.id}_{key}".upper())
+            variables.append(variable)
+            step.keys.setdefault("headers_env", {})[key] = variable
+            self.project.environment[variable] = f"the header {words(key, 40)} of `{step.id}`"
+            self._changes.append("keys come from the environment")
+        if plain:
+            step.keys["headers"] = plain
+        query = {str(key): self._value(each) for key, each in as_map(data.get("queryParameters")).items()}
+        if query:
+            step.keys["query"] = query
+        body = as_map(data.get("body"))
+        if body and method not in {"GET", "HEAD"}:
+            content = body.get("content", body.get("value", body))
+            is_json = "json" in str(body.get("kind") or "json").lower()
+            step.keys["json" if is_json else "body"] = self._value(content) if is_json else self._text(content)
+        self.project.allow_http(f"{host[0]}/", variables)
+        shape = self._schema_of(tuple(str(as_map(data.get("response")).get("path", data.get("response"))).split(".")))
+        step.sample = "made up" if shape is None else sample_of_schema(shape)
+        sets: dict[str, Any] = {}
+        for key, field in (("response", "body"), ("responseHeaders", "headers"), ("statusCode", "status")):
+            if data.get(key):
+                sets[self._variable(data[key])] = f"{{{{ output.{field} }}}}"
+        conversation = self._conversation(data.get("conversationId"))
+        if conversation is not None:
+            sets[conversation] = "{{ [{'Role': 'Response', 'Text': output.body }] }}"
+            self._spoken.add(conversation)
+        if sets:
+            step.keys["set"] = sets
+        return level.add(step, exits)
+
+    _do_http_request = _do_http_request_action

@@ -1,0 +1,116 @@
+"""Converts the actions that write variables: set, append, reset, parse, edit a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exit
+from flowengine.importers.agent_framework.power_fx import FxError
+from flowengine.importers.agent_framework.prompt_agents import as_list, as_map, words
+from flowengine.importers.agent_framework.workflow_values import WorkflowValues, inner
+
+__all__ = ["VariableActions"]
+
+_SETTERS: Final = frozenset({"SetVariable", "SetValue", "SetTextVariable", "SetMultipleVariables", "AppendValue"})
+
+
+class VariableActions(WorkflowValues):
+    """The actions by the names of their kinds."""
+
+    def _set(
+        self, action: Action, level: ActionLevel, exits: list[Exit] | None, given: Mapping[str, Any]
+    ) -> list[Exit]:
+        """Write values to the state: by the node before, where that is free to do it, else by a node."""
+        last = exits[0].step if exits and len(exits) == 1 and not exits[0].label else None
+        text = str(given)
+        if last is not None and last is level.steps[-1] and last.kind in {"agent", "function"} and not last.when:
+            sets: dict[str, Any] = last.keys.get("set", {})
+            is_free = not any(re.search(rf"shared_state\.{key}\b", text) or key in given for key in sets)
+            if is_free and not last.id.endswith("_round") and action.kind in _SETTERS and "output" not in text:
+                last.keys["set"] = {**sets, **given}
+                return exits or []
+        if len(given) == 1:
+            key, value = next(iter(given.items()))
+            step = level.give(action.id, value, action.origin, {key: "{{ output }}"})
+        else:
+            step = level.give(action.id, dict(given), action.origin, {key: f"{{{{ output.{key} }}}}" for key in given})
+        return level.add(step, exits)
+
+    def _do_set_variable(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        data = action.data
+        key = self._variable(data.get("variable") or data.get("path"))
+        return self._set(action, level, exits, {key: self._value(data.get("value"))})
+
+    _do_set_value = _do_set_variable
+
+    def _do_set_text_variable(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        return self._set(
+            action, level, exits, {self._variable(action.data.get("variable")): self._text(action.data.get("value"))}
+        )
+
+    def _do_set_multiple_variables(
+        self, action: Action, level: ActionLevel, exits: list[Exit] | None
+    ) -> list[Exit] | None:
+        out = exits
+        for at, each in enumerate(map(as_map, as_list(action.data.get("assignments") or action.data.get("variables")))):
+            key = self._variable(each.get("variable") or each.get("path"))
+            part = Action("SetVariable", each, action.origin, action.id if at == 0 else f"{action.id}_{at + 1}")
+            out = self._set(part, level, out, {key: self._value(each.get("value"))})
+        return out
+
+    def _do_append_value(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        key = self._variable(action.data.get("path") or action.data.get("variable"))
+        value = inner(self._value(action.data.get("value")))
+        return self._set(action, level, exits, {key: f"{{{{ (shared_state.{key} | default([], true)) + [{value}] }}}}"})
+
+    def _do_reset_variable(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        key = self._variable(action.data.get("variable"))
+        return self._set(action, level, exits, {key: self._flow.shared_state[key]["default"]})
+
+    def _do_clear_all_variables(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        keys = [key for variable, key in self._states.items() if variable[0] == "Local"]
+        if not keys:
+            return self._set(action, level, exits, {self._state(("Local", "cleared")): ""})
+        return self._set(action, level, exits, {key: self._flow.shared_state[key]["default"] for key in keys})
+
+    def _do_parse_value(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        key = self._variable(action.data.get("variable"))
+        kind = action.data.get("valueType")
+        name = str(as_map(kind).get("kind") or kind or "Record")
+        value = inner(self._value(action.data.get("value")))
+        made = {
+            "String": f"{value} | string",
+            "Number": f"{value} | string | from_json",
+            "Boolean": f'({value} | string | lower) == "true"',
+        }.get(name, f"{value} if {value} is not string else ({value} | from_json)")
+        return self._set(action, level, exits, {key: f"{{{{ {made} }}}}"})
+
+    def _do_edit_table(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        data = action.data
+        key = self._variable(data.get("itemsVariable"))
+        change = data.get("changeType")
+        kind = str(as_map(change).get("kind") or change or "").removesuffix("Operation").removesuffix("Item").lower()
+        raw: Any = as_map(change).get("value", data.get("value"))
+        table = f"(shared_state.{key} | default([], true))"
+        match kind:
+            case "add":
+                made = f"{table} + [{inner(self._value(raw))}]"
+            case "remove":
+                made = f'{table} | reject("==", {inner(self._value(raw))}) | list'
+            case "clear":
+                made = "[]"
+            case "takefirst":
+                made = f"{table}[1:]"
+            case "takelast":
+                made = f"{table}[:-1]"
+            case _:
+                raise FxError(f"the change '{words(kind, 40)}' of a table")
+        given = {key: f"{{{{ {made} }}}}"}
+        result = as_map(change).get("resultVariable") or data.get("resultVariable")
+        if result and kind.startswith("take"):
+            given[self._variable(result)] = f"{{{{ {table} | {kind.removeprefix('take')} }}}}"
+        return self._set(action, level, exits, given)
+
+    _do_edit_table_v2 = _do_edit_table

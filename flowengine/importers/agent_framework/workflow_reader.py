@@ -1,0 +1,331 @@
+"""Reads a declarative workflow: its inputs, its actions one after the other, the ways between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from flowengine.importers.agent_framework.action_flow import ENDS, Action, ActionLevel, Exit, form_loops
+from flowengine.importers.agent_framework.power_fx import FxError
+from flowengine.importers.agent_framework.prompt_agents import as_list, as_map, words
+from flowengine.importers.agent_framework.tool_actions import ToolActions
+from flowengine.importers.agent_framework.workflow_values import MOST_NESTED, inner
+from flowengine.importers.form import GIVE, FlowStep, ImportedProject, ImportLedger, Names, SourcePlace, Stub
+from flowengine.importers.source_tree import SourceError
+
+__all__ = ["WorkflowReader"]
+
+_MOST_ACTIONS: Final = 2_000
+_BLOCKS: Final = ("actions", "elseActions", "then", "else", "defaultActions", "default")
+
+
+class WorkflowReader(ToolActions):
+    """One workflow on its way into the form."""
+
+    def read(self) -> ImportedProject:
+        path: tuple[str | int, ...] = ("actions",)
+        for key in ("trigger", "beginDialog"):
+            if as_map(self._data.get(key)):
+                path = (key, "actions")
+                self._ledger.mapped(
+                    f"trigger {words(as_map(self._data[key]).get('kind'), 60)}", self._source.origin(key), "a run"
+                )
+        self._read_inputs()
+        rows: Any = self._data
+        for key in path:
+            rows = as_map(rows).get(str(key))
+        self._count = 0
+        actions = self._actions(as_list(rows), path, 0)
+        self._study(actions)
+        level = ActionLevel(self._names, self._flow.shared_state, self._convert)
+        formed = form_loops(actions)
+        level.expect(formed)
+        level.run(formed, None)
+        self._flow.steps = level.steps
+        if not level.steps:
+            level.add(level.give("done", "done", self._source.origin(*path), {}), None)
+        self._finish()
+        return self.project
+
+    # --- What there is
+
+    def _read_inputs(self) -> None:
+        for name, each in as_map(self._data.get("inputs")).items():
+            row = as_map(each)
+            kind = str(row.get("type") or "string")
+            kind = kind if kind in {"string", "number", "integer", "boolean", "array", "object"} else "string"
+            field: dict[str, Any] = {"type": kind}
+            if row.get("description"):
+                field["description"] = words(row["description"])
+            if "default" in row:
+                field["default"] = row["default"]
+            id = self._input_names.id(name, "input")
+            self._input_ids[str(name).lower()] = id
+            self._flow.inputs[id] = field
+            what, origin = f"input '{words(name, 60)}'", self._source.origin("inputs", str(name))
+            if id == name:
+                self._ledger.mapped(what, origin)
+            else:
+                self._ledger.changed(what, origin, f"it is called `{id}`")
+
+    def _actions(self, rows: Sequence[Any], path: tuple[str | int, ...], depth: int) -> list[Action]:
+        found: list[Action] = []
+        for at, each in enumerate(map(as_map, rows)):
+            self._count += 1
+            if self._count > _MOST_ACTIONS or depth > MOST_NESTED:
+                raise SourceError(
+                    f"{self._source.file}: more than {_MOST_ACTIONS:,} actions, or {MOST_NESTED} in one another"
+                )
+            kind = str(each.get("kind") or "")
+            place = (*path, at)
+            action = Action(
+                kind, each, self._source.origin(*place), str(each.get("id") or f"{kind or 'action'}_{self._count}")
+            )
+            for key in _BLOCKS:
+                if as_list(each.get(key)):
+                    action.blocks[key] = self._actions(as_list(each[key]), (*place, key), depth + 1)
+            for key in ("conditions", "cases"):
+                for number, case in enumerate(map(as_map, as_list(each.get(key)))):
+                    action.blocks[f"{key}:{number}"] = self._actions(
+                        as_list(case.get("actions")), (*place, key, number, "actions"), depth + 1
+                    )
+            found.append(action)
+        return found
+
+    # --- Actions
+
+    def _convert(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit] | None:
+        """The nodes of one action, and what runs before the next."""
+        if action.kind == "#goto":
+            rounds = self._data.get("maxTurns")
+            out = level.loop(
+                action, exits, own=action.id, rounds=rounds if isinstance(rounds, int) and 1 <= rounds <= 10000 else 100
+            )
+            return out
+        what = f"{words(action.kind, 60) or 'action'} '{words(action.id, 60)}'"
+        if exits == []:
+            self._ledger.changed(what, action.origin, "left out, since nothing leads to it")
+            self._drop(action)
+            return []
+        self._changes, self._by_hand = [], ""
+        convert: Callable[[Action, ActionLevel, list[Exit] | None], list[Exit] | None] | None = getattr(
+            self, f"_do_{_snake(action.kind)}", None
+        )
+        if action.kind in ENDS:
+            level.end(exits, action)
+            self._ledger.mapped(what, action.origin, "the end of the flow")
+            return []
+        count = len(level.steps)
+        before = {key: dict(each) for key, each in self._flow.shared_state.items()}
+        at = len(self._ledger.elements)
+        try:
+            if convert is None:
+                raise FxError(f"there is no counterpart to '{words(action.kind, 60)}'")
+            out = convert(action, level, exits)
+        except FxError as error:
+            del level.steps[count:]
+            self._flow.shared_state |= before
+            self._drop(action)
+            self._ledger.lost(what, action.origin, _why(str(error)), "do it by a step of your own")
+            step = FlowStep(self._names.id(action.id), "function", action.origin)
+            function = self._stub_names.id(action.id, "step")
+            step.call, step.sample = f"stubs:{function}", ""
+            self.project.stubs.append(Stub(step.call, (), f"{action.kind}: {error}", action.origin))
+            return level.add(step, exits)
+        note = f"the step `{level.steps[count].id}`" if len(level.steps) > count else "no step of its own"
+        if self._changes or self._by_hand:
+            self._ledger.elements.insert(
+                at, _element(what, action.origin, "; ".join(self._changes) or note, self._by_hand)
+            )
+        else:
+            self._ledger.elements.insert(at, _element(what, action.origin, note))
+        return out
+
+    def _drop(self, action: Action) -> None:
+        """Tell of the actions inside one that is left out."""
+        told = {(each.what, each.origin) for each in self._ledger.elements}
+        for block in action.blocks.values():
+            for each in block:
+                what = f"{words(each.kind, 60) or 'action'} '{words(each.id, 60)}'"
+                if (what, each.origin) not in told:
+                    self._ledger.lost(
+                        what, each.origin, "the action that it is in is left out", "do it by a step of your own"
+                    )
+                self._drop(each)
+
+    # --- Choices, jumps, loops
+
+    def _do_condition_group(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        rows = [as_map(each) for each in as_list(action.data.get("conditions") or action.data.get("cases"))]
+        key = "conditions" if action.data.get("conditions") else "cases"
+        tests = [self._condition(each.get("condition")) for each in rows]
+        blocks = [action.blocks.get(f"{key}:{at}", []) for at in range(len(rows))]
+        return self._choose(
+            action,
+            level,
+            exits,
+            [(str(each.get("id") or ""), test) for each, test in zip(rows, tests, strict=True)],
+            blocks,
+        )
+
+    def _do_if(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        test = self._condition(action.data.get("condition"))
+        return self._choose(
+            action, level, exits, [("then", test)], [action.blocks.get("then", action.blocks.get("actions", []))]
+        )
+
+    def _do_switch(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        value = inner(self._value(action.data.get("value")))
+        rows = [as_map(each) for each in as_list(action.data.get("cases"))]
+        tests = [
+            (str(each.get("id") or ""), f"{value} == {inner(self._value(each.get('match', each.get('value'))))}")
+            for each in rows
+        ]
+        return self._choose(
+            action, level, exits, tests, [action.blocks.get(f"cases:{at}", []) for at in range(len(rows))]
+        )
+
+    def _choose(
+        self,
+        action: Action,
+        level: ActionLevel,
+        exits: list[Exit] | None,
+        tests: Sequence[tuple[str, str]],
+        blocks: Sequence[list[Action]],
+    ) -> list[Exit]:
+        if not tests:
+            raise FxError("a choice without conditions")
+        step = FlowStep(self._names.id(action.id), "condition", action.origin)
+        labels = ["then"]
+        if len(tests) == 1:
+            step.keys["if"] = tests[0][1]
+        else:
+            names = Names({"else"})
+            labels = [names.id(id, "case") for id, _ in tests]
+            step.keys["cases"] = [{"if": test, "label": label} for (_, test), label in zip(tests, labels, strict=True)]
+            step.keys["else"] = {}
+        level.add(step, exits)
+        told = (self._changes, self._by_hand)
+        otherwise: list[Action] = next(
+            (
+                action.blocks[key]
+                for key in ("elseActions", "else", "defaultActions", "default")
+                if key in action.blocks
+            ),
+            list[Action](),
+        )
+        out: list[Exit] = []
+        for label, block in zip([*labels, "else"], [*blocks, otherwise], strict=True):
+            out += level.run(block, [Exit(step, label)]) or []
+        self._changes, self._by_hand = told
+        return out
+
+    def _do_goto_action(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        if not level.go(action.target, exits, action):
+            self._ledger.lost(
+                "jump",
+                action.origin,
+                f"'{words(action.target, 60)}' is not where a loop or a way forward could lead",
+                "draw it as a loop",
+            )
+            level.end(exits, action)
+        return []
+
+    def _do_break_loop(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        if not level.leave_round(exits, action, whole=True):
+            raise FxError("it stands in no loop")
+        return []
+
+    def _do_continue_loop(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        if not level.leave_round(exits, action, whole=False):
+            raise FxError("it stands in no loop")
+        return []
+
+    def _do_foreach(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        data = action.data
+        items = inner(self._value(data.get("items") or data.get("source") or data.get("itemsSource")))
+        sets: dict[str, Any] = {}
+        for key, value in (
+            ("value", f"{items}[round.index]"),
+            ("itemName", f"{items}[round.index]"),
+            ("index", "round.index"),
+        ):
+            if data.get(key):
+                sets[self._variable(data[key])] = f"{{{{ {value} }}}}"
+        told = (self._changes, self._by_hand)
+        test = FlowStep(
+            self._names.id(f"{action.id}_any"), "condition", action.origin, keys={"if": f"({items} | length) > 0"}
+        )
+        level.add(test, exits)
+        action.blocks.setdefault("actions", action.blocks.get("then", []))
+        out = level.loop(
+            action, [Exit(test, "then")], sets=sets, until=f"round.index + 1 >= ({items} | length)", rounds=1000
+        )
+        self._changes, self._by_hand = told
+        return [*out, Exit(test, "else")]
+
+    _do_for_each = _do_foreach
+
+    def _do_while(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        again = self._condition(action.data.get("condition"))
+        told = (self._changes, self._by_hand)
+        test = FlowStep(self._names.id(f"{action.id}_first"), "condition", action.origin, keys={"if": again})
+        level.add(test, exits)
+        action.blocks.setdefault("actions", [])
+        out = level.loop(action, [Exit(test, "then")], until=f"not ({again})", rounds=1000)
+        self._changes, self._by_hand = told
+        return [*out, Exit(test, "else")]
+
+    def _do_repeat_until(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+        done = self._condition(action.data.get("condition") or action.data.get("until"))
+        told = (self._changes, self._by_hand)
+        action.blocks.setdefault("actions", [])
+        out = level.loop(action, exits, until=done, rounds=1000)
+        self._changes, self._by_hand = told
+        return out
+
+    # --- At the end
+
+    def _finish(self) -> None:
+        """Give the last message a first value, where it is a key of the state."""
+        key = self._states.get(("System", "LastMessage"))
+        if key is not None:
+            self._take_message()
+            first = FlowStep(self._names.id("begin"), "function", self._source.origin("kind"), call=GIVE)
+            first.arguments = {"value": "{{ inputs.message }}"}
+            first.keys["set"] = {key: "{{ output }}"}
+            targets = {each for step in self._flow.steps for each in _targets(step)}
+            for step in self._flow.steps:
+                if not step.needs and step.id not in targets:
+                    step.needs = [first.id]
+            self._flow.steps.insert(0, first)
+        for step in self._flow.every_step():
+            for name, value in list(step.keys.get("set", {}).items()):
+                if name not in self._flow.shared_state:
+                    self._flow.shared_state[name] = {"default": "", "merge": "replace"}
+                    step.keys["set"][name] = value
+
+
+def _targets(step: FlowStep) -> list[str]:
+    keys = step.keys
+    found = [keys.get("then"), keys.get("else"), *(each.get("then") for each in keys.get("cases", []))]
+    found += [as_map(each).get("to") for each in as_map(keys.get("routes")).values()]
+    return [each for each in found if isinstance(each, str)]
+
+
+def _element(what: str, origin: SourcePlace, note: str, by_hand: str = "") -> Any:
+    ledger = ImportLedger()
+    if by_hand or not note.startswith(("the step `", "no step")):
+        ledger.changed(what, origin, note, by_hand)
+    else:
+        ledger.mapped(what, origin, note)
+    return ledger.elements[0]
+
+
+def _why(text: str) -> str:
+    return text if text.startswith(("there is", "it stands")) else f"it needs {text}"
+
+
+def _snake(kind: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower() if kind.isidentifier() else ""
