@@ -45,7 +45,7 @@ class AgentActions(VariableActions):
         step.keys["message"] = message or "Please answer."
         step.keys["form"] = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
         step.keys["routes"] = {"answer": {}}
-        step.keys["set"] = {self._state(("System", "LastMessage")): "{{ output.form.answer }}"}
+        step.keys["set"] = {self._last_message(): "{{ output.form.answer }}"} if self._hears else {}
         target = data.get("property") or data.get("variable") or data.get("output")
         if target:
             step.keys["set"][self._variable(as_map(target).get("property", target))] = "{{ output.form.answer }}"
@@ -279,7 +279,6 @@ class AgentActions(VariableActions):
         inner: list[FlowStep] = []
         step = FlowStep(self._names.id(action.id), "agent", action.origin)
         self._take_message()
-        self._state(("System", "LastMessage"))
         self._fill_agent(
             agent,
             step,
@@ -287,17 +286,15 @@ class AgentActions(VariableActions):
             as_map(action.data.get("output")),
             in_loop=True,
         )
-        last = self._states["System", "LastMessage"]
         ask = FlowStep(self._names.id(f"{action.id}_answer"), "approval", action.origin, needs=[step.id])
         ask.when = again
         ask.sample = self._answer()
         ask.keys["message"] = f"{{{{ nodes.{step.id}.output }}}}"
         ask.keys["form"] = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
         ask.keys["routes"] = {"answer": {}}
-        ask.keys["set"] = {
-            last: "{{ output.form.answer }}",
-            conversation or last: "{{ [{'Role': 'User', 'Text': output.form.answer }] }}",
-        }
+        ask.keys["set"] = {self._last_message(): "{{ output.form.answer }}"} if self._hears else {}
+        if conversation is not None:
+            ask.keys["set"][conversation] = "{{ [{'Role': 'User', 'Text': output.form.answer }] }}"
         inner += [step, ask]
         turn = FlowStep(self._names.id(loop.id), "loop", action.origin)
         turn.keys |= {"max_iterations": 100, "until": f'nodes.{ask.id}.status != "succeeded"'}

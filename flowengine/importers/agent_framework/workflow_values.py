@@ -58,6 +58,8 @@ class WorkflowValues:
         self._conversations: dict[tuple[str, ...], str] = {}
         self._spoken: set[str] = set()
         self._asks = False
+        self._hears = False
+        """Whether a formula reads what the user said last."""
         self._wanted = ""
         """A text that formulas compare the user's answer with."""
         self._changes: list[str] = []
@@ -82,6 +84,7 @@ class WorkflowValues:
     def _study_formula(self, node: FxNode, kind: str) -> None:
         path = path_of(node)
         if path is not None:
+            self._hears = self._hears or "LastMessage" in ".".join(path[:2])
             variable, fields = split_name(path)
             if fields and path[0] not in {"System", "Workflow", "inputs", "Env"}:
                 known = self._fields.setdefault(variable, {})
