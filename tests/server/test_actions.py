@@ -12,9 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from flowengine.cli.main import main
+from flowengine.core.records import ToolCall, tool_key
+from flowengine.engine.events import NodeRecorded, NodeStarted
+from flowengine.flow import Flow
+from flowengine.journal.run_export import store_run
+from flowengine.journal.stores import open_store
+from flowengine.runners.local import beginning
 from flowengine.server.app import make_app
 from tests.support.ui_server import Served, served
 
@@ -252,3 +259,49 @@ def test_what_a_fork_with_other_inputs_shares_holds_for_no_other_run(server: Ser
     body = {"flow": "story", "run_id": "reusing", "inputs": dict(run["inputs"]), "reuse": fork}
     server.post("/api/runs", body, 201)
     assert server.until("reusing", "succeeded")["outputs"]["said"].startswith("Of ants")
+
+
+SHOP = """
+from flowengine import tool
+
+@tool(effect="external")
+def refund(order: str) -> str:
+    return f"paid {order}"
+"""
+PAY = """
+flowengine: v1
+name: pay
+nodes:
+  pay: {type: tool, tool: "acting_shop:refund", with: {order: A-1}}
+outputs: {said: "{{ nodes.pay.output }}"}
+"""
+
+
+def test_what_nobody_saw_the_end_of_and_an_edited_flow_are_a_persons_to_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "acting_shop.py").write_text(SHOP)
+    (tmp_path / "pay.yaml").write_text(PAY.lstrip())
+    store, plan = open_store("sqlite:///runs.db", "process"), Flow.from_yaml("pay.yaml").plan
+    given = {"order": "A-1"}
+    call = ToolCall("refund", given, "", False, "external", key=tool_key("refund", given), started=True)
+    for run_id in ("r1", "r2"):
+        begun = [beginning(plan, {}, store, run_id=run_id), NodeStarted("pay", 1.0), NodeRecorded("pay", 1.0, call)]
+        anyio.run(store_run, store, begun, run_id)
+    with served(make_app(store, ["."])) as found:
+        text = found.client.get("/runs/r1/act/resume").text
+        assert 'data-option="--retry-effect pay"' in text
+        fields = form_of(found, "/runs/r1/act/resume")
+        answer = send(found, "/runs/r1/act/resume", fields)
+        assert (answer.status_code, "whether that took effect is not known" in answer.text) == (409, True)
+        assert send(found, "/runs/r1/act/resume", {**fields, "done.pay": "true"}).status_code == 303
+        assert found.until("r1", "succeeded")["outputs"] == {"said": None}
+        (tmp_path / "pay.yaml").write_text(PAY.lstrip().replace("A-1", "A-2"))
+        again = {**fields, "retry.pay": "true"}
+        answer = send(found, "/runs/r2/act/resume", again)
+        assert (answer.status_code, "changed nodes: pay" in answer.text) == (409, True)
+        assert send(found, "/runs/r2/act/resume", {**again, "allow_changed": "true"}).status_code == 303
+        assert found.until("r2", "succeeded")["outputs"] == {"said": "paid A-2"}
+    store.close()
+    sys.modules.pop("acting_shop", None)
