@@ -9,13 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, process_time
 
+from flowengine.core.context import NodeResult
+from flowengine.engine.events import NodeFinished
 from flowengine.engine.graph import Edge, Graph, Vertex
 from tests.bench.measure import Row
-from tests.support.sample_run import layered_run
+from tests.support.sample_run import layered_run, mapped_run
 from visualize.picture import Picture, picture_of_flow
 from visualize.render import render
+from visualize.run_times import times_of
+from visualize.viewer.comparison import compare_page
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page, run_page
+from visualize.word_diff import diff_words
 
 __all__ = ["ROWS"]
 
@@ -76,6 +81,33 @@ def export_of_1000() -> Row:
     return measured("export of a run, 1,000 nodes", 2.0, lambda: export_page(Reading(events)), process_time)
 
 
+def time_of_10000() -> Row:
+    """Where the time of a run with a map of 10,000 items went, as a page asks for it after it was opened."""
+    events = mapped_run(10_000)
+    return measured("time of a map of 10,000, divided", 3.0, lambda: times_of(events).plain(), process_time)
+
+
+def comparison_of_1000() -> Row:
+    """The page of two runs of 1,000 nodes that differ in one of them."""
+    events = layered_run(1000)
+    other = [
+        event._replace(result=NodeResult("another output"))
+        if isinstance(event, NodeFinished) and event.node == "n500"
+        else event
+        for event in events
+    ]
+    runs = Reading(events), Reading(other)
+    return measured("page of two runs, 1,000 nodes", 2.0, lambda: compare_page(*runs), process_time)
+
+
+def words_of_a_megabyte() -> Row:
+    """Two texts of a megabyte each, in which every second line has another word."""
+    lines = [f"line {number} says that tea is hot and the kettle sings" for number in range(20_000)]
+    other = [line.replace("hot", "cold") if number % 2 else line for number, line in enumerate(lines)]
+    texts = "\n".join(lines), "\n".join(other)
+    return measured("words of two texts of 1 MB told apart", 2.0, lambda: diff_words(*texts), process_time)
+
+
 def page_memory() -> Row:
     code = (
         "from tests.support.sample_run import layered_run\n"
@@ -88,4 +120,7 @@ def page_memory() -> Row:
     return Row("page of a run, 10,000 nodes, resident memory", float(finished.stdout) / 1024, 300, "MB")
 
 
-ROWS = (graph_through_dot, graph_layered, page_of_1000, page_of_10000, export_of_1000, page_memory)
+ROWS = (
+    *(graph_through_dot, graph_layered, page_of_1000, page_of_10000, export_of_1000),
+    *(time_of_10000, comparison_of_1000, words_of_a_megabyte, page_memory),
+)

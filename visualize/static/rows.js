@@ -138,7 +138,10 @@ function beside(clock, from, to, text) {
   const [left, right] = [clock.share(from), clock.share(to)];
   if (right < 0.75) words.style.left = `${right * 100}%`;
   else if (left > 0.3) words.style.right = `${(1 - left) * 100}%`;
-  else words.style.right = `${(1 - right) * 100}%`;
+  else {
+    words.style.right = `${(1 - right) * 100}%`;
+    words.classList.add("inside");
+  }
   return words;
 }
 

@@ -274,7 +274,7 @@ class RunPage {
       this.zoom.show(x, y);
     }
     this.rows.choose(path);
-    this.panel.load(path).then(() => { this.panel.show(this.shown, this.at); this.showParts(null); });
+    this.panel.load(path).then(() => { this.panel.show(this.shown, this.at); this.showParts(this.untilWhen(null)); });
   }
 
   chooseRow(item) {
@@ -371,6 +371,11 @@ class RunPage {
     }));
   }
 
+  // Until when bars go on: of a run that waits for a person, the moment that the server told; of the past, its own.
+  untilWhen(now) {
+    return now ?? (this.at === null && this.times.isKnown ? Math.max(this.times.end, this.shown.last ?? 0) : null);
+  }
+
   // Of the chosen node, below what else its panel says of it.
   showParts(now) {
     const row = this.node === null ? null : this.shown.rows.get(this.node);
@@ -413,7 +418,7 @@ class RunPage {
     if (this.isRenewing) return;
     this.isRenewing = true;
     this.isStale = false;
-    this.panel.load(this.node).then(() => { this.panel.show(this.shown, this.at); this.showParts(null); });
+    this.panel.load(this.node).then(() => { this.panel.show(this.shown, this.at); this.showParts(this.untilWhen(null)); });
     setTimeout(() => {
       this.isRenewing = false;
       if (this.isStale) this.renewPanel();
@@ -461,11 +466,12 @@ class RunPage {
 
   paintRows(now = null) {
     this.rows.box.className = this.tab;
-    this.showParts(now);
+    const until = this.untilWhen(now);
+    this.showParts(until);
     const count = this.at === null ? this.lines.length : this.at + 1;
     const [items, make, head] = {
-      timeline: () => timelineRows(this.shown, now, this.times),
-      calls: () => callRows(this.shown, now, this.times),
+      timeline: () => timelineRows(this.shown, until, this.times),
+      calls: () => callRows(this.shown, until, this.times),
       events: () => eventRows(this.lines),
       state: () => stateRows(this.shown, count > 1 ? foldTo(this.head, this.lines, count - 1) : null),
     }[this.tab]();

@@ -10,6 +10,7 @@ class Times {
   constructor(plain) {
     this.begun = plain?.begun ?? 0;
     this.isKnown = plain !== null;
+    this.end = plain?.end ?? null; // Of a run that waits, when it was asked for.
     this.read = ([part, start, end, note]) => ({ part: PARTS[part], start: this.begun + start, end: this.begun + end, note: note ?? "" });
     this.breaks = (plain?.breaks ?? []).map(this.read);
     this.rows = plain?.rows ?? {};

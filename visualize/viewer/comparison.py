@@ -113,7 +113,8 @@ def _make_figures(sides: Sequence[RunSide]) -> Markup:
     rows: list[list[str]] = []
     for name, field, tell in _FIGURES:
         one, other = getattr(a, field), getattr(b, field)
-        rows.append([name, tell(one), tell(other), delta_text(one, other, tell)])
+        if one is not None or other is not None:
+            rows.append([name, tell(one), tell(other), delta_text(one, other, tell)])
     head = element("h2", "Time, cost and tokens")
     return element("section", head, table(["", "A", "B", "Δ"], rows, numbers=(1, 2, 3), class_="figures"))
 
