@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from flowengine.core.context import EMPTY
@@ -32,7 +32,7 @@ from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts,
 from flowengine.server.run_actions import mark_of
 from visualize.viewer.forms import Acting
 from visualize.viewer.html import play_url, run_url, runs_url
-from visualize.viewer.playground import OPTION_LABELS, EditedCall, PlaygroundPage, Tried, playground_page
+from visualize.viewer.playground import FORK_NOTE, OPTION_LABELS, EditedCall, PlaygroundPage, Tried, playground_page
 from visualize.viewer.reading import Reading
 
 __all__ = ["add_playground"]
@@ -104,6 +104,9 @@ async def _post(request: Request) -> Response:
     if fields.get("do") == "again":
         fields["sample"] = str(_read_sample(fields) + 1)
     edited = _read_form(asked.recorded, fields)
+    if fields.get("do") == "check":
+        command, refusal = await asked.parts.shelf.do(_check, asked, edited)
+        return JSONResponse({"command": command, "said": refusal or FORK_NOTE})
     keeps = fields.get("do") == "keep"
     mark = mark_of([asked.run.run_id, asked.recorded.seq], fields)
     try:
@@ -181,6 +184,16 @@ def _parse_option(name: str, text: str) -> Mapping[str, Any]:
     return {name: value}
 
 
+def _check(asked: _Asked, edited: EditedCall) -> tuple[str, str]:
+    """The command line that forks the run with what is filled in, or why there is none."""
+    try:
+        changed = _changed_call(asked.recorded, edited)
+        changed.change()
+        return changed.command(asked.parts.options), ""
+    except InputError as error:
+        return "", str(error)
+
+
 # --- What is done
 
 
@@ -254,13 +267,7 @@ async def _make_page(request: Request, asked: _Asked, edited: EditedCall | None,
             if (each := _find_try(store, info.run_id)) is not None
         ]
         form = edited or _form_of_try(store, recorded, chosen)
-        command = refusal = ""
-        try:
-            changed = _changed_call(recorded, form)
-            command = changed.command(asked.parts.options)
-            changed.change()
-        except InputError as error:
-            refusal = str(error)
+        command, refusal = _check(asked, form)
         made = PlaygroundPage(run_id, recorded.node, recorded.seq, recorded.call, form, recorded.score, tries,
                               command, refusal, problem)  # fmt: skip
         return playground_page(made, acting, secrets.token_hex(8))

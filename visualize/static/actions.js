@@ -127,6 +127,31 @@ document.addEventListener("click", async (event) => {
 
 document.querySelectorAll("main form.act").forEach(dressAction);
 
+// The playground says while it is filled in which command forks the run with it, or why none does.
+function dressPlayground(form) {
+  const command = form.querySelector(".command");
+  let timer = 0;
+  let asked = 0;
+  const check = async () => {
+    const number = ++asked;
+    const body = new URLSearchParams(new FormData(form));
+    body.set("do", "check");
+    try {
+      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { Accept: "application/json" } });
+      if (!answer.ok || number !== asked) return;
+      const found = await answer.json();
+      command.textContent = found.command;
+      command.parentElement.parentElement.hidden = !found.command;
+      form.querySelector("[data-said]").textContent = found.said;
+    } catch {
+      // The server is away; what is sent will tell.
+    }
+  };
+  form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(check, 250); });
+}
+
+document.querySelectorAll("form.play").forEach(dressPlayground);
+
 // A form is on its way once; a page that is shown again by the browser's Back has its buttons again.
 for (const form of document.querySelectorAll("form.act, form.play")) {
   form.addEventListener("submit", (event) => {

@@ -19,7 +19,7 @@ from visualize.viewer.panel_records import meter
 from visualize.viewer.parts import facts, fold, note, section, table, took, value
 from visualize.word_diff import count_words, diff_words, shorten_pieces
 
-__all__ = ["OPTION_LABELS", "EditedCall", "PlaygroundPage", "Tried", "playground_page", "words_difference"]
+__all__ = ["FORK_NOTE", "OPTION_LABELS", "EditedCall", "PlaygroundPage", "Tried", "playground_page", "words_difference"]
 
 
 class EditedCall(NamedTuple):
@@ -67,7 +67,7 @@ class PlaygroundPage(NamedTuple):
     """Why it was not asked as it was posted."""
 
 
-_OF_FORKS: Final = (
+FORK_NOTE: Final = (
     "A fork shares what the run has done before, and asks the node as it is changed. What is behind it runs where the "
     "answer differs; nothing has an effect outside, and nobody is asked."
 )
@@ -185,9 +185,7 @@ def _make_form(it: PlaygroundPage, acting: Acting, once: str) -> Markup:
         for message, text in zip(it.call.messages, edited.texts, strict=False)
         if (old := str(message.get("content") or "")) != text
     ]
-    keep = element(
-        "button", "Keep: fork the run with it", type="submit", name="do", value="keep", disabled=bool(it.refusal)
-    )
+    keep = element("button", "Keep: fork the run with it", type="submit", name="do", value="keep")
     return section(
         "Changed",
         form(
@@ -205,9 +203,10 @@ def _make_form(it: PlaygroundPage, acting: Acting, once: str) -> Markup:
                 keep,
                 class_="sends",
             ),
-            note(it.refusal or _OF_FORKS),
-            element("h4", "The fork on the command line") if it.command else None,
-            command_line(it.command) if it.command else None,
+            element("p", it.refusal or FORK_NOTE, class_="note", data_said=True),
+            element(
+                "div", element("h4", "The fork on the command line"), command_line(it.command), hidden=not it.command
+            ),
             class_="asks play",
         ),
     )  # fmt: skip
