@@ -25,11 +25,11 @@ from flowengine.experiments.call_change import ChangedCall, RecordedCall, read_a
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.runners import local
 from flowengine.runners.run import Run, settings_of
-from flowengine.server.action_handlers import read_limits
 from flowengine.server.flow_catalog import CatalogEntry
 from flowengine.server.problems import ProblemError, problem_of, problem_response
 from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
 from flowengine.server.run_actions import mark_of
+from flowengine.server.run_fields import read_limits
 from visualize.viewer.forms import Acting
 from visualize.viewer.html import play_url, run_url, runs_url
 from visualize.viewer.playground import FORK_NOTE, OPTION_LABELS, EditedCall, PlaygroundPage, Tried, playground_page

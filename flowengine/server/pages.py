@@ -22,13 +22,13 @@ from flowengine.journal.approvals import open_questions
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.runners.queue.run_positions import words_of
-from flowengine.server.action_handlers import input_fields, read_inputs, read_start, start_fields
 from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
 from flowengine.server.problems import ProblemError, problem_response, reading_records
 from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
 from flowengine.server.run_actions import get_actions, mark_of, perform_action, show_action
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision
+from flowengine.server.run_fields import input_fields, read_inputs, read_start, start_fields
 from flowengine.server.sse import stream_events
 from visualize.plain import compact
 from visualize.run_difference import MOST_RUNS
