@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from flowengine import Flow
 from flowengine.errors import DefinitionError
+from flowengine.importers.dify import carried_steps
 from flowengine.importers.dify.selectors import escape_text
 from flowengine.importers.form import ImportedProject, quote
 from flowengine.importers.formats import find_sources, read_source
@@ -260,6 +264,61 @@ def test_what_cannot_be_done_is_a_stub_that_says_so(import_files) -> None:
     done, _ = run(folder, {"text": "x"})
     assert done.status == "failed"
     assert "NotImplementedError" in str(done.nodes["js"].error)
+
+
+def test_code_is_the_body_of_a_function_and_the_clock_goes_along(import_files) -> None:
+    code = (
+        "from math import floor\nN = 2\ndef main(Text, n: float):\n    return {'r': json.dumps([Text, floor(n) * N])}\n"
+    )
+    source = app(
+        [
+            start("text"),
+            node("make", "code", code_language="python3", code=code, outputs={"r": {"type": "string"}}, variables=[
+                {"variable": "Text", "value_selector": ["start", "text"]},
+                {"variable": "n", "value_selector": ["start", "text"]}]),
+            node("day", "tool", tool_name="weekday", provider_id="time", tool_parameters={
+                "year": {"type": "constant", "value": 2024}, "month": {"type": "constant", "value": 2},
+                "day": {"type": "mixed", "value": "{{#start.text#}}"}}),
+            {**llm("think", "{{#make.r#}}"), "data": {**llm("think", "{{#make.r#}}")["data"], "model": {
+                "provider": "openai", "name": "o1-mini", "completion_params": {"temperature": 0.7, "top_p": 0.5}}}},
+            node("end", "end", outputs=[{"variable": "day", "value_selector": ["day", "text"]}]),
+        ],
+        "start>make make>think start>day day>end",
+    )  # fmt: skip
+    project, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    assert not lost(project)
+    [made] = [each for each in project.flows[0].steps if each.kind == "code"]
+    scope: dict[str, Any] = {}
+    lines = "".join(f"    {line}\n" for line in made.keys["code"].splitlines())
+    exec(f"def body({', '.join(made.arguments)}):\n{lines}", scope)
+    assert scope["body"]("a", 3.9) == {"r": '["a", 6]'}
+    [think] = [each for each in project.flows[0].steps if each.kind == "agent"]
+    assert not {"temperature", "top_p"} & set(think.keys)
+    assert (folder / "steps.py").read_text("utf-8") == Path(carried_steps.__file__).read_text("utf-8")
+    assert carried_steps.weekday(2024, 2, 29) == "Thursday"
+    assert carried_steps.localtime_to_timestamp("1970-01-02 00:00:00") == 86400
+    assert carried_steps.timestamp_to_localtime(0, "Asia/Tokyo") == "1970-01-01 09:00:00"
+    assert carried_steps.timezone_conversion("2024-01-01 00:00:00", "UTC", "Asia/Tokyo") == "2024-01-01 09:00:00"
+
+
+@pytest.mark.anyio
+async def test_the_functions_that_go_along_read_files_and_search_a_folder(tmp_path: Path, monkeypatch) -> None:
+    text = io.BytesIO()
+    with zipfile.ZipFile(text, "w") as archive:
+        archive.writestr("word/document.xml", "<w:p><w:t>One</w:t></w:p><w:p><w:t>Two</w:t></w:p>")
+    files = [(b"plain", "text/plain"), (text.getvalue(), "application/zip")]
+    given = [SimpleNamespace(read_bytes=lambda data=data: data, media_type=kind) for data, kind in files]
+    assert carried_steps.read_document(given) == ["plain", "One\nTwo\n"]
+    assert carried_steps.read_document(None) == ""
+    monkeypatch.setattr(carried_steps, "__file__", str(tmp_path / "steps.py"))
+    with pytest.raises(FileNotFoundError, match="put the documents"):
+        await carried_steps.search_documents("tea", "knowledge")
+    (tmp_path / "knowledge").mkdir()
+    (tmp_path / "knowledge" / "tea.md").write_text("Green tea is brewed at eighty degrees.\n", "utf-8")
+    (tmp_path / "knowledge" / "cars.md").write_text("Cars have wheels.\n", "utf-8")
+    [found] = await carried_steps.search_documents("green tea", "knowledge", 1)
+    assert "eighty degrees" in found["content"]
 
 
 @pytest.mark.parametrize(("mode", "form"), [("chat", "text-input"), ("agent-chat", "select")])

@@ -35,7 +35,7 @@ def test_the_page_runs_as_it_stands(
     forget_models(monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert run_blocks("importing.md", monkeypatch, capfd) >= 4
-    assert "look_up in imported_stubs.py" in Path("IMPORT.md").read_text()
+    assert "look_up in imported_stubs.py" in Path("../imported/IMPORT.md").read_text()
 
 
 def test_a_source_that_comes_along_whole_exits_with_0_and_a_second_time_asks_for_force(

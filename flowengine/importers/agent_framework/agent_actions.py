@@ -140,7 +140,8 @@ class AgentActions(VariableActions):
 
     def _do_invoke_azure_agent(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
         data = action.data
-        given, output = as_map(data.get("input")), as_map(data.get("output"))
+        raw: Any = data.get("input")
+        given, output = as_map({"messages": raw} if isinstance(raw, str) else raw), as_map(data.get("output"))
         outer = as_map(given.get("externalLoop")).get("when")
         if outer:
             return self._agent_with_user(action, level, exits, str(outer))
@@ -158,6 +159,7 @@ class AgentActions(VariableActions):
         name = str(
             as_map(agent).get("name")
             or action.data.get("agentName")
+            or action.data.get("agentId")
             or (agent if isinstance(agent, str) else "")
             or "agent"
         )

@@ -27,7 +27,7 @@ class WorkflowReader(ToolActions):
         path: tuple[str | int, ...] = ("actions",)
         for key in ("trigger", "beginDialog"):
             if as_map(self._data.get(key)):
-                path = (key, "actions")
+                path = (key, "actions") if as_list(as_map(self._data[key]).get("actions")) else path
                 self._ledger.mapped(
                     f"trigger {words(as_map(self._data[key]).get('kind'), 60)}", self._source.origin(key), "a run"
                 )

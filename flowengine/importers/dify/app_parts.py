@@ -32,8 +32,9 @@ from flowengine.importers.form import (
     quote,
 )
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
+from flowengine.models.option_refusals import find_refusals
 
-__all__ = ["SAMPLES", "AppParts"]
+__all__ = ["CLOCK", "SAMPLES", "AppParts", "is_clock"]
 
 _VENDORS: Final = {
     "openai": "openai",
@@ -200,7 +201,7 @@ class AppParts:
                     return Value(key_path(f"{base}.{'status' if first == 'status_code' else first}", rest))
                 raise UnknownValueError(f"the {first[:40]} of an answer")
             case "tool" if self._is_known_tool(place):
-                return Value(base if place.data.get("tool_name") == "current_time" else f"{base}.body")
+                return Value(base if is_clock(place.data) else f"{base}.body")
             case "human-input":
                 return Value(f"{base}.choice" if first == "__action_id" else key_path(f"{base}.form", fields))
             case "loop":
@@ -234,7 +235,7 @@ class AppParts:
         return fields
 
     def _is_known_tool(self, place: DifyNode) -> bool:
-        return place.data.get("tool_name") in {"current_time", "jina_reader"}
+        return is_clock(place.data) or place.data.get("tool_name") in {"webscraper", "jina_reader"}
 
     def inside(self, container: DifyNode, place: DifyNode, fields: Sequence[str]) -> Value | None:
         """What the inside of an iteration or a loop sees of it."""
@@ -325,12 +326,23 @@ class AppParts:
         stop = [str(each) for each in as_rows(given.get("stop")) if each]
         if stop and step.kind == "agent":
             step.keys["stop"] = stop
+        self._drop_refused(step)
         known = {"temperature", *_RANGES, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
         left = sorted(
             str(key)[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {})
         )
         if left:
             self.note(f"options left out: {', '.join(left)}")
+
+    def _drop_refused(self, step: FlowStep) -> None:
+        """Leave out what a model is known to refuse: other products do not send it either."""
+        vendor, _, name = (step.model or "").partition("/")
+        given = {
+            key: step.keys[key] for key in ("temperature", *_RANGES, "max_tokens", "seed", "stop") if key in step.keys
+        }
+        for refusal in list(find_refusals(vendor, name, given)):
+            if step.keys.pop(refusal.option, None) is not None:
+                self.note(f"`{refusal.option}` is left out, since {refusal.reason}")
 
     def _model_name(self, provider: str, name: str) -> str:
         vendor = _VENDORS.get(provider)
@@ -354,10 +366,10 @@ class AppParts:
             name = str(tool.get("tool_name") or tool.get("name") or "tool")
             provider = str(tool.get("provider_name") or tool.get("provider_id") or "")
             what = f"tool '{name[:60]}' of '{step.id}'"
-            if name == "current_time":
-                step.keys.setdefault("tools", []).append("steps:current_time")
+            if is_clock({"tool_name": name, "provider_id": provider}):
+                step.keys.setdefault("tools", []).append(f"steps:{name}")
                 self.needs_steps = True
-                self.project.ledger.mapped(what, origin, "the function current_time of steps.py")
+                self.project.ledger.mapped(what, origin, f"the function {name} of steps.py")
                 continue
             function = self.stub_names.id(f"{name}_tool", "tool")
             words = _tool_words(tool)
@@ -427,6 +439,22 @@ class AppParts:
         """Put the functions along that steps call."""
         if self.needs_steps:
             self.project.files.append(CarriedFile("steps.py", load()))
+
+
+CLOCK: Final = {
+    "current_time": ("format", "timezone"),
+    "timestamp_to_localtime": ("timestamp", "timezone"),
+    "localtime_to_timestamp": ("localtime", "timezone"),
+    "timezone_conversion": ("current_time", "current_timezone", "target_timezone"),
+    "weekday": ("year", "month", "day"),
+}
+"""Tools of Dify's clock → their parameters; functions of the same names go along."""
+
+
+def is_clock(data: Mapping[str, Any]) -> bool:
+    """Whether a tool is one of Dify's clock."""
+    provider = str(data.get("provider_id") or data.get("provider_name") or "").rsplit("/", 1)[-1]
+    return data.get("tool_name") in CLOCK and provider in {"time", ""}
 
 
 def _classes(place: DifyNode) -> dict[str, str]:

@@ -50,3 +50,24 @@ async def search_documents(query: str, documents: str, limit: int = 4) -> list[d
 def current_time(format: str = "%Y-%m-%d %H:%M:%S", timezone: str = "UTC") -> str:
     """Return the time in a time zone."""
     return datetime.now(ZoneInfo(timezone)).strftime(format)
+
+
+def timestamp_to_localtime(timestamp: float, timezone: str = "UTC") -> str:
+    """Return the local time of seconds since 1970."""
+    return datetime.fromtimestamp(float(timestamp), ZoneInfo(timezone)).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def localtime_to_timestamp(localtime: str, timezone: str = "UTC") -> int:
+    """Return the seconds since 1970 of a local time, written as 2025-01-31 12:00:00."""
+    return int(datetime.fromisoformat(localtime).replace(tzinfo=ZoneInfo(timezone)).timestamp())
+
+
+def timezone_conversion(current_time: str, current_timezone: str = "UTC", target_timezone: str = "UTC") -> str:
+    """Return a local time, written as 2025-01-31 12:00:00, in another time zone."""
+    moment = datetime.fromisoformat(current_time).replace(tzinfo=ZoneInfo(current_timezone))
+    return moment.astimezone(ZoneInfo(target_timezone)).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def weekday(year: int, month: int, day: int) -> str:
+    """Return the day of the week of a date."""
+    return datetime(int(year), int(month), int(day)).strftime("%A")

@@ -235,6 +235,9 @@ class GraphWriter:
                 except UnknownValueError as error:
                     parts.note(f"the output '{name[:40]}' is left out: {error}")
                     continue
+                origin = graph.places.get(words_of(each.get("value_selector"))[0])
+                if len(ends) == 1 and origin is not None and origin.id and not graph.is_certain(origin):
+                    value = value._replace(absent_without=origin.id)  # The end may not be reached.
                 ids.setdefault(name, outputs.id(name, "output"))
                 if ids[name] != name:
                     parts.note(f"the output '{name[:40]}' is called `{ids[name]}`")

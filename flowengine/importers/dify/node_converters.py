@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from flowengine.importers.dify.app_parts import SAMPLES, AppParts
+from flowengine.importers.dify.app_parts import CLOCK, SAMPLES, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import (
     UnknownValueError,
@@ -281,6 +281,8 @@ class NodeConverters(AppParts):
             self.note("the sandbox of code has no network")
         step.kind = "code"
         head = f"global {', '.join(shared)}\n" if shared else ""
+        if "json" not in imported and any(isinstance(each, ast.Name) and each.id == "json" for each in ast.walk(tree)):
+            head += "import json  # Dify imports it for all code\n\n"
         call = ", ".join(f"{name}={ours}" for name, ours in given.items())
         step.sample = {
             str(name): SAMPLES.get(str(as_mapping(each).get("type")), "text")
@@ -529,15 +531,21 @@ class NodeConverters(AppParts):
         given = {key: as_mapping(each) for key, each in as_mapping(data.get("tool_parameters")).items()}
         settings = as_mapping(data.get("tool_configurations"))
         name = str(data.get("tool_name") or "")
-        if name == "current_time":
-            step.call = "steps:current_time"
+        if is_clock(data):
+            step.call = f"steps:{name}"
             self.needs_steps = True
-            step.arguments = {
-                key: str(found)
-                for key in ("format", "timezone")
-                if (found := self._setting(settings.get(key))) and "{" not in str(found)
-            }
+            for key in CLOCK[name]:
+                if key in given and given[key].get("value") not in (None, ""):
+                    step.arguments[key] = f"{{{{ {self._argument(given[key], place)} }}}}"
+                elif (found := self._setting(settings.get(key))) not in (None, ""):
+                    step.arguments[key] = escape_values(found)
             step.sample = "2025-01-01 12:00:00"
+        elif name == "webscraper" and "url" in given:
+            step.kind = "http"
+            step.keys["url"] = f"{{{{ {self._argument(given['url'], place)} }}}}"
+            step.sample = "text"
+            self._leave_open()
+            self.note("what comes back is the page as it is, not its text alone")
         elif name == "jina_reader" and "url" in given:
             address = self._argument(given["url"], place)
             step.kind = "http"
