@@ -46,7 +46,7 @@ class RunPage {
     this.layout = new Layout(document.querySelector(".run-main"));
     this.legend = document.getElementById("parts");
     this.setTimes(head.times ? null : JSON.parse(document.getElementById("times").textContent));
-    this.renewTimes();
+    setTimeout(() => this.renewTimes(), lines.length / 10); // A large run takes long: its first panel comes before.
     this.listen(view);
     this.follow();
     this.readPlace();
