@@ -5,15 +5,16 @@ What fills a node's panel or prompt (model calls, receipts, rounds, decisions) h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.records import (
     Answered,
     Asked,
     EffectDecided,
     MapStopped,
+    ModelCall,
     Notified,
     ProviderFailed,
     Retry,
@@ -24,7 +25,7 @@ from flowengine.core.records import (
 from visualize.plain import shown
 from visualize.style import seconds_text
 
-__all__ = ["RecordText", "describe"]
+__all__ = ["CallStep", "RecordText", "describe", "explain_waits", "steps_of"]
 
 
 class RecordText(NamedTuple):
@@ -44,6 +45,52 @@ def describe(record: Any) -> RecordText:
     """
     make = _DESCRIPTIONS.get(type(record).__name__)
     return RecordText(type(record).__name__, bodies=[("", record)]) if make is None else make(record)
+
+
+def explain_waits(call: ModelCall) -> list[str]:
+    """What a call did before it was answered, a line a step; nothing where it was answered at once.
+
+    >>> step = {"what": "rate_limit", "ago": 3.0, "seconds": 2.0, "error": "429"}
+    >>> explain_waits(ModelCall("m", "p", "x", (), "", timeline=[step]))
+    ['waited 2.0 s after too many requests: 429']
+    """
+    return [
+        f"{_STEPS[each.what].format(seconds_text(each.seconds))}{f': {each.error}' if each.error else ''}"
+        for each in steps_of(call)
+        if each.what in _STEPS
+    ]
+
+
+class CallStep(NamedTuple):
+    """A step of `ModelCall.timeline`."""
+
+    what: str
+    ago: float
+    seconds: float
+    error: str
+
+
+def steps_of(call: ModelCall) -> list[CallStep]:
+    """What came before the answer; a record may come from anywhere: what is no step is left out."""
+    found: list[CallStep] = []
+    for each in cast("Sequence[Any]", call.timeline):
+        step: Mapping[str, Any] = cast("Mapping[str, Any]", each) if isinstance(each, Mapping) else {}
+        numbers = [step.get(name) for name in ("ago", "seconds")]
+        if all(isinstance(number, (int, float)) and 0 <= number <= _LONGEST for number in numbers):
+            ago, seconds = cast("list[float]", numbers)
+            found.append(CallStep(str(step.get("what")), ago, seconds, str(step.get("error") or "")))
+    return found
+
+
+_LONGEST: Final = 1e9
+"""Seconds."""
+_STEPS: Final[dict[str, str]] = {
+    "loading": "loaded for {}",
+    "queued": "waited {} for its turn among the vendor's limits",
+    "attempt": "an attempt failed after {}",
+    "backoff": "waited {} to try again",
+    "rate_limit": "waited {} after too many requests",
+}
 
 
 def _describe_tool_call(call: ToolCall) -> RecordText:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Retry, RoundEnded, Waited, question_path
@@ -31,6 +32,7 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
+from visualize.record_text import steps_of
 from visualize.skeleton import Skeleton, Spot
 from visualize.style import seconds_text
 
@@ -329,9 +331,9 @@ class _Fold:
             attempt.end, attempt.status, attempt.base = at, "failed", "retried"
             attempt.note = f"attempt {record.attempt}: {record.error}"[:200]
             self._close_question(row, at, attempt)
-            until = at + max(0.0, record.delay)
+            delay = record.delay if 0 <= record.delay < inf else 0.0
             row.attempts.append(_Attempt(at, "worked", "running"))
-            row.attempts[-1].paints.append(Stretch("retried", at, until, f"backoff {seconds_text(record.delay)}"))
+            row.attempts[-1].paints.append(Stretch("retried", at, at + delay, f"backoff {seconds_text(delay)}"))
         elif isinstance(record, Asked):
             if not row.questions:
                 row.asked_at = at
@@ -449,12 +451,11 @@ _STEPS: Final[Mapping[str, tuple[Part, str]]] = {
 def _call_spans(attempt: _Attempt) -> Iterator[Stretch]:
     """What calls waited for; where another one was answered meanwhile, the node was at work."""
     for at, call in attempt.calls:
-        for step in call.timeline:
-            part, words = _STEPS.get(str(step.get("what")), ("worked", ""))
-            ago, seconds, error = (step.get(name) for name in ("ago", "seconds", "error"))
-            if isinstance(ago, (int, float)) and isinstance(seconds, (int, float)) and part != "worked":
-                note = f"{words}: {error}" if error else words
-                yield Stretch(part, at - ago, at - ago + seconds, note[:200])
+        for step in steps_of(call):
+            if step.what in _STEPS:
+                part, words = _STEPS[step.what]
+                note = f"{words}: {step.error}" if step.error else words
+                yield Stretch(part, at - step.ago, at - step.ago + step.seconds, note[:200])
     for at, call in attempt.calls:
         if call.error is None and call.seconds > 0:
             yield Stretch(attempt.base, at - call.seconds, at, attempt.note if attempt.base == "retried" else "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
+from shlex import quote
 from typing import Any, Final
 
 from visualize.plain import jsonable, shown
@@ -70,6 +71,7 @@ def _show_pair(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool
     yield _make_difference("Inputs", *inputs)
     yield _make_difference("Outputs", *map(outputs_of, sides))
     yield _make_nodes(sides, found, rows)
+    yield _make_command(sides)
 
 
 def _make_side(name: str, run: Reading, *, links: bool) -> Markup:
@@ -209,6 +211,12 @@ def _list_outputs(nodes: Sequence[NodeDifference]) -> Iterator[Markup]:
         yield note(f"The outputs of more than {_MAX_COMPARED} nodes differ; the first ones are shown.")
 
 
+def _make_command(sides: Sequence[RunSide]) -> Markup:
+    """What says the same on the terminal, and writes it to a file."""
+    command = f"flowengine diff {' '.join(quote(each.run_id) for each in sides)}"
+    return fold("On the command line", value(f"{command}\n{command} --html comparison.html"))
+
+
 # --- Up to ten runs
 
 
@@ -219,6 +227,7 @@ def _show_table(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: boo
     yield table(_COLUMNS, list(_list_runs(runs, sides, links=links)), numbers=range(4, 11), class_="many")
     pairs = [element("li", element("a", f"{a.run_id} and {b.run_id}", href=compare_url(a.run_id, b.run_id)))
              for a, b in combinations(runs, 2)]  # fmt: skip
+    yield _make_command(sides)
     yield fold(f"Two of them word by word: {len(pairs)}", element("ul", pairs)) if links else None
 
 

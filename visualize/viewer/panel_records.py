@@ -17,7 +17,7 @@ from flowengine.core.records import (
     Round,
 )
 from visualize.plain import shown
-from visualize.record_text import describe
+from visualize.record_text import describe, explain_waits
 from visualize.style import dollars
 from visualize.viewer.html import Child, Markup, element, run_url
 from visualize.viewer.parts import facts, fold, note, section, table, took, value
@@ -72,12 +72,14 @@ def _make_model_call(call: ModelCall, seq: int) -> Markup:
         ("Ended by", call.finish_reason or None),
         ("Vectors", str(len(call.vectors)) if call.vectors else None),
     ]
+    waits = [element("li", each) for each in explain_waits(call)]
     is_text = call.content or not (call.tool_calls or call.vectors)
     answer = [value(call.content)] if is_text else []
     asked = [fold(f"Asks for {_name_of(each)}", value(_arguments_of(each)), is_open=True) for each in call.tool_calls]
     return section(
         f"Model call: {call.purpose}",
         facts(told),
+        element("ul", waits, class_="waits") if waits else None,
         note(call.error, kind="bad") if call.error else None,
         fold(f"Prompt, {len(call.messages)} parts", [_make_message(each) for each in call.messages]),
         None if call.error or call.vectors else fold("Answer", answer, asked, is_open=True),

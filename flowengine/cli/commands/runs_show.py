@@ -39,7 +39,7 @@ from flowengine.runners.run_listing import RunLister
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress
-from visualize.record_text import describe
+from visualize.record_text import describe, explain_waits
 from visualize.why import explain_decision, explain_edges, explain_node, format_words
 
 __all__ = ["format_node", "show"]
@@ -102,6 +102,7 @@ def _format_model_call(call: ModelCall) -> Iterator[str]:
         call.finish_reason,
     ]
     yield f"model call for {call.purpose}: {', '.join(each for each in facts if each)}"
+    yield from (f"  {shorten(each)}" for each in explain_waits(call))
     for message in call.messages:
         yield f"  {message.get('role', '?')}:"
         yield from indent_lines(shorten(shown(message.get("content") or message.get("tool_calls") or "")), "    ")

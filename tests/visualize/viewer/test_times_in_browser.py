@@ -98,6 +98,13 @@ def test_a_timeline_tells_work_from_waits_attempts_and_breaks(browser: Browser, 
         assert tab.texts(".ruler .break.told") == ["≈ 1 d 23 h"]
         assert any(each.startswith("2 d") for each in tab.texts(".ruler .tick")), "behind it, the clock goes on"
 
+        tab.evaluate("location.hash = '#node=draft'")
+        tab.wait("document.querySelector('#panel .waits')")
+        assert tab.texts("#panel .waits li")[1:] == [
+            "waited 600 ms for its turn among the vendor's limits",
+            "an attempt failed after 400 ms: 429 Too Many Requests",
+            "waited 1.1 s after too many requests: 429 Too Many Requests",
+        ]
         tab.click("[data-tab=calls]")
         waits = tab.eval_on_selector_all("#rows .row .bar.span", "all => all.map(each => each.title)")
         assert waits[-1] == "retried 1.1 s: 429: 429 Too Many Requests"
