@@ -204,7 +204,7 @@ async def _ask(request: Request, asked: _Asked, changed: ChangedCall, limits: Ma
     labels = {"playground": asked.run.run_id, "call": str(recorded.seq)}
     inputs = {"node": recorded.node, "messages": [*changed.texts], "model": changed.model,
               "options": dict(changed.options or {})}  # fmt: skip
-    known = {each.run_id: each.status for each in await asked.parts.shelf.runs()}.get(run_id)
+    known = await asked.parts.shelf.do(_find_try, asked.parts.shelf.store, run_id)
 
     async def job(journals: JournalStore, live: local.Live) -> Run:
         if known is not None:
@@ -212,7 +212,7 @@ async def _ask(request: Request, asked: _Asked, changed: ChangedCall, limits: Ma
         return await local.start(flow.plan, inputs, journals, run_id=run_id, settings=limits, labels=labels, live=live)
 
     runs = request.app.state.runs
-    if known != "succeeded":
+    if known is None or known.call is None or known.error:
         if not runs.drives(run_id):
             await runs.launch(run_id, job)
         await runs.wait(run_id)
