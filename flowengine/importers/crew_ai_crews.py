@@ -18,7 +18,14 @@ from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.importers.carried_code import CarriedCode
 from flowengine.importers.crew_ai_classes import CrewClass, PythonFiles, config_key, crew_classes
 from flowengine.importers.crew_ai_parts import PARTS, PARTS_MODULE, lead_import
-from flowengine.importers.crew_ai_settings import AGENT_NOTES, CREW_NOTES, TASK_NOTES, read_model, seconds_of
+from flowengine.importers.crew_ai_settings import (
+    AGENT_NOTES,
+    CREW_NOTES,
+    OWN_FIELDS,
+    TASK_NOTES,
+    read_model,
+    seconds_of,
+)
 from flowengine.importers.crew_ai_texts import schema_of_class, text_with_inputs
 from flowengine.importers.crew_ai_tools import ToolCode, tool_elements
 from flowengine.importers.form import (
@@ -28,6 +35,7 @@ from flowengine.importers.form import (
     ImportedProject,
     Names,
     SourcePlace,
+    literal,
 )
 from flowengine.importers.python_code import call_name, literal_of
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
@@ -141,7 +149,7 @@ class CrewReader:
         """Put the code and the stubs into the project."""
         self.project.files += list(self.code.carried_files())
         self.project.stubs += self.tools.stubs
-        if self.code.uses_parts or self.runs_crews:
+        if self.code.uses_parts or self.runs_crews or self.tools.uses_parts:
             self.project.files.append(CarriedFile(f"{PARTS}.py", PARTS_MODULE))
 
     def tell(self, outcome: str, what: str, place: SourcePlace, note: str = "", by_hand: str = "") -> None:
@@ -392,6 +400,8 @@ class CrewReader:
             self.tell(outcome, what, place, note)
         elif value in (False, None, []):
             self.tell("mapped", what, place, "what holds anyway")
+        elif node is None and key not in OWN_FIELDS:
+            self.tell("mapped", what, place, "CrewAI leaves such a key out, too")
         else:
             self.tell("lost", what, place, "it has no counterpart")
 
@@ -555,6 +565,10 @@ class CrewReader:
                 self.tell(outcome, what, at, note)
             elif value in (False, None, []):
                 self.tell("mapped", what, at, "what holds anyway")
+            elif each in ("guardrail", "guardrails"):
+                self._read_guardrail(step, value, node, what, at)
+            elif node is None and each not in OWN_FIELDS:
+                self.tell("mapped", what, at, "CrewAI leaves such a key out, too")
             else:
                 self.tell("lost", what, at, "it has no counterpart", "write it as a node or a guardrail")
         if context is None:
@@ -623,14 +637,37 @@ class CrewReader:
         if found is None:
             self.tell("lost", what, place, "the class is not to be found", "write `output`, a JSON Schema")
             return
-        shape = schema_of_class(found[0], lambda name: _first(crew.files.class_of(found[1], name)))
+        unknown: list[str] = []
+        shape = schema_of_class(found[0], lambda name: _first(crew.files.class_of(found[1], name)), unknown)
         if shape is None or shape.get("type") != "object":
             self.tell(
                 "lost", what, place, "a field of it has a type that is not known", "write `output`, a JSON Schema"
             )
             return
         step.keys["output"] = shape
-        self.tell("mapped", what, place, "`output`: its JSON Schema")
+        if unknown:
+            self.tell(
+                "changed", what, place, f"`output`: its JSON Schema, open where it says {', '.join(unknown)[:100]}"
+            )
+        else:
+            self.tell("mapped", what, place, "`output`: its JSON Schema")
+
+    def _read_guardrail(self, step: FlowStep, value: Any, node: ast.expr | None, what: str, place: SourcePlace) -> None:
+        """A text judges the answer and has it improved; a function may refuse it, and the node is tried again."""
+        if isinstance(value, str):
+            step.keys["improve"] = {"instructions": literal(value.strip())}
+            self.tell(
+                "changed", what, place, "`improve`: the answer is judged by this text, and improved until it passes"
+            )
+            return
+        call = self.tools.guard_of(node, self.crew) if node is not None and self.crew is not None else None
+        if call is None:
+            self.tell("lost", what, place, "the function is not to be found", "write it under `guardrails`")
+            return
+        step.keys["guardrails"] = {"output": [call]}
+        step.keys["retry"] = {"attempts": 4, "on": ["error"]}
+        note = "`guardrails` of the node, which is tried again; what the function makes of the answer is left out"
+        self.tell("changed", what, place, note)
 
     def _write_file(self, step: FlowStep, value: Any, what: str, place: SourcePlace) -> list[FlowStep]:
         if not isinstance(value, str):

@@ -11,7 +11,7 @@ from flowengine.importers.crew_ai_texts import model_name
 from flowengine.importers.form import Outcome
 from flowengine.importers.python_code import call_name, literal_of
 
-__all__ = ["AGENT_NOTES", "CREW_NOTES", "TASK_NOTES", "ModelFound", "read_model", "seconds_of"]
+__all__ = ["AGENT_NOTES", "CREW_NOTES", "OWN_FIELDS", "TASK_NOTES", "ModelFound", "read_model", "seconds_of"]
 
 Note = tuple[Outcome, str]
 _RECORDED: Final[Note] = ("mapped", "every run is recorded")
@@ -67,6 +67,17 @@ CREW_NOTES: Final[Mapping[str, Note]] = {
     "manager_agent": ("lost", "there is no manager"),
 }
 """Setting → what becomes of it and why, where it says more than false or none."""
+OWN_FIELDS: Final = frozenset(
+    {
+        *("role", "goal", "backstory", "llm", "tools", "knowledge", "knowledge_sources", "knowledge_config", "mcps"),
+        *("guardrail", "guardrails", "allow_code_execution", "code_execution_mode", "system_template", "apps"),
+        *("prompt_template", "response_template", "reasoning", "max_reasoning_attempts", "planning", "planning_config"),
+        *("from_repository", "executor_class", "agent_executor", "security_config", "crew", "i18n", "prompt_file"),
+        *("callback", "converter_cls", "output", "allow_crewai_trigger_context", "input_files", "checkpoint"),
+        *("a2a", "skills", "condition"),
+    }
+)
+"""Fields of CrewAI's agents and tasks that have no counterpart here; of YAML it leaves out keys that are no field."""
 _OPENAI: Final = frozenset({"ChatOpenAI", "OpenAI", "ChatLiteLLM", "OpenAIChat"})
 _PREFIXES: Final[Mapping[str, str]] = {
     "ChatGroq": "groq/",

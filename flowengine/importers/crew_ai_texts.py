@@ -86,8 +86,11 @@ _PLAIN: Final[Mapping[str, dict[str, Any]]] = {
 Find = Callable[[str], ast.ClassDef | None]
 
 
-def schema_of_class(found: ast.ClassDef, find: Find, depth: int = 0) -> dict[str, Any] | None:
-    """The JSON Schema of a pydantic class, by its annotations; None where one of them is not known."""
+def schema_of_class(found: ast.ClassDef, find: Find, unknown: list[str], depth: int = 0) -> dict[str, Any] | None:
+    """The JSON Schema of a pydantic class, by its annotations; what is not known is added to `unknown` and left open.
+
+    None: it has no fields.
+    """
     bases = [call_name(each).rpartition(".")[2] for each in found.bases]
     if "Enum" in bases or "StrEnum" in bases:
         values = [literal_of(each.value) for each in found.body if isinstance(each, ast.Assign)]
@@ -98,7 +101,7 @@ def schema_of_class(found: ast.ClassDef, find: Find, depth: int = 0) -> dict[str
     required: list[str] = []
     for base in bases:
         parent = find(base) if base not in ("BaseModel", "object", "ABC") else None
-        inherited = None if parent is None else schema_of_class(parent, find, depth + 1)
+        inherited = None if parent is None else schema_of_class(parent, find, unknown, depth + 1)
         if inherited is not None:
             properties |= inherited.get("properties", {})
             required += inherited.get("required", [])
@@ -107,9 +110,10 @@ def schema_of_class(found: ast.ClassDef, find: Find, depth: int = 0) -> dict[str
             continue
         if each.target.id.startswith("_") or each.target.id == "model_config":
             continue
-        shape = _schema_of(each.annotation, find, depth)
+        shape = _schema_of(each.annotation, find, unknown, depth)
         if shape is None:
-            return None
+            unknown.append(ast.unparse(each.annotation))
+            shape = {}
         description, is_required = _field(each.value)
         properties[each.target.id] = {**shape, **({"description": description} if description else {})}
         if is_required:
@@ -134,43 +138,43 @@ def _field(value: ast.expr | None) -> tuple[str, bool]:
     return (description if isinstance(description, str) else ""), is_required
 
 
-def _schema_of(node: ast.expr, find: Find, depth: int) -> dict[str, Any] | None:
+def _schema_of(node: ast.expr, find: Find, unknown: list[str], depth: int) -> dict[str, Any] | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         try:
-            return _schema_of(ast.parse(node.value, mode="eval").body, find, depth + 1) if depth < 8 else None
+            return _schema_of(ast.parse(node.value, mode="eval").body, find, unknown, depth + 1) if depth < 8 else None
         except (SyntaxError, ValueError):
             return None
     if isinstance(node, ast.Constant) and node.value is None:
         return {"type": "null"}
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return _any_of([node.left, node.right], find, depth)
+        return _any_of([node.left, node.right], find, unknown, depth)
     if isinstance(node, ast.Name | ast.Attribute):
         name = call_name(node).rpartition(".")[2]
         if name in _PLAIN:
             return dict(_PLAIN[name])
         found = find(name)
-        return None if found is None else schema_of_class(found, find, depth + 1)
+        return None if found is None else schema_of_class(found, find, unknown, depth + 1)
     if not isinstance(node, ast.Subscript):
         return None
     name = call_name(node.value).rpartition(".")[2]
     inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name in ("List", "list", "Set", "set", "Sequence", "Tuple", "tuple", "Iterable", "conlist"):
-        item = _schema_of(inner[0], find, depth)
+        item = _schema_of(inner[0], find, unknown, depth)
         return None if item is None else {"type": "array", "items": item}
     if name in ("Dict", "dict", "Mapping"):
-        value = _schema_of(inner[-1], find, depth)
+        value = _schema_of(inner[-1], find, unknown, depth)
         return None if value is None else {"type": "object", **({"additionalProperties": value} if value else {})}
     if name == "Literal":
         return {"enum": [literal_of(each) for each in inner]}
     if name == "Annotated":
-        return _schema_of(inner[0], find, depth)
+        return _schema_of(inner[0], find, unknown, depth)
     if name == "Optional":
-        return _any_of([*inner, ast.Constant(None)], find, depth)
-    return _any_of(inner, find, depth) if name == "Union" else None
+        return _any_of([*inner, ast.Constant(None)], find, unknown, depth)
+    return _any_of(inner, find, unknown, depth) if name == "Union" else None
 
 
-def _any_of(nodes: list[ast.expr], find: Find, depth: int) -> dict[str, Any] | None:
-    shapes = [_schema_of(each, find, depth) for each in nodes]
+def _any_of(nodes: list[ast.expr], find: Find, unknown: list[str], depth: int) -> dict[str, Any] | None:
+    shapes = [_schema_of(each, find, unknown, depth) for each in nodes]
     known = [each for each in shapes if each is not None]
     if len(known) < len(shapes):
         return None

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from flowengine.importers.carried_code import CarriedCode, argument_name, format_import, module_name
 from flowengine.importers.crew_ai_classes import CrewClass, Method, PythonFiles
+from flowengine.importers.crew_ai_parts import PARTS
 from flowengine.importers.form import Names, Stub
 from flowengine.importers.python_code import (
     PythonSource,
@@ -78,6 +79,8 @@ class ToolCode:
         self._names = Names()
         self._made: dict[str, ToolFound] = {}
         self.stubs: list[Stub] = []
+        self.uses_parts = False
+        """Whether a function needs what stands in for crewai."""
 
     def of(self, node: ast.expr, crew: CrewClass) -> ToolFound:
         """The tool that an element of a list of tools is."""
@@ -87,6 +90,35 @@ class ToolCode:
             same = next((each for each in self._made.values() if found.lost and each.call == found.call), None)
             self._made[key] = same or found
         return self._made[key]
+
+    def guard_of(self, node: ast.expr, crew: CrewClass) -> str | None:
+        """A function that says whether an answer passes; None where the source's own is not to be found."""
+        name = call_name(node)
+        bare = name.removeprefix("self.")
+        held = next((each for each in crew.found.body if isinstance(each, Method) and each.name == bare), None)
+        function = (held, crew.source) if held is not None else self._files.function_of(crew.source, name)
+        if function is None or "." in bare:
+            return None
+        found, source = function
+        path = self._paths.get(source.file, "")
+        module = module_name(path) if path in self._code.modules else None
+        if module is None or self._code.problem_of(path):
+            return None
+        self._code.need(path)
+        imported = crew.name if held is not None else found.name
+        called = f"object.__new__(original).{found.name}" if held is not None else "original"
+
+        def write(function_name: str) -> str:
+            return (
+                f"\n\ndef {function_name}(value: Any) -> bool:\n"
+                f"    from {PARTS} import CrewResult\n\n"
+                f"{format_import(module, imported)}"
+                f"    found = {called}(CrewResult(value))\n"
+                "    return bool(found[0] if isinstance(found, tuple) else found)\n"
+            )
+
+        self.uses_parts = True
+        return self._code.add_wrapper(self._base(f"{found.name}_passes"), write)
 
     def _read(self, node: ast.expr, crew: CrewClass) -> ToolFound:
         resolved = crew.resolve(node) or node

@@ -12,7 +12,7 @@ from flowengine.importers.form import CarriedFile
 from flowengine.importers.python_code import Import, PythonSource, call_name, decorators_of, parameters_of
 from flowengine.importers.source_tree import SourceTree
 
-__all__ = ["PARTS", "Function", "PromptFlowCode"]
+__all__ = ["EMBEDDING", "EMBEDDING_MODULE", "PARTS", "Function", "PromptFlowCode"]
 
 PARTS: Final = "promptflow_parts"
 _CONNECTIONS: Final = frozenset(
@@ -208,6 +208,22 @@ class UserErrorException(Exception): ...
 
 
 class SystemErrorException(Exception): ...
+'''
+
+
+EMBEDDING: Final = "imported_embedding:embed"
+EMBEDDING_MODULE: Final = '''\
+"""Makes vectors of texts."""
+
+from __future__ import annotations
+
+
+async def embed(text: str, model: str) -> list[float]:
+    """The vector of a text, by a model such as `openai/text-embedding-3-small`."""
+    from flowengine.models.embedding import embedder
+
+    [vector] = await embedder(model).embed([text])
+    return vector
 '''
 
 

@@ -21,7 +21,7 @@ from flowengine.importers.form import (
     Stub,
 )
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
-from flowengine.importers.prompt_flow_code import PromptFlowCode
+from flowengine.importers.prompt_flow_code import EMBEDDING, EMBEDDING_MODULE, PromptFlowCode
 from flowengine.importers.prompt_flow_values import (
     SETTINGS,
     NodeReference,
@@ -38,6 +38,7 @@ __all__ = ["NodeReader"]
 _LLM_TOOLS: Final = re.compile(
     r"promptflow\.tools\.(aoai_gpt4v\.AzureOpenAI|openai_gpt4v\.OpenAI|aoai\.AzureOpenAI|openai\.OpenAI)\.(chat|completion)"
 )
+_EMBEDDING: Final = "promptflow.tools.embedding.embedding"
 _IMAGE: Final = re.compile(r"!\[image\]\(\s*\{\{-?\s*(\w+)\s*-?\}\}\s*\)")
 _READ: Final = frozenset({"name", "type", "source", "inputs", "activate", "aggregation", "reduce", "use_variants"})
 _MODEL_KEYS: Final = frozenset({"connection", "provider", "module", "api"})
@@ -94,7 +95,7 @@ class NodeReader:
             before = self._read_prompt(step)
         elif kind == "python" and self._where.get("type", "code") == "code":
             self._read_python(step)
-        elif kind == "python" and self._read_package(step, tool):
+        elif self._read_embedding(step, tool) or (kind == "python" and self._read_package(step, tool)):
             pass
         else:
             why = f"'{tool}' is a tool of a package" if tool else f"nodes of the type '{kind}' have no counterpart"
@@ -317,6 +318,23 @@ class NodeReader:
             )
         for key in sorted(found.required - taken.keys()):
             self._ledger.changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
+
+    def _read_embedding(self, step: FlowStep, tool: str) -> bool:
+        """Whether it is promptflow's embedding, with its model and its text."""
+        model = str(self._inputs.get("deployment_name") or self._inputs.get("model") or "")
+        if not re.fullmatch(r"[\w.:-]+", model) or "input" not in self._inputs or tool != _EMBEDDING:
+            return False
+        if not any(each.path == "imported_embedding.py" for each in self._project.files):
+            self._project.files.append(CarriedFile("imported_embedding.py", EMBEDDING_MODULE))
+        name = f"azure/{model}" if self._inputs.get("deployment_name") else f"openai/{model}"
+        step.kind, step.call = "function", EMBEDDING
+        step.arguments = {"text": to_value(self._inputs["input"], self._expression), "model": name}
+        step.sample = [0.1, 0.2]
+        self._tell_node(self._origin(), f"a function makes the vector, with {name}")
+        for key in self._inputs:
+            note = "key and address are the environment's" if key == "connection" else ""
+            self._ledger.changed(f"{self._what}: input {key}", self._origin("inputs", key), note or "the model's name")
+        return True
 
     def _read_package(self, step: FlowStep, tool: str) -> bool:
         """Whether the tool is a function of a package that can be called where that is installed."""

@@ -217,3 +217,31 @@ def test_a_crew_of_yaml_alone_is_imported(import_files) -> None:
     answers = {"look": ["trees"], "listen": ["birds"], "note": ["noted"]}
     done, _ = run(folder, project.flows[0].name, {"place": "Nara"}, answers)
     assert done.outputs == {"result": "noted"}
+
+
+def test_a_guardrail_in_code_refuses_and_the_task_is_tried_again(import_files) -> None:
+    files = {**FLOW, "pyproject.toml": ""}
+    del files["main.py"]
+    files["looking.py"] = files["looking.py"].replace(
+        'tasks_config["look"])', 'tasks_config["look"], guardrail=self.is_long)\n\n'
+        "    def is_long(self, result):\n        return (len(result.raw) > 3, result.raw)",
+    )  # fmt: skip
+    project, written, folder = import_files(files)
+    assert not written.errors
+    assert project.ledger.count("lost") == 0
+    done, models = run(folder, "look", {"place": "Nara"}, {"look": ["no", "a deer"]})
+    assert done.outputs == {"result": "a deer"}
+    assert len(models["look"].requests) == 2
+
+
+def test_keys_that_crewai_does_not_know_and_shapes_that_are_not_known_are_told(import_files) -> None:
+    files = {
+        **CREW,
+        "config/tasks.yaml": CREW["config/tasks.yaml"].replace("  agent: clerk\n", "  agent: clerk\n  version: 2\n"),
+        "crew.py": CREW["crew.py"].replace("lines: list[str] = []", "lines: list[Line] = []"),
+    }
+    project, written, _ = import_files(files)
+    assert not written.errors
+    told = {each.what: (each.outcome, each.note) for each in project.ledger.elements}
+    assert told["task note: version"] == ("mapped", "CrewAI leaves such a key out, too")
+    assert told["task note: output_pydantic"] == ("changed", "`output`: its JSON Schema, open where it says list[Line]")

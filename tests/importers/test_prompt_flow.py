@@ -76,3 +76,98 @@ def test_a_flow_asks_what_prompt_flow_asked_and_calls_the_function_that_was_carr
         ("user", "User input: - a\n- b\nTicket: It smells"),
     ]
     assert request.temperature == 0.1
+
+
+MANY = {
+    "flow.dag.yaml": """\
+inputs:
+  text: {type: string}
+  limit: {type: int, default: 3}
+outputs:
+  joined: {type: string, reference: "${join.output}"}
+nodes:
+- name: check
+  type: python
+  source: {type: code, path: check.py}
+  inputs: {text: "${inputs.text}", limit: "${inputs.limit}", connection: my_store}
+- name: long
+  type: prompt
+  source: {type: code, path: say.jinja2}
+  inputs: {word: long, text: "${inputs.text}"}
+  activate: {when: "${check.output}", is: true}
+- name: short
+  use_variants: true
+- name: join
+  type: python
+  source: {type: code, path: join.py}
+  inputs: {one: "${long.output}", other: "${short.output}"}
+- name: count
+  type: python
+  source: {type: code, path: count.py}
+  inputs: {texts: "${join.output}"}
+  aggregation: true
+- name: macro
+  type: prompt
+  source: {type: code, path: macro.jinja2}
+  inputs: {text: "${inputs.text}"}
+node_variants:
+  short:
+    default_variant_id: plain
+    variants:
+      plain:
+        node: &short
+          type: prompt
+          source: {type: code, path: say.jinja2}
+          inputs: {word: short, text: "${inputs.text}"}
+          activate: {when: "${check.output}", is: false}
+      loud:
+        node:
+          type: prompt
+          source: {type: code, path: say.jinja2}
+          inputs: {word: SHORT, text: "${inputs.text}"}
+          activate: {when: "${check.output}", is: false}
+""",
+    "say.jinja2": "{{word}}:\n{% if text %}\n  {{text.upper()}}\n{% endif %}",
+    "macro.jinja2": "{% macro twice(x) %}{{x}}{{x}}{% endmacro %}{{ twice(text) }}",
+    "check.py": """\
+from promptflow.connections import CustomConnection
+from promptflow.core import tool
+
+
+@tool
+def check(text: str, limit: int, connection: CustomConnection) -> bool:
+    return len(text) > limit and connection.region == "west"
+""",
+    "join.py": """\
+from promptflow import tool
+
+
+@tool
+def join(one: str, other: str) -> str:
+    return one or other
+""",
+    "count.py": """\
+from promptflow.core import log_metric, tool
+
+
+@tool
+def count(texts: list) -> int:
+    log_metric("rows", len(texts))
+    return len([each for each in texts if each.startswith("long")])
+""",
+}
+
+
+def test_conditions_variants_connections_rows_and_templates_do_what_they_did(import_files, monkeypatch) -> None:
+    monkeypatch.setenv("MY_STORE_REGION", "west")
+    project, written, folder = import_files(MANY)
+    assert not written.errors
+    assert project.ledger.count("lost") == 0
+    assert run(folder, "source", {"text": "hello"}, {})[0].outputs["joined"] == "long:\n  HELLO\n"
+    short, _ = run(folder, "source", {"text": "hi"}, {})
+    assert short.outputs["joined"] == "short:\n  HI\n"
+    assert short.nodes["long"].cause == "condition_false"
+    assert short.nodes["macro"].output == "hihi"
+    assert run(folder, "source_short_loud", {"text": "hi"}, {})[0].outputs["joined"] == "SHORT:\n  HI\n"
+    rows = [{"text": "hello"}, {"text": "hi"}, {"text": "x", "limit": 0}]
+    assert run(folder, "source_batch", {"rows": rows}, {})[0].outputs == {"count": 2}
