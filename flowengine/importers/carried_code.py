@@ -8,6 +8,7 @@ tested where the packages are not installed. It knows no framework, and runs not
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
@@ -151,22 +152,24 @@ class CarriedCode:
 def module_name(name: str) -> str | None:
     """The module of a path; None where it cannot be one.
 
-    >>> [module_name(each) for each in ("a.py", "tools/b-c.py", "x/__init__.py", "1.py")]
-    ['a', 'tools.b_c', 'x.__init__', None]
+    >>> [module_name(each) for each in ("a.py", "tools/b-c.py", "x/__init__.py", "1.py", "class.py")]
+    ['a', 'tools.b_c', 'x.__init__', None, None]
     """
     parts = [re.sub(r"\W", "_", each) for each in PurePosixPath(name).with_suffix("").parts]
-    return ".".join(parts) if parts and all(each.isidentifier() for each in parts) else None
+    fits = parts and all(each.isidentifier() and not keyword.iskeyword(each) for each in parts)
+    return ".".join(parts) if fits else None
 
 
 def argument_name(name: str) -> str:
     """A parameter as `with` of a node may call it.
 
-    >>> [argument_name(each) for each in ("text", "fileName", "_raw", "X")]
-    ['text', 'file_name', 'raw', 'x']
+    >>> [argument_name(each) for each in ("text", "fileName", "_raw", "X", "__import__")]
+    ['text', 'file_name', 'raw', 'x', 'import_']
     """
-    if re.fullmatch(r"[a-z][a-z0-9_]*", name):
+    if re.fullmatch(r"[a-z][a-z0-9_]*", name) and not keyword.iskeyword(name):
         return name
     found = re.sub(r"\W", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).lower().strip("_")
+    found = f"{found}_" if keyword.iskeyword(found) else found
     return found if re.fullmatch(r"[a-z][a-z0-9_]*", found) else f"a_{len(name)}"
 
 

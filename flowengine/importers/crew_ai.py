@@ -20,10 +20,8 @@ from flowengine.importers.source_tree import SourceError, SourceTree
 
 __all__ = ["find", "read"]
 
-_FLOW: Final = re.compile(
-    r"^\s*from crewai\.flow(\.flow)? import .*\bFlow\b|^\s*from crewai\.flow(\.flow)? import \(", re.M
-)
-_FLOW_CLASS: Final = re.compile(r"^class \w+\(\s*Flow\b", re.MULTILINE)
+_FLOW: Final = re.compile(r"^[ \t]*+from crewai\.flow(\.flow)? import (\(|.*\bFlow\b)", re.M)
+_FLOW_CLASS: Final = re.compile(r"^class \w++\(\s*+Flow\b", re.MULTILINE)
 
 
 def find(tree: SourceTree, files: Sequence[str]) -> list[str]:

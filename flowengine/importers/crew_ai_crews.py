@@ -42,8 +42,8 @@ from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
 __all__ = ["AGENTS_MARK", "TASKS_MARK", "CrewReader", "agents_of", "project_base", "tasks_of"]
 
-TASKS_MARK: Final = re.compile(r"^\s+expected_output\s*:", re.MULTILINE)
-AGENTS_MARK: Final = re.compile(r"^\s+backstory\s*:", re.MULTILINE)
+TASKS_MARK: Final = re.compile(r"^[ \t]++expected_output[ \t]*+:", re.MULTILINE)
+AGENTS_MARK: Final = re.compile(r"^[ \t]++backstory[ \t]*+:", re.MULTILINE)
 _PROJECT: Final = ("pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", "uv.lock")
 _FILES_MODULE: Final = '''\
 """Writes what tasks give into files of the project."""

@@ -288,8 +288,8 @@ def _constructor(call: ast.Call) -> str | None:
     given = [*call.args, *(each.value for each in call.keywords)]
     if any(literal_of(each, nothing) is nothing for each in given) or any(each.arg is None for each in call.keywords):
         return None
-    parts = [repr(literal_of(each)) for each in call.args]
-    return ", ".join([*parts, *(f"{each.arg}={literal_of(each.value)!r}" for each in call.keywords)])
+    parts = [ast.unparse(each) for each in call.args]
+    return ", ".join([*parts, *(f"{each.arg}={ast.unparse(each.value)}" for each in call.keywords)])
 
 
 def _docstring(text: str) -> str:

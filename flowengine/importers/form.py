@@ -249,6 +249,7 @@ class Names:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {*_TAKEN, *taken}
+        self._last: dict[str, int] = {}
 
     def id(self, name: object, otherwise: str = "step") -> str:
         """An id for a name of the source."""
@@ -257,10 +258,11 @@ class Names:
         base = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")[:80].strip("_")
         base = base if not base[:1].isdigit() else f"n_{base}"
         base = base or otherwise
-        number, found = 1, base
+        number, found = self._last.get(base, 1), base
         while found in self._taken or keyword.iskeyword(found):
             number += 1
             found = f"{base}_{number}"
+        self._last[base] = number
         self._taken.add(found)
         return found
 

@@ -63,7 +63,10 @@ def find_sources(tree: SourceTree, below: str, name: str | None = None) -> list[
 
 def read_source(tree: SourceTree, found: Found) -> ImportedProject:
     """Read one source."""
-    return _reader(found.format).read(tree, found.file)
+    try:
+        return _reader(found.format).read(tree, found.file)
+    except RecursionError:
+        raise InputError(f"{found.file}: it, or a file that it names, is nested too deep to be read") from None
 
 
 def _reader(name: str) -> FormatReader:

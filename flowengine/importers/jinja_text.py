@@ -10,7 +10,7 @@ what our language does not have is told: the caller then renders the template by
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from flowengine.errors import TemplateSyntaxError
@@ -19,7 +19,8 @@ from flowengine.templating.parse import ParsedTemplate, parse_template
 
 __all__ = ["RENDERING_MODULE", "Converted", "convert", "outer_names"]
 
-_TAG: Final = re.compile(r"\{%.*?%\}|\{#.*?#\}|\{\{.*?\}\}", re.DOTALL)
+_OPENING: Final = re.compile(r"\{[%#{]")
+_CLOSING: Final = {"{%": "%}", "{#": "#}", "{{": "}}"}
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _METHODS: Final = (
     (re.compile(r"\.(upper|lower|title|capitalize)\(\)"), r"|\1"),
@@ -63,7 +64,7 @@ def convert(text: str, names: Mapping[str, str], *, trim_blocks: bool = False) -
     if not has_tags(text):
         return Converted(text)
     changed = _trim_blocks(text) if trim_blocks else text
-    changed = _TAG.sub(lambda found: _without_methods(found[0]), changed)
+    changed = _replace_methods(changed)
     try:
         parsed = parse_template(changed)
     except TemplateSyntaxError as error:
@@ -84,10 +85,10 @@ def _trim_blocks(text: str) -> str:
     """The text without the newline behind each block: by a minus where that is the same, else by leaving it out."""
     parts: list[str] = []
     at = 0
-    for found in _TAG.finditer(text):
-        tag = found[0]
-        parts += [text[at : found.start()], tag]
-        at = found.end()
+    for start, end in _find_tags(text):
+        tag = text[start:end]
+        parts += [text[at:start], tag]
+        at = end
         if tag.startswith("{{") or not text.startswith("\n", at) or tag[-3:-2] in "-+":
             continue
         after = text[at + 1 : at + 2]
@@ -98,11 +99,31 @@ def _trim_blocks(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _without_methods(tag: str) -> str:
+def _find_tags(text: str) -> Iterator[tuple[int, int]]:
+    """Where the tags and comments stand; one that does not end is none. Each part of the text is read once."""
+    endless: set[str] = set()
+    at = 0
+    while (found := _OPENING.search(text, at)) is not None:
+        end = -1 if found[0] in endless else text.find(_CLOSING[found[0]], found.end())
+        if end < 0:
+            endless.add(found[0])
+            at = found.start() + 1
+        else:
+            at = end + 2
+            yield found.start(), at
+
+
+def _replace_methods(text: str) -> str:
     """Python's methods of texts as filters, inside the tags."""
-    for pattern, filtered in _METHODS[:2]:
-        tag = pattern.sub(filtered, tag)
-    return tag
+    parts: list[str] = []
+    at = 0
+    for start, end in _find_tags(text):
+        tag = text[start:end]
+        for pattern, filtered in _METHODS[:2]:
+            tag = pattern.sub(filtered, tag)
+        parts += [text[at:start], tag]
+        at = end
+    return "".join([*parts, text[at:]])
 
 
 def _rename(text: str, parsed: ParsedTemplate, names: Mapping[str, str]) -> Converted:
@@ -120,9 +141,12 @@ def _rename(text: str, parsed: ParsedTemplate, names: Mapping[str, str]) -> Conv
         if found is None or found[0] != name:
             return Converted(text, f"'{name}' cannot be placed")
         edits[at] = (name, instead)
-    for at in sorted(edits, reverse=True):
+    parts: list[str] = []
+    done = 0
+    for at in sorted(edits):
         name, instead = edits[at]
-        before, after = text[:at], text[at + len(name) :]
-        space, end = " " * before.endswith("{{"), " " * after.startswith("}}")
-        text = f"{before}{space}{instead}{end}{after}"
-    return Converted(text, missing=tuple(missing))
+        end = at + len(name)
+        space, after = " " * text.endswith("{{", 0, at), " " * text.startswith("}}", end)
+        parts += [text[done:at], space, instead, after]
+        done = end
+    return Converted("".join([*parts, text[done:]]), missing=tuple(missing))

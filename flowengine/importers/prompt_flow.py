@@ -34,9 +34,12 @@ from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 __all__ = ["find", "read"]
 
 _MARK: Final = re.compile(r"^nodes:", re.MULTILINE)
-_NODE: Final = re.compile(r"^\s*-?\s*(type:\s*['\"]?(llm|python|prompt|custom_llm)\b|use_variants:)", re.MULTILINE)
+_NODE: Final = re.compile(
+    r"^[ \t]*+-?[ \t]*+(type:\s*['\"]?(llm|python|prompt|custom_llm)\b|use_variants:)", re.MULTILINE
+)
 _MAX_CARRIED: Final = 10_000_000
 _MOST_CARRIED: Final = 300
+_MOST_NODES: Final = 1_000
 _MOST_VARIANTS: Final = 20
 _LEFT: Final = frozenset({"flow.tools.json", "requirements.txt"})
 _NOTES: Final = {
@@ -96,6 +99,8 @@ class _Reader:
         self.code = PromptFlowCode(self.tree, self.paths)
         self._read_variables()
         self.nodes = [each for each in self._list("nodes") if is_map(each[1])]
+        if len(self.nodes) > _MOST_NODES:
+            raise SourceError(f"{self.source.file}: the flow has more than {_MOST_NODES:,} nodes")
         self._name_all()
         self._read_variants()
         main = self._flow(self.name, self.ledger, {})
@@ -399,10 +404,9 @@ class _Reader:
     def _find_aggregated(self, nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
         """The nodes that see all rows, and those that read what they give."""
         found = {str(node.get("name")) for node in nodes if node.get("aggregation") or node.get("reduce")}
+        read = [(str(node.get("name")), {each.source for each in _references(node)}) for node in nodes]
         while True:
-            more = {
-                str(node.get("name")) for node in nodes if found & {each.source for each in _references(node)}
-            } - found
+            more = {name for name, sources in read if found & sources} - found
             if not more:
                 return frozenset(found)
             found |= more
@@ -467,12 +471,9 @@ def _references(node: Mapping[str, Any]) -> Iterator[NodeReference]:
 def _find_optional(nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The nodes that may be bypassed: by their own condition, or since all that they read was."""
     found = {str(node.get("name")) for node in nodes if is_map(node.get("activate"))}
+    read = [(str(node.get("name")), {each.source for each in _references(node)} - {"inputs"}) for node in nodes]
     while True:
-        more: set[str] = set()
-        for node in nodes:
-            read = {each.source for each in _references(node)} - {"inputs"}
-            if read and read <= found:
-                more.add(str(node.get("name")))
+        more = {name for name, sources in read if sources and sources <= found}
         if more <= found:
             return frozenset(found)
         found |= more
@@ -492,7 +493,7 @@ def _fit(value: Any, kind: str) -> Any:
     try:
         if kind in ("integer", "number"):
             return (int if kind == "integer" else float)(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     if kind == "boolean" and isinstance(value, str):
         return value.lower() == "true"

@@ -268,6 +268,8 @@ class PromptFlowCode(CarriedCode):
         needs = self.needs_of(name)
         call = f"{path}:{found.name}"
         given = [*found.args.posonlyargs, *found.args.args, *found.args.kwonlyargs]
+        if len({argument_name(each.arg) for each in given}) < len(given):
+            return "two of its parameters differ by signs that arguments of a node do not have"
         if needs or found.name.startswith("_") or any(argument_name(each.arg) != each.arg for each in given):
             call = self._wrap(path, found)
         arguments = found.args
@@ -326,7 +328,7 @@ class PromptFlowCode(CarriedCode):
         return self.add_wrapper(parts[-1], lambda name: text.replace(f"def {parts[-1]}(", f"def {name}(", 1))
 
     def _wrap(self, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-        return self.add_wrapper(found.name.strip("_") or "step", lambda name: format_wrapper(name, path, found))
+        return self.add_wrapper(argument_name(found.name), lambda name: format_wrapper(name, path, found))
 
 
 def _lead(given: Import) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
@@ -341,7 +342,7 @@ class NodeReader:
         parts = tool.split(".")
         if any(argument_name(key) != key for key in self._inputs):
             return False
-        is_function = len(parts) > 1 and all(each.isidentifier() and not each[:1].isupper() for each in parts)
+        is_function = len(parts) > 1 and all(_is_plain_name(each) for each in parts)
         if not is_function or parts[0] == "promptflow" or any("connection" in key for key in self._inputs):
             return False
         step.kind = "function"
@@ -379,3 +380,7 @@ class NodeReader:
         held = self._expression(reference).removesuffix(" | default(none)")
         step.when = f"{held} == {json.dumps(activate.get('is'), ensure_ascii=False)}"
         self._ledger.mapped(what, origin)
+
+
+def _is_plain_name(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name) and not name[:1].isupper()

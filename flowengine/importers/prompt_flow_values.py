@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
@@ -24,7 +25,7 @@ __all__ = [
 _REFERENCE: Final = re.compile(r"\s*\$\{\s*([\w-]+)((?:\s*(?:\.[\w-]+|\[\d+\]|\['[^']*'\]|\[\"[^\"]*\"\]))*)\s*\}\s*")
 _STEP: Final = re.compile(r"\.([\w-]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 _ROLE: Final = re.compile(
-    r"^[ \t]*#?[ \t]*(system|user|assistant|function|tool|developer)[ \t]*:[ \t]*(?:\n|\Z)", re.I | re.M
+    r"^[ \t]*+(?:#[ \t]*+)?(system|user|assistant|function|tool|developer)[ \t]*+:[ \t]*+(?:\n|\Z)", re.I | re.M
 )
 _BLOCK: Final = re.compile(r"\{%-?\+?\s*(for|if|macro|call|filter|with|raw|set|end\w+)\b([^%]*)%\}")
 INPUT_TYPES: Final = {
@@ -211,7 +212,7 @@ def split_roles(text: str) -> RoleText:
     if not found or text[: found[0].start()].strip():
         changed = "role headers inside of blocks are text of the prompt" if _ROLE.search(text) else ""
         return RoleText("", text.strip("\n"), changed)
-    sets = [each[0] for each in re.finditer(r"\{%-?\s*set\s[^%]*=[^%]*%\}", text) if depths(each.start()) == 0]
+    sets = [each[0] for each in re.finditer(r"\{%-?\s*set\s[^%=]*+=[^%]*+%\}", text) if depths(each.start()) == 0]
     ends = [*(each.start() for each in found[1:]), len(text)]
     parts = [(each[1].lower(), text[each.end() : end].strip("\n")) for each, end in zip(found, ends, strict=True)]
     count = 0
@@ -267,4 +268,4 @@ def _depths(text: str) -> Callable[[int], int]:
             continue
         depth += -1 if block[1].startswith("end") else 1
         places.append((block.start(), depth))
-    return lambda at: next((each for start, each in reversed(places) if start < at), 0)
+    return lambda at: places[found - 1][1] if (found := bisect_left(places, (at,))) else 0

@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 _MAX_NODES: Final = 200_000
+_MAX_DEPTH: Final = 200
+_MAX_BITS: Final = 4_096
+"""Of a number: Python writes none with more than 4,300 digits."""
 
 
 class Import(NamedTuple):
@@ -94,13 +97,27 @@ def parse_python(file: str, text: str) -> PythonSource:
     """A file's syntax tree; `DefinitionError` where it does not parse."""
     try:
         tree = ast.parse(text, file)
-        if sum(1 for _ in ast.walk(tree)) > _MAX_NODES:
-            raise DefinitionError(f"{file}: more than {_MAX_NODES:,} parts")
+        _check_size(file, tree)
     except SyntaxError as error:
         raise DefinitionError(f"{file}:{error.lineno or 1}: not Python: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise DefinitionError(f"{file}: not Python that can be read: {error}") from None
     return PythonSource(file, text, tree)
+
+
+def _check_size(file: str, tree: ast.Module) -> None:
+    """Refuse what is too large, nested too deep, or has numbers too long to be written again."""
+    count, depth = 0, 0
+    level: list[ast.AST] = [tree]
+    while level:
+        count, depth = count + len(level), depth + 1
+        if count > _MAX_NODES or depth > _MAX_DEPTH:
+            raise DefinitionError(f"{file}: more than {_MAX_NODES:,} parts, or nested deeper than {_MAX_DEPTH}")
+        for node in level:
+            value = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(node, ast.Constant) and isinstance(value, int) and value.bit_length() > _MAX_BITS:
+                raise DefinitionError(f"{file}:{node.lineno}: a number with more than {_MAX_BITS:,} bits")
+        level = [each for node in level for each in ast.iter_child_nodes(node)]
 
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
@@ -134,8 +151,7 @@ def _parameter(parameter: ast.arg, default: ast.expr | None) -> str:
     annotation = f": {ast.unparse(parameter.annotation)}" if plain and parameter.annotation else ""
     if default is None:
         return f"{parameter.arg}{annotation}"
-    value = literal_of(default, _NOTHING)
-    shown = "None" if value is _NOTHING else repr(value)
+    shown = "None" if literal_of(default, _NOTHING) is _NOTHING else ast.unparse(default)
     return f"{parameter.arg}{annotation} = {shown}" if annotation else f"{parameter.arg}={shown}"
 
 

@@ -92,6 +92,8 @@ class SourceTree:
 
     def join(self, base: str, path: str) -> str:
         """A path that stands in a file of the folder `base`; `SourceError` where it leaves the tree."""
+        if "\0" in path:
+            raise SourceError(f"'{path:.200}' cannot be a path")
         if PurePosixPath(path.replace("\\", "/")).is_absolute() or ":" in path[:3]:
             raise SourceError(f"the path '{path:.200}' is not relative")
         joined = os.path.normpath(PurePosixPath(base, path.replace("\\", "/")))
@@ -101,6 +103,10 @@ class SourceTree:
 
     def files(self, below: str = ".") -> Iterator[str]:
         """The paths of the regular files below a folder, sorted; no links, nothing hidden, no keys."""
+        try:
+            resolve_path(below, self.root)
+        except RefusedPathError as error:
+            raise SourceError(str(error).replace(f" {self.root}", "")) from None
         count = 0
         for folder, folders, names in os.walk(self.root / below):
             folders[:] = sorted(

@@ -19,6 +19,7 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ("nodes: {a: [1, 2}", "3:17: FE104 not YAML: while parsing a flow sequence: did not find expected ',' or ']'"),
         ("nodes: a: b", "3:9: FE104 not YAML"),
         ("x-n: " + "9" * 400 + "\nnodes: {a: {prompt: x}}", "3:6: FE104 a number may have 300 digits"),
+        ("x-n: 0x" + "f" * 400 + "\nnodes: {a: {prompt: x}}", "3:6: FE104 a number may have 300 digits"),
     ],
     "FE106": [("nodes: {a: {prompt: x}}\n---\nb: 1", "4:1: FE106 a second document begins here")],
     "FE107": [

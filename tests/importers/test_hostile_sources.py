@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,75 @@ def test_a_pipe_is_not_waited_for_and_a_table_stays_a_table(tmp_path: Path) -> N
     assert "\n# g" not in report
     assert "<script>" not in report
     assert "\x1b" not in report
+
+
+NO_TAGS = ["\n" * 300_000, " " * 300_000 + "x", "{%" * 150_000, "{#" * 150_000, "{% set " + "=" * 300_000]
+
+
+@pytest.mark.parametrize("text", NO_TAGS, ids=["lines", "blanks", "blocks", "comments", "sets"])
+def test_a_text_that_is_costly_to_search_is_searched_in_one_pass(write_files, text: str) -> None:
+    tree = SourceTree(
+        write_files({
+            "flow.dag.yaml": NODE.format(kind="llm", path="n.jinja2"),
+            "n.jinja2": f"user:\n{text}",
+            "other/a.py": text, "other/b.yaml": text,
+        })
+    )  # fmt: skip
+    before = time.process_time()
+    found = find_sources(tree, ".")
+    assert [each.file for each in found] == ["flow.dag.yaml"]
+    assert read_source(tree, found[0]).flows
+    assert time.process_time() - before < 5
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("class.py", "def n(q): ..."),
+        ("n.py", "def __import__(q): ..."),
+        ("n.py", "def n(q, Q=1): ..."),
+        ("n.py", "def n(q=1e999, *, x=[-1e999]): ..."),
+        ("n.py", f"def n(q=0x{'f' * 5000}): ..."),
+        ("n.py", f"def n(q={'-' * 600}1): ..."),
+        ("n.py", f"def n(q: {'a|' * 600}b): ..."),
+        ("n.py", "def Any(q: str): ..."),
+    ],
+)
+def test_odd_python_becomes_functions_that_can_be_imported(import_files, name: str, code: str) -> None:
+    _, written, folder = import_files(
+        {"flow.dag.yaml": NODE.format(kind="python", path=name), name: f"import not_there\n{code}\n"}
+    )
+    assert not written.errors
+    for each in folder.glob("imported_*.py"):
+        exec(compile(each.read_text(), each.name, "exec"), {"__name__": "imported"})
+
+
+def test_tools_of_packages_whose_names_are_words_of_python_are_stubs(import_files) -> None:
+    for tool, argument in (("a.class", "q"), ("a.b", "class"), ("import.b", "q")):
+        source = f"source: {{type: package, tool: {tool}}}"
+        text = f"nodes:\n- {{name: n, type: python, {source}, inputs: {{{argument}: 1}}}}\n"
+        project, written, folder = import_files({"flow.dag.yaml": text})
+        assert project.ledger.count("lost") == 1
+        assert not written.errors
+        compile((folder / "imported_stubs.py").read_text(), "stub", "exec")
+
+
+def test_values_that_nothing_can_hold_are_left_out_or_refused(import_files, write_files) -> None:
+    text = NODE.format(kind="llm", path="n.jinja2")
+    files = {"flow.dag.yaml": text.replace("type: string", "type: int, default: .inf", 1), "n.jinja2": "{{ q }}"}
+    project, _, _ = import_files(files | {"n.jinja2": "{{ q }}"})
+    assert "default" not in project.flows[0].inputs["q"]
+    project, _, _ = import_files(files | {"flow.dag.yaml": 'additional_includes: ["a\\0b"]\n' + text})
+    assert "cannot be a path" in next(each.note for each in project.ledger.elements if each.outcome == "lost")
+    tree = SourceTree(write_files({"flow.dag.yaml": f"name: 0x{'f' * 5000}\n{text}"}))
+    with pytest.raises(DefinitionError, match="300 digits"):
+        read_source(tree, find_sources(tree, ".")[0])
+
+
+def test_a_link_to_a_folder_elsewhere_is_not_walked(write_files, tmp_path: Path) -> None:
+    folder = write_files({"a.txt": ""})
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/b.txt").touch()
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SourceError, match="leaves"):
+        list(SourceTree(folder).files("link"))

@@ -181,7 +181,7 @@ class _Reader:
         place = Place(start.line + 1, start.column + 1, start.index, end.index, event.style or None)
         if not event.implicit[0] or event.style:
             return text, place._replace(style=event.style)
-        if len(text) > MAX_DIGITS and text.strip("+-0123456789") == "":
+        if len(text) > MAX_DIGITS and _WHOLE.fullmatch(text):
             self._note("FE104", f"a number may have {MAX_DIGITS} digits", start)
             return 0, place
         return _resolve(text), place
@@ -254,6 +254,7 @@ _NUMERIC: Final = frozenset("+-.0123456789")
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 _OCTAL: Final = re.compile(r"0o[0-7]+")
 _HEX: Final = re.compile(r"0x[0-9a-fA-F]+")
+_WHOLE: Final = re.compile(f"{_INTEGER.pattern}|{_OCTAL.pattern}|{_HEX.pattern}")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 

@@ -35,7 +35,7 @@ def _is_app(tree: SourceTree, file: str) -> bool:
     except DefinitionError:
         return False
     return bool(
-        re.search(r"""(?m)^["'{\s]*(app|data["']\s*:\s*["']app)["']?\s*:""", text)
+        re.search(r"""(?m)^["'{ \t]*+(app|data["']\s*+:\s*+["']app)["']?\s*+:""", text)
         and re.search(r"""mode["']?\s*:\s*["']?(advanced-chat|chat|agent-chat|workflow|completion)\b""", text)
         and re.search(r"""(graph|model_config)["']?\s*:""", text)
     )

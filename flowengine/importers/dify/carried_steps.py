@@ -28,7 +28,7 @@ def read_document(file: Any) -> Any:
     if data[:2] == b"PK":
         with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("word/document.xml") as document:
             text = document.read(_LONGEST).decode("utf-8")
-        return re.sub(r"<[^>]+>", "", re.sub(r"</w:p>", "\n", text))
+        return re.sub(r"<[^<>]+>", "", re.sub(r"</w:p>", "\n", text))
     return data.decode("utf-8")
 
 

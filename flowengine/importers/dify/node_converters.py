@@ -691,7 +691,9 @@ class NodeConverters(AppParts):
             return f"\x02{len(marked) - 1}\x03"
 
         text = _REFERENCE.sub(mark, text)
-        bare = re.sub(r'("(?:[^"\\]|\\.)*")|(\x02\d+\x03)', lambda found: found[1] or f'"{found[2]}"', text)
+        bare = re.sub(
+            r'("(?:[^"\\]|\\[\s\S]?)*+(?:"|\Z))|(\x02\d+\x03)', lambda found: found[1] or f'"{found[2]}"', text
+        )
         try:
             value = json.loads(bare.replace("\x02", "\\u0002").replace("\x03", "\\u0003"))
         except (ValueError, RecursionError):
