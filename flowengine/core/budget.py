@@ -21,7 +21,6 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import isfinite
-from operator import add, sub
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 import anyio
@@ -218,11 +217,14 @@ class Ledger:
 
     def _enter(self, reserved: _Amount, paid: _Amount) -> None:
         """Take off what was reserved, add what was paid, and serve the calls that waited for that."""
+        for ledger in self._line:  # For every call of a model, most of which have nothing reserved.
+            if reserved is not _NOTHING:
+                ledger._reserved = _subtract(ledger._reserved, reserved)
+            if paid is not _NOTHING:
+                ledger._spent = _add(ledger._spent, paid)
         for ledger in self._line:
-            ledger._reserved = _subtract(ledger._reserved, reserved)
-            ledger._spent = _add(ledger._spent, paid)
-        for ledger in self._line:
-            ledger._serve()
+            if ledger._waiting:
+                ledger._serve()
 
     def _serve(self) -> None:
         """Decide anew about those who wait here, in their order, until one has to go on waiting here."""
@@ -332,11 +334,11 @@ def _spending_of(amount: _Amount) -> Spending:
 
 
 def _add(one: _Amount, other: _Amount) -> _Amount:
-    return _Amount(*map(add, one, other))
+    return _Amount(one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
 
 
 def _subtract(one: _Amount, other: _Amount) -> _Amount:
-    return _Amount(*map(sub, one, other))
+    return _Amount(one[0] - other[0], one[1] - other[1], one[2] - other[2], one[3] - other[3])
 
 
 def _find_exceeded(most: tuple[int | None, ...], used: _Amount, asked: _Amount) -> Limit | None:

@@ -1,8 +1,8 @@
 """Finds which edit between two versions of a flow moved its score: parts are taken back one by one, or in halves.
 
-A part is a node, a named agent, or another key of the file. A probe is the bad version with some parts as the good one
-has them, scored by the eval; it pays only behind the parts that it changes, since its rows take what still holds from
-both versions. Code and texts in other files are those of the bad version throughout.
+A part is a node, a named agent, or another key of the file; a function, class or constant of the code that the flow
+calls; or a text in a file of its own. A probe is the bad version with some parts as the good one has them, scored by
+the eval; it pays only behind the parts that it changes, since its rows take what still holds from both versions.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowError, InputError, did_you_mean
+from flowengine.experiments.edited_files import FileEdit, edits_between, version_with
 from flowengine.experiments.eval_file import EvalFile
 from flowengine.experiments.eval_report import scores_by_row
 from flowengine.experiments.eval_run import EvalRun
@@ -35,7 +36,7 @@ _SINGLY: Final = 8
 """So many parts are tried one by one; of more, halves are tried first."""
 _BY_NAME: Final = ("nodes", "agents", "inputs", "shared_state", "outputs")
 """Keys of a flow file whose entries are parts of their own."""
-Part = tuple[str, ...]
+Part: TypeAlias = "tuple[str, ...] | FileEdit"
 
 
 class Probe(NamedTuple):
@@ -76,9 +77,9 @@ def _helps(report: BlameReport, probe: Probe) -> bool:
     return gain is not None and gain.is_certain and gain.mean * report.whole.mean > 0
 
 
-def changed_parts(good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[Part]:
+def changed_parts(good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The parts that differ between two flow files, as data."""
-    found: list[Part] = []
+    found: list[tuple[str, ...]] = []
     for key in dict.fromkeys([*bad, *good]):
         one, two = good.get(key), bad.get(key)
         if one == two or key in ("name", "description"):
@@ -91,7 +92,7 @@ def changed_parts(good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[Part]
     return found
 
 
-def with_parts(bad: Mapping[str, Any], good: Mapping[str, Any], parts: Sequence[Part]) -> dict[str, Any]:
+def with_parts(bad: Mapping[str, Any], good: Mapping[str, Any], parts: Sequence[tuple[str, ...]]) -> dict[str, Any]:
     """The bad version with some parts as the good one has them."""
     made: dict[str, Any] = deepcopy(dict(bad))
     for part in parts:
@@ -128,9 +129,15 @@ class Blame:
         if self.chosen not in names:
             raise InputError(f"the eval has no scorer '{self.chosen}'{did_you_mean(self.chosen, names)}")
         self._then, self._now = (_read(each) for each in (self.good, self.bad))
-        self.parts = changed_parts(self._then, self._now)
+        flows = [Flow.from_yaml(each, environ=self.environ) for each in (self.good, self.bad)]
+        self._flows = flows[0], flows[1]
+        edits = edits_between(flows[0], self.good, flows[1], self.bad)
+        self.parts: list[Part] = [*changed_parts(self._then, self._now), *edits]
         if not self.parts:
-            raise InputError("the two versions of the flow's file say the same: no part of it is to blame")
+            raise InputError(
+                "the two versions of the flow say the same, in its file and in the code and texts that it uses: "
+                "no part of it is to blame"
+            )
         self._ledger = Ledger(self.budget, of="the search", on_limit="pause")
         self._probes: list[Probe] = []
         self._paid: list[float] = []
@@ -138,8 +145,8 @@ class Blame:
 
     async def run(self) -> BlameReport:
         """Score both versions, then probes between them."""
-        good = await self._score(Flow.from_yaml(self.good, environ=self.environ), "blame: good")
-        bad = await self._score(Flow.from_yaml(self.bad, environ=self.environ), "blame: bad")
+        good = await self._score(self._flows[0], "blame: good")
+        bad = await self._score(self._flows[1], "blame: bad")
         self._bad_scores = scores_by_row(bad.rows, self.chosen)
         good_scores = scores_by_row(good.rows, self.chosen)
         whole = self._difference(good_scores)
@@ -177,13 +184,16 @@ class Blame:
     async def _try(self, parts: Sequence[Part], names: Sequence[str]) -> Probe:
         if self._ledger.has_refused:
             return Probe(names, None, None, "the limit was reached")
-        text = json.dumps(with_parts(self._now, self._then, parts), ensure_ascii=False, default=str)
-        try:
-            flow = Flow.from_text(text, self.bad, environ=self.environ)
-        except FlowError as error:
-            said = error.diagnostics[0].message if error.diagnostics else str(error)
-            return Probe(names, None, None, f"by itself it makes no flow: {said}")
-        made = await self._score(flow, f"blame: {', '.join(names)}"[:200])
+        keys = [each for each in parts if not isinstance(each, FileEdit)]
+        text = json.dumps(with_parts(self._now, self._then, keys), ensure_ascii=False, default=str)
+        edits = [each for each in parts if isinstance(each, FileEdit)]
+        with version_with(edits, self.good, self.bad) as place:
+            try:
+                flow = Flow.from_text(text, place, environ=self.environ)
+            except FlowError as error:
+                said = error.diagnostics[0].message if error.diagnostics else str(error)
+                return Probe(names, None, None, f"by itself it makes no flow: {said}")
+            made = await self._score(flow, f"blame: {', '.join(names)}"[:200])
         if not made.finished:
             return Probe(names, None, None, "the limit was reached")
         scores = scores_by_row(made.rows, self.chosen)
@@ -223,4 +233,6 @@ def _mean(scores: Mapping[str, float]) -> float:
 
 
 def _name(part: Part) -> str:
+    if isinstance(part, FileEdit):
+        return str(part)
     return part[1] if part[0] == "nodes" else ".".join(part)

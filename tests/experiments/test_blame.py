@@ -79,3 +79,74 @@ def test_parts_are_taken_back_whatever_became_of_them() -> None:
     whole = with_parts(bad, good, parts)
     assert whole == {"nodes": {"a": 1, "b": 2}, "agents": {}, "name": "two", "limits": {"x": 1}}
     assert with_parts(bad, good, [("nodes", "b")])["nodes"] == {"a": 3, "c": 4, "b": 2}
+
+
+CODE = """
+from words import LOUD
+
+SUFFIX = "."
+
+def shout(text):
+    return text.upper() + SUFFIX + LOUD
+
+def trim(text):
+    return text.strip()
+"""
+CALLS = """flowengine: v1
+name: calls
+inputs: {text: {type: string}}
+nodes:
+  trim: {type: function, call: "steps:trim", with: {text: "{{ inputs.text }}"}}
+  say: {model: offline, prompt: {file: prompts/say.md}}
+  shout: {type: function, call: "steps:shout", with: {text: "{{ nodes.trim.output }}"}, needs: [say]}
+outputs: {said: "{{ nodes.shout.output }} {{ nodes.say.output }}"}
+"""
+
+
+def code_project(folder: Path, **edits: str) -> Blame:
+    """`edits`: what the bad version has in its files, by their names without the suffix."""
+    for name in ("good", "bad"):
+        texts = {
+            "steps.py": CODE,
+            "words.py": 'LOUD = ""\n',
+            "prompts/say.md": "Sum {{ inputs.text }}",
+            "calls.yaml": CALLS,
+        }
+        for file in texts:
+            if name == "bad":
+                texts[file] = edits.get(Path(file).stem, texts[file])
+            place = folder / name / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(texts[file])
+        (folder / name / "flowengine.toml").write_text('allow_calls = ["steps"]\n')
+    (folder / "bad" / "rows.jsonl").write_text("".join(f'{{"text": "row {n}"}}\n' for n in range(12)))
+    path = folder / "bad" / "calls.floweval.yaml"
+    path.write_text(
+        'flow: calls.yaml\ndata: rows.jsonl\nscorers: {right: {outputs: {said: {matches: "^ROW [0-9]+[.] "}}}}\n'
+    )
+    file = load_eval(path)
+    return Blame(file=file, store=MemoryStore(), good=folder / "good" / "calls.yaml", bad=folder / "bad" / "calls.yaml")
+
+
+async def test_functions_constants_and_texts_are_tried_singly(tmp_path: Path) -> None:
+    steps = CODE.replace('"."', '"!"').replace("text.strip()", "text.strip().strip()  # Twice.")
+    report = await code_project(
+        tmp_path, steps=steps + "\ndef more():\n    return 1\n", say="Total {{ inputs.text }}"
+    ).run()
+    assert (report.good, report.bad) == (1.0, 0.0)
+    assert report.parts == [
+        "text prompts/say.md", "code steps.py:SUFFIX", "code steps.py:trim", "code steps.py:more",
+    ]  # fmt: skip
+    assert report.blamed == ["code steps.py:SUFFIX"]
+
+
+async def test_code_that_code_imports_is_tried_too_beside_the_definition(tmp_path: Path) -> None:
+    calls = CALLS.replace("{{ inputs.text }}", "{{ inputs.text }} ", 1)
+    report = await code_project(tmp_path, words='LOUD = "!"\n', calls=calls).run()
+    assert report.parts == ["trim", "code words.py:LOUD"]
+    assert report.blamed == ["code words.py:LOUD"]
+
+
+async def test_a_file_with_other_imports_is_one_part(tmp_path: Path) -> None:
+    report = await code_project(tmp_path, steps="import os\n" + CODE.replace('"."', '"!"')).run()
+    assert report.blamed == ["code steps.py"]
