@@ -23,13 +23,11 @@ from flowengine.server.schemas import ANSWER, RESUME, SCHEMAS, START, ref, to_fl
 from flowengine.server.sse import stream_events
 from flowengine.version import __version__
 from visualize.viewer.html import whole
-from visualize.viewer.runs import filters_of, matching
+from visualize.viewer.runs import PAGE_SIZE, filters_of, query_of
 
 __all__ = ["OPERATIONS", "make_api_routes", "make_document"]
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
-
-_PAGE_SIZE: Final = 100
 
 
 @dataclass(frozen=True)
@@ -90,17 +88,12 @@ async def _empty_response(request: Request) -> Response:
 
 
 async def _list_runs(request: Request) -> Response:
-    filters = filters_of(request.query_params, parse_labels(request.query_params.getlist("label")))
-    found = matching(await get_parts(request).shelf.runs(), filters)
-    begin = (filters.page - 1) * _PAGE_SIZE
-    return _json_response(
-        {
-            "runs": [to_run_line(each) for each in found[begin : begin + _PAGE_SIZE]],
-            "total": len(found),
-            "page": filters.page,
-            "pages": max(1, -(-len(found) // _PAGE_SIZE)),
-        }
-    )
+    parts = get_parts(request)
+    filters = filters_of(request.query_params, parse_labels(request.query_params.getlist("label")), parts.by)
+    found = await parts.shelf.do(parts.shelf.page, query_of(filters), filters.page)
+    pages = max(1, -(-found.total // PAGE_SIZE))
+    lines = [to_run_line(each) for each in found.lines] if filters.page <= pages else []
+    return _json_response({"runs": lines, "total": found.total, "page": filters.page, "pages": pages})
 
 
 async def _get_run(request: Request) -> Response:
@@ -185,7 +178,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
             Parameter("flow", "The flow's name."),
             Parameter("status", "The run's status."),
             Parameter("label", "NAME=VALUE: the run has that label; given several times, all of them."),
-            Parameter("q", "Words that are in the run's id, its flow's name, its file or its labels."),
+            Parameter("q", "Words in the run's inputs, outputs or errors, or in its id, flow's name, file or labels."),
+            Parameter("mark", "Somebody has marked the run so."),
+            Parameter("mine", "1: the run waits for an answer of who asks."),
             Parameter("since", "The first day on which they started, as 2026-03-01."),
             Parameter("until", "The last day."),
             Parameter("page", "Counted from 1.", type="integer"),

@@ -21,7 +21,7 @@ from flowengine.errors import RunNotFoundError
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.runners.queue.run_positions import words_of
+from flowengine.server.chosen_runs import act_on_chosen, keep_note
 from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
 from flowengine.server.problems import ProblemError, problem_response, reading_records
 from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
@@ -42,7 +42,7 @@ from visualize.viewer.panel import node_panel
 from visualize.viewer.parts import SHOWN_IMAGES, files_of_record
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import run_page
-from visualize.viewer.runs import filters_of, run_before, runs_page
+from visualize.viewer.runs import filters_of, query_of, run_before, runs_page
 
 __all__ = ["FILE_CSP", "make_page_routes"]
 
@@ -112,6 +112,8 @@ def make_page_routes() -> Sequence[BaseRoute]:
         Route("/runs/{run_id}/cancel", _with_problem_pages(_cancel_run), methods=["POST"]),
         Route("/runs/{run_id}/act/{action}", _with_problem_pages(show_action), methods=["GET"]),
         Route("/runs/{run_id}/act/{action}", _with_problem_pages(perform_action), methods=["POST"]),
+        Route("/runs/{run_id}/notes", _with_problem_pages(keep_note), methods=["POST"]),
+        Route("/selection", _with_problem_pages(act_on_chosen), methods=["POST"]),
         Route("/compare", _with_problem_pages(_compare_runs)),
         Route("/flows", _with_problem_pages(_show_flows)),
         Route("/flows/{name:path}/start", _with_problem_pages(_start_run), methods=["POST"]),
@@ -138,11 +140,13 @@ def _with_problem_pages(handler: Handler) -> Handler:
 
 async def _show_runs(request: Request) -> Response:
     parts = get_parts(request)
-    filters = filters_of(request.query_params, parse_labels(request.query_params.getlist("label")))
+    labels = parse_labels(request.query_params.getlist("label"))
+    filters = filters_of(request.query_params, labels, parts.by)
+    acting = None if parts.read_only else Acting(parts.keys.form)
 
     def make() -> str:
-        infos = parts.shelf.store.list()
-        return runs_page(infos, filters, words_of(parts.shelf.store, infos))
+        found = parts.shelf.page(query_of(filters), filters.page)
+        return runs_page(found, filters, parts.shelf.frame(parts.by, acting))
 
     return HTMLResponse(await parts.shelf.do(make))
 
@@ -152,11 +156,14 @@ async def _show_run(request: Request) -> Response:
     run_id: str = request.path_params["run_id"]
     acting = _make_acting(request, run_id)
 
+    about = await parts.shelf.do(parts.shelf.about, run_id)
+
     def make(run: Reading) -> str:
         usual = parts.shelf.usual_times(run.progress.flow) if run.is_live else None
-        return run_page(run, acting, usual)
+        return run_page(run, acting, usual, about)
 
-    what = f"page below {request.base_url}{' of a run of ours' if acting is not None and acting.is_driven else ''}"
+    whose = " of a run of ours" if acting is not None and acting.is_driven else ""
+    what = f"page below {request.base_url}{whose} with {hash(repr(about))}"
     return HTMLResponse(await parts.shelf.do(parts.shelf.made, run_id, what, make))
 
 
@@ -265,7 +272,7 @@ async def _compare_runs(request: Request) -> Response:
             return compare_page(*map(parts.shelf.read, chosen))
         a, b = chosen if len(chosen) == 2 else (query.get("a", ""), query.get("b", ""))
         if not b:
-            raise ProblemError(400, "Two runs are needed", "choose a run in each of the two columns A and B")
+            raise ProblemError(400, "Two runs are needed", "check two runs in the list")
         before = a or run_before(parts.shelf.store.list(), b)
         if before is None:
             raise ProblemError(404, "Nothing to compare with", f"there is no earlier run of the flow of run '{b}'")

@@ -29,6 +29,7 @@ __all__ = [
     "read_json",
     "read_json_object",
     "read_own_form",
+    "read_own_pairs",
 ]
 
 # --- Bodies of requests
@@ -53,8 +54,12 @@ async def read_form(request: Request, most: int = _MAX_FORM_BYTES) -> Mapping[st
 
 def parse_form(body: bytes) -> Mapping[str, str]:
     """The fields of a form; of a field that is there twice, the last counts."""
+    return dict(_parse_pairs(body))
+
+
+def _parse_pairs(body: bytes) -> Sequence[tuple[str, str]]:
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise ProblemError(400, "Not a form", "the body is no form of at most 1,000 fields") from None
 
@@ -137,11 +142,17 @@ def _refuse_constant(name: str) -> Any:
 
 async def read_own_form(request: Request, most: int = _MAX_FORM_BYTES) -> Mapping[str, str]:
     """The fields of one of our own forms; a `ProblemError` for any other."""
-    fields = await read_form(request, most)
-    given = fields.get("token", "").encode("utf-8", "replace")
+    return dict(await read_own_pairs(request, most))
+
+
+async def read_own_pairs(request: Request, most: int = _MAX_FORM_BYTES) -> Sequence[tuple[str, str]]:
+    """As `read_own_form`, in their order, those too that are there several times."""
+    _expect_media_type(request, FORM)
+    pairs = _parse_pairs(await read_body(request, most))
+    given = dict(pairs).get("token", "").encode("utf-8", "replace")
     if not hmac.compare_digest(given, get_parts(request).keys.form.encode()):
         raise ProblemError(403, "Not our form", "the form is of another server, or of one that has ended: load it anew")
-    return fields
+    return pairs
 
 
 class ServerParts(NamedTuple):

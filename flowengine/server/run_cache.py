@@ -16,9 +16,16 @@ import anyio.to_thread
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import RunNotFoundError
+from flowengine.journal.run_index import ListedRuns, RunLine
+from flowengine.journal.run_lookup import RunQuery
+from flowengine.journal.run_notes import notes_of
 from flowengine.journal.value_types import only_looking
+from flowengine.runners.run_listing import RunLister
 from visualize.viewer.flows import RunPoint, point_of, usual_times
+from visualize.viewer.forms import Acting
+from visualize.viewer.notes import RunAbout
 from visualize.viewer.reading import Reading
+from visualize.viewer.runs import PAGE_SIZE, ListFrame, presets_of, query_of
 
 __all__ = ["RunCache"]
 
@@ -61,6 +68,8 @@ class RunCache:
         self._kept: OrderedDict[str, _CachedRun] = OrderedDict()
         self._lock = threading.Lock()
         self._points: dict[str, RunPoint] = {}
+        self._lister = RunLister(store)
+        self._listing = threading.Lock()
 
     async def do(self, work: Callable[..., T], *given: Any) -> T:
         """The work, on a thread."""
@@ -69,8 +78,36 @@ class RunCache:
     async def events(self, run_id: str, after: int = 0) -> Sequence[Event]:
         return await self.do(self._events, run_id, after)
 
-    async def runs(self) -> Sequence[RunInfo]:
-        return await self.do(self.store.list)
+    def page(self, query: RunQuery, number: int) -> ListedRuns:
+        """A page of the list of runs, counted from 1; the last one where there are fewer. Call it on a thread."""
+        with self._listing:
+            found = self._lister.page(query, PAGE_SIZE, (number - 1) * PAGE_SIZE)
+            if not found.lines and found.total:
+                found = self._lister.page(query, PAGE_SIZE, (found.total - 1) // PAGE_SIZE * PAGE_SIZE)
+        return found
+
+    def named(self, run_ids: Sequence[str]) -> Sequence[RunLine]:
+        """These runs, as far as there are such, without their digests. Call it on a thread."""
+        return self._lister.named(run_ids)
+
+    def remove(self, run_id: str) -> None:
+        """Forget a run. Call it on a thread."""
+        self.store.remove(run_id)
+        self._forget(run_id)
+
+    def frame(self, answerer: str, acting: Acting | None) -> ListFrame:
+        """What stands round the list. Call it on a thread."""
+        with self._listing:
+            presets = presets_of(answerer)
+            counted = [
+                each._replace(runs=self._lister.count(query_of(each.filters))) if each.is_counted else each
+                for each in presets
+            ]
+            return ListFrame(self._lister.flows(), counted, acting)
+
+    def about(self, run_id: str) -> RunAbout:
+        """What is known of a run beside its record. Call it on a thread."""
+        return RunAbout(notes_of(self.store, run_id), self._lister.come_from(run_id))
 
     async def reading(self, run_id: str) -> Reading:
         return await self.do(self.read, run_id)

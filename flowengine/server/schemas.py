@@ -11,8 +11,9 @@ from typing import Any, Final, get_args
 from flowengine.core.context import NodeStatus, RunStatus
 from flowengine.core.records import Asked
 from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted, to_json_value
-from flowengine.engine.ports import RunInfo
 from flowengine.journal.approvals import open_questions
+from flowengine.journal.run_digest import RunDigest, RunNotes
+from flowengine.journal.run_index import RunLine
 from flowengine.journal.run_lookup import labels_of
 from flowengine.server.flow_catalog import About, make_input_schema
 from visualize.progress import NodeRow
@@ -96,12 +97,30 @@ _RUN_LINE: Final[Mapping[str, Schema]] = {
     "path": {**_MAYBE_TEXT, "description": "The flow file, as it was given."},
     "labels": {"type": "object", "additionalProperties": _TEXT},
 }
+_SAID: Final[Mapping[str, Schema]] = {"by": _TEXT, "at": {"type": "number", "description": "Unix seconds."}}
+_NOTES: Final[Mapping[str, Schema]] = {
+    "notes": _list_schema(_object_schema({"id": _TEXT, "text": _TEXT, **_SAID})),
+    "marks": _list_schema(_object_schema({"name": _TEXT, **_SAID})),
+    "scores": _list_schema(_object_schema({"name": _TEXT, "value": {"type": "number"}, **_SAID})),
+}
+_LISTED: Final[Mapping[str, Schema]] = {
+    "standing": {**_TEXT, "description": "How it stands: its status, or `queued` or `interrupted`."},
+    "model_calls": _COUNT,
+    "tokens": _MAYBE_COUNT,
+    "cost_usd": _MAYBE_NUMBER,
+    "model": {**_TEXT, "description": "Of its first call, and how many others there were."},
+    "session": _TEXT,
+    "first_input": {**_TEXT, "description": "The beginning of it."},
+    "error": {**_TEXT, "description": "The beginning of what it failed with."},
+    "found": {**_TEXT, "description": "Where a word of the search stands."},
+    **_NOTES,
+}
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Start": START,
     "Answer": ANSWER,
     "Resume": RESUME,
-    "RunLine": _object_schema(_RUN_LINE),
+    "RunLine": _object_schema({**_RUN_LINE, **_LISTED}),
     "Runs": _object_schema({"runs": _list_schema(ref("RunLine")), "total": _COUNT, "page": _COUNT, "pages": _COUNT}),
     "Error": _object_schema({"type": _TEXT, "message": _TEXT, "node": _MAYBE_TEXT}),
     "Node": _object_schema(
@@ -201,9 +220,26 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 # --- Runs and flows in these shapes
 
 
-def to_run_line(info: RunInfo) -> Mapping[str, Any]:
+def to_run_line(line: RunLine) -> Mapping[str, Any]:
     """A run in a list."""
-    return info._asdict()
+    digest = line.digest or RunDigest(0)
+    return line.info._asdict() | {
+        "standing": line.word,
+        "model_calls": digest.calls,
+        "tokens": digest.tokens,
+        "cost_usd": digest.cost_usd,
+        "model": digest.model,
+        "session": digest.session,
+        "first_input": digest.first_input,
+        "error": digest.error,
+        "found": line.excerpt,
+        **to_notes_object(line.notes),
+    }
+
+
+def to_notes_object(notes: RunNotes) -> Mapping[str, Any]:
+    """What people say of a run."""
+    return {name: [each._asdict() for each in rows] for name, rows in notes._asdict().items()}
 
 
 def to_run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ function pressInList(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
   const chosen = document.querySelector("[data-list] tr.chosen a");
   const act = {
+    x: () => document.querySelector("[data-list] tr.chosen [name=run]")?.click(),
     j: () => moveIn(1), k: () => moveIn(-1), "/": () => document.querySelector("[type=search]")?.focus(),
     Enter: chosen ? () => chosen.click() : undefined,
   }[event.key];
@@ -30,15 +31,22 @@ function pressInList(event) {
 
 // The same page again, and its rows in place of ours; what is chosen stays chosen.
 async function renew() {
-  if (document.hidden || list.contains(document.activeElement)) return;
+  const focused = document.activeElement;
+  const isBox = focused?.type === "checkbox";
+  if (document.hidden || (list.contains(focused) && !isBox)) return;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (!answer.ok) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-list]");
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.querySelector("[data-list]");
+    const presets = page.getElementById("presets");
+    if (presets) document.getElementById("presets")?.replaceChildren(...presets.childNodes);
     if (!fresh || fresh.innerHTML === renew.last) return;
     renew.last = fresh.innerHTML;
     const chosen = document.querySelector("[data-list] tr.chosen a")?.getAttribute("href");
     list.replaceChildren(...fresh.childNodes);
+    selectionBar?.paint();
+    if (isBox) [...list.querySelectorAll("[name=run]")].find((box) => box.value === focused.value)?.focus();
     for (const row of openRows()) row.classList.toggle("chosen", chosen !== undefined && row.querySelector("a")?.getAttribute("href") === chosen);
   } catch {
     // The server is away for now; the next time will tell.

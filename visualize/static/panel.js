@@ -32,11 +32,35 @@ class Panel {
     const { scrollTop } = this.box;
     this.box.replaceChildren(content);
     this.box.dataset.node = node;
+    this.linkCalls(node);
     this.openWays();
     this.showPane(this.pane);
     this.box.scrollTop = isSame ? scrollTop : 0;
+    this.showCall();
     if (isSame) this.box.querySelectorAll("details").forEach((each, number) => { each.open = wereOpen[number] ?? each.open; });
     this.paintWriting();
+  }
+
+  // Each call of a model or a tool has an address of its own, to be handed on.
+  linkCalls(node) {
+    for (const call of this.box.querySelectorAll("section.call[data-seq]")) {
+      const link = Object.assign(document.createElement("a"), { className: "call-link", textContent: "link" });
+      link.href = `#node=${encodeURIComponent(node)}&call=${call.dataset.seq}`;
+      link.title = "The address of this call alone";
+      call.prepend(link);
+    }
+  }
+
+  // The call that the address names, once it is there.
+  showCall() {
+    const call = this.call === undefined ? null : this.box.querySelector(`section.call[data-seq="${Number(this.call)}"]`);
+    if (!call) return;
+    this.call = undefined;
+    const pane = call.closest(".pane");
+    if (pane?.hidden) this.showPane("all");
+    for (const old of this.box.querySelectorAll(".panel-target")) old.classList.remove("panel-target");
+    call.classList.add("panel-target");
+    call.scrollIntoView({ block: "start" });
   }
 
   // The ways on from the node, where an edge was asked about.

@@ -226,7 +226,9 @@ class RunPage {
     this.setMoment(at === null || Number.isNaN(Number(at)) ? null : Number(at));
     const node = place.get("node");
     if (place.has("tab") || node !== null) this.panel.showPane(place.get("tab") ?? (this.node === null ? "all" : this.panel.pane));
+    this.panel.call = place.get("call") ?? undefined;
     if (node !== this.node) this.open(node);
+    else this.panel.showCall();
   }
 
   writePlace(isNew) {

@@ -33,11 +33,13 @@ __all__ = [
     "flow_url",
     "flows_url",
     "join",
+    "notes_url",
     "panel_url",
     "place",
     "play_url",
     "run_url",
     "runs_url",
+    "selection_url",
     "start_url",
     "static_url",
     "times_url",
@@ -110,6 +112,16 @@ def play_url(run_id: str, call: int, tried: str | None = None) -> str:
     """The playground of the call of a model that is the event at a position of the run."""
     about = {"call": call, **({} if tried is None else {"tried": tried})}
     return f"{ROOT.get()}/runs/{_quote_part(run_id)}/play?{urlencode(about, errors='replace')}"
+
+
+def notes_url(run_id: str) -> str:
+    """Where notes, marks and scores of a run are posted to."""
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}/notes"
+
+
+def selection_url() -> str:
+    """Where it is posted what to do with chosen runs."""
+    return f"{ROOT.get()}/selection"
 
 
 def compare_form_url() -> str:

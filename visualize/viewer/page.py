@@ -10,12 +10,13 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 from typing import Final
+from urllib.parse import quote
 
 from flowengine.errors import RunNotFoundError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from visualize.icons import HEATS, SIGNS
 from visualize.style import LOOKS, PLAIN, Look
 from visualize.viewer.html import Child, Markup, element, flows_url, join, runs_url, static_url, whole
-from visualize.viewer.parts import note
+from visualize.viewer.parts import badge_text, note
 
 __all__ = [
     "ASSETS",
@@ -51,6 +52,8 @@ SCRIPTS: Final = (
     "walk.js",
     "live.js",
     "run.js",
+    "selection.js",
+    "headline.js",
     "lists.js",
 )
 """In the order in which they are run."""
@@ -86,7 +89,7 @@ def style_sheet() -> str:
     ]
     signs = [f".k-{name or 'other'} .accent {{ fill: {sign.accent}; }}" for name, sign in SIGNS.items()]
     ours = [_read_asset(name) for name in STYLES]
-    return "\n".join([*ours, *signs, *day, "@media (prefers-color-scheme: dark) {", *night, "}", ""])
+    return "\n".join([*ours, *signs, *day, "@media screen and (prefers-color-scheme: dark) {", *night, "}", ""])
 
 
 def inline_source(text: str) -> str:
@@ -114,27 +117,44 @@ CSP: Final = (
 )
 """The `Content-Security-Policy` that pages are made for."""
 
-_ICON: Final = "data:,"
-"""No icon: browsers would ask for one otherwise."""
+_NO_ICON: Final = "data:,"
+"""Browsers would ask for one otherwise."""
+_SHAPES: Final = {
+    "running": "<path d='M5 3l9 5-9 5z'/>",
+    "succeeded": "<path d='M3 9l4 4 7-10' fill='none' stroke-width='3'/>",
+    "failed": "<path d='M3 3l10 10M13 3L3 13' fill='none' stroke-width='3'/>",
+    "waiting": "<circle cx='8' cy='8' r='6' fill='none' stroke-width='3'/><circle cx='8' cy='8' r='2'/>",
+}
+"""Told apart by their shapes too, for those who see no colours."""
 
 
-def page(title: str, *children: Child, class_: str = "") -> str:
-    """A whole page of the viewer."""
+def _draw_icon(status: str) -> str:
+    """The icon of a tab, which says how the run stands; a plain dot where there is no run."""
+    look = LOOKS.get(status)
+    colour = "#7a8a94" if look is None else look.border
+    shape = _SHAPES.get(status, "<circle cx='8' cy='8' r='5'/>")
+    group = f"<g fill='{colour}' stroke='{colour}'>{shape}</g>"
+    drawn = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'>{group}</svg>"
+    return f"data:image/svg+xml,{quote(drawn)}"
+
+
+def page(title: str, *children: Child, class_: str = "", status: str = "") -> str:
+    """A whole page of the viewer. `status`: of the run that it shows."""
     head = (
         element("link", rel="stylesheet", href=static_url("viewer.css")),
         element("script", src=static_url("viewer.js"), defer=True),
     )
     links = [element("a", name, href=url) for name, url in (("Runs", runs_url()), ("Flows", flows_url()))]
     top = element("nav", element("strong", "FlowEngine"), links, class_="top")
-    return _write_document(title, head, top, children, class_)
+    return _write_document(title, head, top, children, class_, status)
 
 
 def bare_page(title: str, style: str, *children: Child) -> str:
     """A page for somebody who may see nothing else: no script, no links. `style`: where its style sheet is."""
-    return _write_document(title, element("link", rel="stylesheet", href=style), None, children, "")
+    return _write_document(title, element("link", rel="stylesheet", href=style), None, children, "", None)
 
 
-def file_page(title: str, *children: Child, class_: str = "") -> str:
+def file_page(title: str, *children: Child, class_: str = "", status: str = "") -> str:
     """A page that is one file: script and style are in it, and nothing else may be loaded."""
     policy = f"default-src 'none'; style-src {inline_source(style_sheet())}; script-src {inline_source(script())}"
     head = (
@@ -142,7 +162,7 @@ def file_page(title: str, *children: Child, class_: str = "") -> str:
         element("style", Markup(style_sheet())),
     )
     return _write_document(
-        title, head, None, (*children, element("script", Markup(script()))), f"{class_} file".strip()
+        title, head, None, (*children, element("script", Markup(script()))), f"{class_} file".strip(), status
     )
 
 
@@ -163,13 +183,15 @@ _PROBLEMS: Final[dict[type[Exception], tuple[int, str]]] = {
 }
 
 
-def _write_document(title: str, head: Child, top: Child, children: Child, class_: str) -> str:
+def _write_document(title: str, head: Child, top: Child, children: Child, class_: str, status: str | None) -> str:
+    """`status`: None for a page without an icon."""
+    name = f"{badge_text(status)[0]} {title}" if status else title
     metas = (
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("link", rel="icon", href=_ICON),
-        element("title", f"{title} · FlowEngine"),
+        element("link", rel="icon", href=_NO_ICON if status is None else _draw_icon(status), id="icon"),
+        element("title", f"{name} · FlowEngine"),
     )
     body = element("body", top, children, class_=class_ or None)
     text = join(["\n", element("html", element("head", metas, head), "\n", body, lang="en"), "\n"])

@@ -15,6 +15,7 @@ from flowengine.core.records import (
     Receipt,
     Reused,
     Round,
+    ToolCall,
 )
 from visualize.plain import shown
 from visualize.record_text import describe, explain_waits
@@ -196,7 +197,8 @@ def _make_described(record: Any, seq: int) -> Markup:
         fold(title, value(parse_text(body)), is_open=True) if title else value(body) for title, body in text.bodies
     ]
     told = facts(text.facts) if text.facts else None
-    return section(text.title, told, bodies, seq=seq, class_="bad" if text.is_bad else "")
+    classes = ["call"] * isinstance(record, ToolCall) + ["bad"] * text.is_bad
+    return section(text.title, told, bodies, seq=seq, class_=" ".join(classes))
 
 
 _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {

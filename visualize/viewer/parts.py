@@ -20,6 +20,7 @@ __all__ = [
     "SHOWN_IMAGES",
     "Embedded",
     "badge",
+    "badge_text",
     "clock",
     "difference",
     "facts",
@@ -74,9 +75,18 @@ _GLYPHS: Final = {"paused": "‖", "partial": "◐"}
 def badge(status: str) -> Markup:
     """A status by colour, border, glyph and word."""
     look = LOOKS.get(status)
-    glyph = _GLYPHS.get(status, "·") if look is None else look.glyph
-    return element("span", element("span", glyph, class_="glyph", aria_hidden="true"), f" {status}",
+    return element("span", element("span", badge_text(status)[0], class_="glyph", aria_hidden="true"), f" {status}",
                    class_=f"badge s-{status if look is not None else 'paused'}")  # fmt: skip
+
+
+def badge_text(status: str) -> str:
+    """A status as text: its glyph and its word.
+
+    >>> badge_text("failed"), badge_text("paused")
+    ('✗ failed', '‖ paused')
+    """
+    look = LOOKS.get(status)
+    return f"{_GLYPHS.get(status, '·') if look is None else look.glyph} {status}"
 
 
 def clock(at: float | None) -> Markup:
@@ -143,7 +153,7 @@ def value(found: Any, *, class_: str = "") -> Markup:
 
 
 def table(
-    titles: Sequence[str],
+    titles: Sequence[Child],
     rows: Sequence[Sequence[Child]],
     *,
     numbers: Iterable[int] = (),

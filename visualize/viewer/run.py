@@ -30,6 +30,7 @@ from visualize.viewer.html import (
     panel_url,
     times_url,
 )
+from visualize.viewer.notes import RunAbout, list_origins, notes_section
 from visualize.viewer.page import file_page, page
 from visualize.viewer.panel import node_panel
 from visualize.viewer.parts import (
@@ -50,24 +51,35 @@ from visualize.viewer.reading import Reading
 __all__ = ["export_page", "head_of", "run_page"]
 
 
-def run_page(run: Reading, acting: Acting | None = None, usual: Mapping[str, Any] | None = None) -> str:
+def run_page(
+    run: Reading,
+    acting: Acting | None = None,
+    usual: Mapping[str, Any] | None = None,
+    about: RunAbout = RunAbout(),  # noqa: B008
+) -> str:
     """The page as the server sends it; panels and further events are asked for when they are needed.
 
-    `acting`: where something can be done in it. `usual`: how long its nodes took in earlier runs.
+    `acting`: where something can be done in it. `usual`: how long its nodes took in earlier runs. `about`: what is
+    known of the run beside its record.
     """
     sources: dict[str, Any] = {"panels": panel_url(run.run_id), "events": events_url(run.run_id, len(run.events))}
     sources["times"] = times_url(run.run_id)
     sources["usual"] = usual
     return page(
         _make_title(run),
-        _make_head(run, links=True, acting=acting),
+        _make_head(run, links=True, acting=acting, about=about),
         _make_main(run),
         _make_data(run, sources),
         class_="run",
+        status=run.progress.status,
     )
 
 
-def export_page(run: Reading, read: Callable[[str], bytes] | None = None) -> str:
+def export_page(
+    run: Reading,
+    read: Callable[[str], bytes] | None = None,
+    about: RunAbout = RunAbout(),  # noqa: B008
+) -> str:
     """The page as one file that opens from a disk. `read`: the contents of files; None: all are left out."""
     embeds = Embedded(read)
     panels = run.panels()
@@ -75,12 +87,13 @@ def export_page(run: Reading, read: Callable[[str], bytes] | None = None) -> str
     whole = element("div", templates, id="panels", hidden=True)
     return file_page(
         _make_title(run),
-        _make_head(run, links=False, embeds=embeds),
+        _make_head(run, links=False, embeds=embeds, about=about),
         _make_main(run, embeds),
         whole,
         _make_data(run, {"list": panels}),
         data_block("times", run.where_time_went.plain()),
         class_="run",
+        status=run.progress.status,
     )
 
 
@@ -115,7 +128,14 @@ def _make_data(run: Reading, sources: dict[str, Any]) -> list[Markup]:
     return [data_block("head", {**head_of(run), **sources}), data_block("feed", lines)]
 
 
-def _make_head(run: Reading, *, links: bool, acting: Acting | None = None, embeds: Embedded | None = None) -> Markup:
+def _make_head(
+    run: Reading,
+    *,
+    links: bool,
+    acting: Acting | None = None,
+    embeds: Embedded | None = None,
+    about: RunAbout,
+) -> Markup:
     progress = run.progress
     started, finished = progress.started, progress.finished
     told: list[tuple[str, Child]] = [
@@ -127,6 +147,7 @@ def _make_head(run: Reading, *, links: bool, acting: Acting | None = None, embed
         ("File", started.path if started is not None else None),
         ("Labels", _format_labels(run)),
         ("Left", element("span", " ", id="left") if run.is_live and links else None),
+        *list_origins(run, about, links=links),
     ]
     name: Child = element("a", progress.flow, href=flow_url(progress.flow)) if links else progress.flow
     error = None if finished is None or finished.error is None else note(finished.error.message, kind="bad")
@@ -138,6 +159,7 @@ def _make_head(run: Reading, *, links: bool, acting: Acting | None = None, embed
         element(
             "div",
             _make_values(run, embeds),
+            notes_section(run, about.notes, acting),
             _make_compare_link(run) if links else None,
             _make_cancel_form(run, acting),
             action_section([*list_run_actions(run, acting)], run.run_id, None, acting),

@@ -1,4 +1,4 @@
-"""Makes the list of runs, and filters it by flow, status, time and text. It reads no store."""
+"""Makes the list of runs with its filters, presets and what can be done with chosen runs. It reads no store."""
 
 from __future__ import annotations
 
@@ -9,14 +9,29 @@ from urllib.parse import urlencode
 
 from flowengine.core.context import EMPTY
 from flowengine.engine.ports import RunInfo
+from flowengine.journal.run_index import ListedRuns, RunLine
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
-from visualize.viewer.html import Child, Markup, compare_form_url, element, run_url, runs_url
+from visualize.style import dollars
+from visualize.viewer.forms import Acting, form
+from visualize.viewer.html import Child, Markup, element, join, run_url, runs_url, selection_url
+from visualize.viewer.notes import chips
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, clock, note, table, took
 
-__all__ = ["Filters", "filters_of", "matching", "run_before", "runs_page"]
+__all__ = [
+    "PAGE_SIZE",
+    "Filters",
+    "ListFrame",
+    "Preset",
+    "filters_of",
+    "forget_page",
+    "presets_of",
+    "query_of",
+    "run_before",
+    "runs_page",
+]
 
-_PAGE_SIZE: Final = 100
+PAGE_SIZE: Final = 100
 
 
 class Filters(NamedTuple):
@@ -25,22 +40,27 @@ class Filters(NamedTuple):
     flow: str = ""
     status: str = ""
     text: str = ""
-    """Somewhere in the run's id, its flow's name, its file or its labels."""
+    """Words in the run's id, its flow's name, its file or its labels, or in its inputs, outputs or errors."""
     since: date | None = None
     until: date | None = None
     """Days on which runs started, both included; in local time."""
     page: int = 1
     labels: Mapping[str, str] = EMPTY
     """The runs have all of these."""
+    mark: str = ""
+    is_mine: bool = False
+    """They wait for an answer that `answerer` may give."""
+    answerer: str = ""
+    """Who looks at the page."""
 
 
-def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY) -> Filters:
+def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY, answerer: str = "") -> Filters:
     """What an address asks for; a day or a page that is none asks for nothing.
 
     `labels`: those that it names, of which it may have several.
 
-    >>> filters_of({"status": "failed", "since": "2026-03-01", "page": "x"})
-    Filters(flow='', status='failed', text='', since=datetime.date(2026, 3, 1), until=None, page=1, labels={})
+    >>> filters_of({"status": "failed", "since": "2026-03-01", "page": "x"})[:6]
+    ('', 'failed', '', datetime.date(2026, 3, 1), None, 1)
     """
     number = query.get("page", "")
     return Filters(
@@ -51,6 +71,9 @@ def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY) -> F
         _parse_day(query.get("until", "")),
         max(1, int(number)) if number.isdecimal() and len(number) < 9 else 1,
         labels,
+        query.get("mark", "").strip(),
+        query.get("mine") == "1",
+        answerer,
     )
 
 
@@ -61,32 +84,22 @@ def _parse_day(text: str) -> date | None:
         return None
 
 
-def matching(infos: Sequence[RunInfo], filters: Filters, standing: Mapping[str, str] = EMPTY) -> list[RunInfo]:
-    """The runs that are asked for, on all pages, in the order given.
-
-    `standing`: run → its status in a word, where there is a better one than that on record.
-    """
-    query = RunQuery(
+def query_of(filters: Filters) -> RunQuery:
+    """What the store is asked for."""
+    return RunQuery(
         filters.flow,
         filters.status,
         filters.labels,
         None if filters.since is None else _midnight_of(filters.since),
         None if filters.until is None else _midnight_of(filters.until + timedelta(days=1)),
+        filters.text,
+        filters.mark,
+        filters.answerer if filters.is_mine else None,
     )
-    words = filters.text.lower().split()
-    return [info for info in query.select(infos, standing) if _has_words(info, words)]
 
 
 def _midnight_of(day: date) -> float:
     return datetime(day.year, day.month, day.day).astimezone().timestamp()
-
-
-def _has_words(info: RunInfo, words: Sequence[str]) -> bool:
-    if not words:
-        return True
-    labels = " ".join(_list_label_pairs(info.labels))
-    text = f"{info.run_id} {info.flow} {info.path or ''} {labels}".lower()
-    return all(word in text for word in words)
 
 
 def run_before(infos: Sequence[RunInfo], run_id: str) -> str | None:
@@ -98,34 +111,87 @@ def run_before(infos: Sequence[RunInfo], run_id: str) -> str | None:
     return max(earlier, key=lambda each: each.started).run_id if earlier else None
 
 
-def runs_page(
-    infos: Sequence[RunInfo],
-    filters: Filters = Filters(),  # noqa: B008 - a frozen default
-    standing: Mapping[str, str] = EMPTY,
-) -> str:
-    """The page at `/`: `infos` are all runs of the store, the newest first; `standing` as for `matching`."""
-    found = matching(infos, filters, standing)
-    pages = max(1, -(-len(found) // _PAGE_SIZE))
+class Preset(NamedTuple):
+    """A choice of runs that people make often."""
+
+    name: str
+    filters: Filters
+    runs: int | None = None
+    """How many there are; None: nobody has counted."""
+    is_counted: bool = False
+    """Whether its number is to be shown."""
+
+
+class ListFrame(NamedTuple):
+    """What stands round the runs of a page."""
+
+    flows: Sequence[str] = ()
+    """Names of the flows that have runs."""
+    presets: Sequence[Preset] = ()
+    acting: Acting | None = None
+    """Where runs can be cancelled and forgotten in the page."""
+
+
+def presets_of(answerer: str) -> Sequence[Preset]:
+    """The presets of somebody, none of them counted yet."""
+    today = date.today()
+    return [
+        Preset("All", Filters()),
+        Preset("Waits for me", Filters(is_mine=True, answerer=answerer), is_counted=True),
+        Preset("Failed today", Filters(status="failed", since=today), is_counted=True),
+        Preset("Running", Filters(status="running")),
+        Preset("Today", Filters(since=today)),
+    ]
+
+
+def runs_page(found: ListedRuns, filters: Filters = Filters(), frame: ListFrame = ListFrame()) -> str:  # noqa: B008
+    """The page at `/`: `found` are the runs of this page."""
+    pages = max(1, -(-found.total // PAGE_SIZE))
     number = min(filters.page, pages)
-    shown = found[(number - 1) * _PAGE_SIZE : number * _PAGE_SIZE]
+    count = f"{found.total:,} of {found.every:,} runs" if found.total != found.every else f"{found.every:,} runs"
+    unread = f"{found.unread:,} older runs are still being read for searches." if found.unread else None
     listed = (
-        _make_list(shown, standing) if shown else note("No run is like that." if infos else "There are no runs yet.")
+        _make_list(found.lines, frame)
+        if found.lines
+        else note("No run is like that." if found.every else "There are no runs yet.")
     )
-    count = f"{len(found):,} of {len(infos):,} runs" if len(found) != len(infos) else f"{len(infos):,} runs"
     main = element(
         "main",
         element("h1", "Runs"),
-        _make_form(infos, filters),
+        _link_presets(frame.presets, filters),
+        _make_form(frame.flows, filters),
         element(
-            "div", element("p", count, class_="note"), listed, _link_pages(filters, number, pages), data_list="live"
+            "div",
+            element("p", count, class_="note"),
+            note(unread) if unread else None,
+            listed,
+            _link_pages(filters, number, pages),
+            data_list="live",
         ),
         class_="wide",
     )
     return page("Runs", main)
 
 
-def _make_form(infos: Sequence[RunInfo], filters: Filters) -> Markup:
-    flows = sorted({info.flow for info in infos} | ({filters.flow} - {""}))
+def _link_presets(presets: Sequence[Preset], filters: Filters) -> Markup | None:
+    """Links with the numbers of runs; the one that is shown is marked."""
+    if not presets:
+        return None
+    links = [
+        element(
+            "a",
+            each.name,
+            element("span", f"{each.runs:,}", class_="count") if each.runs else None,
+            href=_make_address(each.filters, 0),
+            aria_current="true" if filters._replace(page=1) == each.filters else None,
+        )
+        for each in presets
+    ]
+    return element("nav", links, class_="presets", aria_label="Often wanted", id="presets")
+
+
+def _make_form(names: Sequence[str], filters: Filters) -> Markup:
+    flows = sorted({*names} | ({filters.flow} - {""}))
     day = {"type": "date"}
     return element(
         "form",
@@ -133,7 +199,19 @@ def _make_form(infos: Sequence[RunInfo], filters: Filters) -> Markup:
         _label_control("Status", _make_select("status", STATUS_WORDS, filters.status)),
         _label_control("From", element("input", name="since", value=_format_day(filters.since), **day)),
         _label_control("To", element("input", name="until", value=_format_day(filters.until), **day)),
-        _label_control("Text  ( / )", element("input", type="search", name="q", value=filters.text)),
+        _label_control(
+            "Search  ( / )",
+            element(
+                "input",
+                type="search",
+                name="q",
+                value=filters.text,
+                placeholder="inputs, outputs, errors, ids, labels",
+                maxlength=400,
+            ),
+        ),
+        element("input", type="hidden", name="mark", value=filters.mark) if filters.mark else None,
+        element("input", type="hidden", name="mine", value="1") if filters.is_mine else None,
         [element("input", type="hidden", name="label", value=each) for each in _list_label_pairs(filters.labels)],
         element("button", "Filter"),
         method="get",
@@ -157,25 +235,91 @@ def _make_select(name: str, options: Sequence[str], chosen: str) -> Markup:
     )
 
 
-def _make_list(infos: Sequence[RunInfo], standing: Mapping[str, str]) -> Markup:
-    rows = [
-        [
-            element("a", info.run_id, href=run_url(info.run_id)),
-            [info.flow, _link_labels(info.labels)],
-            badge(standing.get(info.run_id, info.status)),
-            clock(info.started),
-            took(None if info.finished is None else info.finished - info.started),
-            f"{info.events:,}",
-            element("input", type="radio", name="a", value=info.run_id, aria_label=f"Compare {info.run_id}"),
-            element("input", type="radio", name="b", value=info.run_id, aria_label=f"with {info.run_id}"),
-        ]
-        for info in infos
+def _make_list(lines: Sequence[RunLine], frame: ListFrame) -> Markup:
+    """The table, in a form whose buttons act on the runs that are checked. Columns that are empty are left out."""
+    titles = ["", "Run", "Flow", "Status", "Started", "Took", "Cost", "Tokens", "Model", "Input", "Error", "Session",
+              "Marks"]  # fmt: skip
+    rows = [_make_row(line) for line in lines]
+    kept = [
+        column
+        for column, title in enumerate(titles)
+        if title in ("", "Run", "Flow", "Status", "Started", "Took") or any(join(row[column]) for row in rows)
     ]
-    titles = ["Run", "Flow", "Status", "Started", "Took", "Events", "A", "B"]
-    button = element("button", "Compare A with B")
+    numbers = [at for at, column in enumerate(kept) if titles[column] in ("Took", "Cost", "Tokens")]
+    every = element("input", type="checkbox", id="choose-all", aria_label="Choose all runs of this page")
+    titled: list[Child] = [every, *(titles[column] for column in kept[1:])]
+    whole = table(titled, [[row[column] for column in kept] for row in rows], numbers=numbers, class_="runs")
+    acting = frame.acting
+    hidden = None if acting is None else element("input", type="hidden", name=acting.field, value=acting.token)
+    return element("form", hidden, whole, _make_bar(acting), method="post", action=selection_url(), class_="selecting")
+
+
+def _make_row(line: RunLine) -> list[Child]:
+    info, digest = line.info, line.digest
+    has_calls = digest is not None and digest.calls > 0
+    cost, tokens = None, None
+    if digest is not None and has_calls:
+        cost = "unknown" if digest.cost_usd is None else dollars(digest.cost_usd) + ("" if digest.is_whole else " +")
+        tokens = "unknown" if digest.tokens is None else f"{digest.tokens:,}"
+    found = line.excerpt or ("" if digest is None else digest.first_input)
+    return [
+        element("input", type="checkbox", name="run", value=info.run_id, aria_label=f"Choose {info.run_id}"),
+        element("a", info.run_id, href=run_url(info.run_id)),
+        [info.flow, _link_labels(info.labels)],
+        badge(line.word),
+        clock(info.started),
+        took(None if info.finished is None else info.finished - info.started),
+        cost,
+        tokens,
+        _cut(digest.model) if digest is not None else None,
+        _cut(found, "found" if line.excerpt else ""),
+        _cut(digest.error, "bad") if digest is not None else None,
+        _cut(digest.session) if digest is not None else None,
+        [chips(line.notes), f" {len(line.notes.notes)} ✎" if line.notes.notes else None] if any(line.notes) else None,
+    ]
+
+
+def _cut(text: str, class_: str = "") -> Markup | None:
+    """A text on one line, as much as there is room for; all of it is its title."""
+    return element("span", text, title=text, class_=f"cut {class_}".strip()) if text else None
+
+
+def _make_bar(acting: Acting | None) -> Markup:
+    """What can be done with the runs that are chosen, on all pages: our script shows it once there are some."""
+
+    def button(name: str, words: str, title: str) -> Markup:
+        return element("button", words, name="do", value=name, title=title)
+
     return element(
-        "form", table(titles, rows, numbers=(4, 5), class_="runs"), button, method="get", action=compare_form_url()
+        "div",
+        element("output", "With the chosen runs:", id="chosen-count"),
+        button("compare", "Compare", "Beside each other, the older ones first"),
+        button("export", "Export", "As files, as `flowengine runs export` writes them"),
+        None if acting is None else button("cancel", "Cancel", "Stop those that go on here or wait in a queue"),
+        None if acting is None else button("forget", "Forget…", "Remove them with all that is on record"),
+        element("button", "Choose none", type="button", data_choose="none"),
+        class_="selection",
+        role="region",
+        aria_label="Chosen runs",
     )
+
+
+def forget_page(run_ids: Sequence[str], acting: Acting) -> str:
+    """The question whether these runs are to be forgotten."""
+    runs = [element("li", element("a", each, href=run_url(each))) for each in run_ids]
+    hidden = [element("input", type="hidden", name="run", value=each) for each in run_ids]
+    title = f"Forget {len(run_ids):,} run{'s' * (len(run_ids) != 1)}?"
+    ask = form(
+        selection_url(),
+        acting,
+        hidden,
+        element("input", type="hidden", name="sure", value="yes"),
+        element("button", "Forget them", name="do", value="forget", class_="danger"),
+        " ",
+        element("a", "No, go back", href=runs_url()),
+    )
+    told = note("Their events, files, answers and notes are removed for good. What has not ended is left.")
+    return page(title, element("main", element("h1", title), told, element("ul", runs), ask, class_="narrow"))
 
 
 def _link_labels(labels: Mapping[str, str]) -> Sequence[Markup]:
@@ -209,8 +353,10 @@ def _make_address(filters: Filters, number: int) -> str:
         "since": _format_day(filters.since),
         "until": _format_day(filters.until),
         "q": filters.text,
-        "page": str(number),
+        "mark": filters.mark,
+        "mine": "1" if filters.is_mine else "",
+        "page": str(number) if number else "",
     }
     given = [(name, text) for name, text in said.items() if text]
     given += [("label", each) for each in _list_label_pairs(filters.labels)]
-    return f"{runs_url()}?{urlencode(given, errors='replace')}"
+    return f"{runs_url()}{'?' if given else ''}{urlencode(given, errors='replace')}"

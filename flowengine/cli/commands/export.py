@@ -15,7 +15,10 @@ import click
 from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain, put_lines
 from flowengine.journal.blob_owners import blobs_of
+from flowengine.journal.run_digest import RunNotes
 from flowengine.journal.run_export import masked
+from flowengine.journal.run_notes import notes_of
+from flowengine.runners.run_listing import RunLister
 from flowengine.telemetry.spans import Span, spans_of
 
 __all__ = ["lines_of"]
@@ -59,13 +62,16 @@ def export_command(reference: str, file: str | None, unmasked: bool, store: str 
     results = Results()
     if file is None and results.on_terminal:
         raise click.UsageError("a page is no text for a terminal: write it to a file with -o FILE")
-    from visualize.viewer.reading import Reading  # A trace needs no page.
+    from visualize.viewer.notes import RunAbout  # A trace needs no page.
+    from visualize.viewer.reading import Reading
     from visualize.viewer.run import export_page
 
     with open_journal(choose_store(store)) as kept:
         events = read(kept, kept.find(reference))
         shown = Reading(events if unmasked else list(masked(events)))
-        page = export_page(shown, blobs_of(kept).read_blob if unmasked else None).encode()
+        notes = notes_of(kept, shown.run_id)
+        about = RunAbout(notes if unmasked else _mask_notes(notes), RunLister(kept).come_from(shown.run_id))
+        page = export_page(shown, blobs_of(kept).read_blob if unmasked else None, about).encode()
     if file is None:
         results.bytes(page)
         return 0
@@ -75,6 +81,18 @@ def export_command(reference: str, file: str | None, unmasked: bool, store: str 
         raise click.UsageError(f"cannot write '{file}': {error.strerror}") from error
     complain(f"{file}: {len(page):,} bytes")
     return 0
+
+
+def _mask_notes(notes: RunNotes) -> RunNotes:
+    """What people say, without personal data and secrets; who they are is not told."""
+    from flowengine.masking.masker import Masker  # Its patterns take a while to compile.
+
+    masker = Masker()
+    return RunNotes(
+        [each._replace(text=masker.value(each.text), by="") for each in notes.notes],
+        [each._replace(by="") for each in notes.marks],
+        [each._replace(by="") for each in notes.scores],
+    )
 
 
 # --- `flowengine telemetry`

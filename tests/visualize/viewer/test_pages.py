@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import re
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import date, datetime
 from importlib.resources import files
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -23,6 +25,9 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from flowengine.journal.run_digest import RunDigest, RunMark, RunNotes, RunScore
+from flowengine.journal.run_index import ListedRuns, RunLine
+from flowengine.journal.run_lookup import RunQuery
 from tests.support.sample_run import FORM, GRAPH, research_run
 from visualize.picture import picture_of_skeleton
 from visualize.progress import folded
@@ -35,7 +40,16 @@ from visualize.viewer.page import SCRIPTS, asset, problem_page, script, style_sh
 from visualize.viewer.parts import difference
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page, run_page
-from visualize.viewer.runs import Filters, filters_of, matching, run_before, runs_page
+from visualize.viewer.runs import (
+    Filters,
+    ListFrame,
+    filters_of,
+    forget_page,
+    presets_of,
+    query_of,
+    run_before,
+    runs_page,
+)
 
 DAY = 86_400.0
 
@@ -54,44 +68,67 @@ INFOS = [
 # --- runs
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ({}, ["c3", "b2", "a1"]),
-        ({"flow": "triage"}, ["c3", "a1"]),
-        ({"status": "failed"}, ["b2"]),
-        ({"since": "2026-03-02"}, ["c3", "b2"]),
-        ({"until": "2026-03-02"}, ["b2", "a1"]),
-        ({"since": "2026-03-02", "until": "2026-03-02"}, ["b2"]),
-        ({"q": "TRIAGE a1"}, ["a1"]),
-        ({"q": "yaml", "status": "running"}, ["c3"]),
-        ({"since": "yesterday", "page": "-1"}, ["c3", "b2", "a1"]),
-        ({"flow": "nothing"}, []),
-    ],
-)
-def test_runs_are_filtered_by_flow_status_day_and_text(query: dict[str, str], found: list[str]):
-    assert [info.run_id for info in matching(INFOS, filters_of(query))] == found
+def listed(infos: Sequence[RunInfo], **more: Any) -> ListedRuns:
+    return ListedRuns([RunLine(info, info.status, **more) for info in infos[:100]], len(infos), len(infos))
+
+
+def test_the_filters_of_an_address_are_what_the_store_is_asked_for():
+    query = query_of(
+        filters_of({"flow": "f", "status": "failed", "q": " a b ", "mark": "golden", "mine": "1"}, {"a": "b"}, "ann")
+    )
+    assert query == RunQuery("f", "failed", {"a": "b"}, None, None, "a b", "golden", "ann")
+    query = query_of(filters_of({"since": "2026-03-02", "until": "2026-03-02"}))
+    assert query.started_before is not None
+    assert query.started_from is not None
+    assert query.started_before - query.started_from == 86_400
+    assert query_of(filters_of({"since": "yesterday", "page": "-1"})) == RunQuery()
 
 
 def test_labels_are_shown_lead_to_their_runs_and_stay_while_pages_are_turned():
     labelled = [INFOS[2]._replace(run_id=f"r{number}", labels={"team": "<b>"}) for number in range(120)]
-    filters = filters_of({"page": "1"}, {"team": "<b>"})
-    assert matching([*INFOS, *labelled], filters) == labelled
-    text = runs_page([*INFOS, *labelled], filters)
+    text = runs_page(listed(labelled), filters_of({"page": "1"}, {"team": "<b>"}))
     assert 'href="/?label=team%3D%3Cb%3E" class="label">team=&lt;b&gt;</a>' in text
     assert 'href="/?page=2&amp;label=team%3D%3Cb%3E"' in text
     assert '<input type="hidden" name="label" value="team=&lt;b&gt;">' in text
 
 
-def test_a_run_that_nobody_works_on_is_listed_and_found_by_that():
-    standing = {"c3": "interrupted"}
-    assert "interrupted</span>" in runs_page(INFOS, standing=standing)
-    assert [info.run_id for info in matching(INFOS, Filters(status="interrupted"), standing)] == ["c3"]
-    assert matching(INFOS, Filters(status="running"), standing) == []
+def test_the_list_tells_what_runs_cost_ask_and_failed_with_and_leaves_out_what_no_run_has():
+    digest = RunDigest(9, 2, 1234, 0.5, False, "gpt-4o +1", "<i>why</i>?", "broken <pipe>", "ann")
+    notes = RunNotes(marks=[RunMark("golden", "ann", 1.0)], scores=[RunScore("quality", 0.5, "ann", 1.0)])
+    text = runs_page(listed(INFOS, digest=digest, notes=notes, excerpt="error: a <b>"))
+    for told in (
+        "$0.50 +",
+        "1,234",
+        "gpt-4o +1",
+        "broken &lt;pipe&gt;",
+        ">ann</span>",
+        "golden",
+        "quality 0.5",
+        "error: a &lt;b&gt;",
+    ):
+        assert told in text, told
+    bare = runs_page(listed(INFOS))
+    assert [
+        title for title in ("Cost", "Tokens", "Model", "Input", "Error", "Session", "Marks") if f"<th>{title}" in bare
+    ] == []
+
+
+def test_presets_lead_to_their_runs_and_say_how_many():
+    acting = Acting("secret")
+    frame = ListFrame(
+        ["triage"], [each._replace(runs=3 if each.is_counted else None) for each in presets_of("ann")], acting
+    )
+    text = runs_page(listed(INFOS), Filters(is_mine=True, answerer="ann"), frame)
+    assert '<a href="/?mine=1" aria-current="true">Waits for me<span class="count">3</span></a>' in text
+    assert f'href="/?status=failed&amp;since={date.today()}">Failed today<span class="count">3</span>' in text
+    assert '<a href="/">All</a>' in text
+    assert ('value="forget"' in text, 'value="forget"' in runs_page(listed(INFOS))) == (True, False)
+    assert text.count('name="run"') == 3
+    assert "Forget 2 runs?" in forget_page(["a", "<b>"], acting)
 
 
 def test_the_list_escapes_what_it_shows_and_leads_to_the_runs():
-    text = runs_page(INFOS)
+    text = runs_page(listed(INFOS))
     assert 'href="/runs/c3"' in text
     assert "&lt;b&gt;" in text
     assert "<b>" not in text
@@ -100,16 +137,17 @@ def test_the_list_escapes_what_it_shows_and_leads_to_the_runs():
 
 def test_a_long_list_has_pages_that_keep_the_filters():
     infos = [INFOS[2]._replace(run_id=f"r{number}") for number in range(250)]
-    text = runs_page(infos, Filters(flow="triage", page=2))
+    text = runs_page(listed(infos), Filters(flow="triage", page=2))
     assert "page 2 of 3" in text
     assert 'href="/?flow=triage&amp;page=3"' in text
     assert text.count("<tr>") == 101
-    assert "page 3 of 3" in runs_page(infos, Filters(page=99))
+    assert "page 3 of 3" in runs_page(listed(infos), Filters(page=99))
 
 
 def test_an_empty_list_says_why():
-    assert "There are no runs yet." in runs_page([])
-    assert "No run is like that." in runs_page(INFOS, Filters(flow="x"))
+    assert "There are no runs yet." in runs_page(listed([]))
+    assert "No run is like that." in runs_page(listed([])._replace(every=3), Filters(flow="x"))
+    assert "7 older runs are still being read" in runs_page(listed([])._replace(unread=7))
 
 
 def test_the_run_before_is_the_last_one_of_the_same_flow():
