@@ -25,6 +25,7 @@ READERS: Final = (
     ["runs", "show", "r"],
     ["runs", "show", "r", "--json"],
     ["runs", "show", "r", "--node", "draft"],
+    ["runs", "show", "r", "--time"],
     ["graph", "r", "--format", "mermaid"],
     ["graph", "r", "--format", "dot"],
     ["graph", "r", "--format", "svg"],
@@ -105,11 +106,11 @@ def test_a_changed_journal_is_imported_and_read_or_refused_with_an_error_of_our_
             for words in chance.sample(READERS, 4) if number % 4 else READERS:
                 main(list(words))
                 said = capsys.readouterr().err
-                if "a bug in FlowEngine" in said or "Traceback" in said:
+                if "a bug in FlowEngine" in said or "\nTraceback" in f"\n{said}":
                     told.setdefault(said.splitlines()[-1], f"{words} of mutant {number}")
             main(["runs", "rm", "r", "--force"])
         said = capsys.readouterr().err
-        if "a bug in FlowEngine" in said or "Traceback" in said:
+        if "a bug in FlowEngine" in said or "\nTraceback" in f"\n{said}":
             told.setdefault(said, f"import of mutant {number}")
     assert told == {}, "\n".join(f"{a} {b}" for a, b in told.items())
     assert imported > 5

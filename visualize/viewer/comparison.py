@@ -146,7 +146,7 @@ def _make_graph(runs: Sequence[Reading], found: RunDifference, rows: dict[str, s
     return element(
         "section",
         element("h2", "Both in one graph"),
-        element("p", legend, class_="keys"),
+        element("p", legend, class_="sides-key"),
         element("div", drawn, class_="picture")
         if drawn is not None
         else note("The graph is too large to be drawn here."),
