@@ -142,7 +142,7 @@ def load_entry_point(point: EntryPoint, what: str) -> Any:
     """The object of an entry point. A package that cannot be imported is a `DefinitionError` that names it."""
     try:
         return point.load()
-    except Exception as error:  # A package is foreign code: whatever it raises is its own failure.
+    except (Exception, SystemExit) as error:  # A package is foreign code: whatever it raises is its own failure.
         raise DefinitionError(
             f"{what} of the package '{package_of(point)}' cannot be loaded: {describe_error(error)}"
         ) from error

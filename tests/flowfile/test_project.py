@@ -231,6 +231,7 @@ def test_an_installed_module_is_imported_where_the_project_allows_it(tmp_path: P
         ("raises:x", "FE507 the module 'raises' cannot be imported: ZeroDivisionError: division by zero"),
         ("needs:x", "FE507 the module 'needs' cannot be imported: ModuleNotFoundError: No module named 'not_there'"),
         ("syntax:x", "FE507 the module 'syntax' cannot be imported: SyntaxError"),
+        ("leaves:x", "FE507 the module 'leaves' cannot be imported: SystemExit: bye"),
         ("nothing:x", "FE505 there is no module 'nothing' in"),
     ],
 )
@@ -239,6 +240,8 @@ def test_what_is_in_the_way_of_an_import_is_told(target: str, expected: str, tmp
         tmp_path,
         tools_dot_py="VERSION = 1\ndef search(): ...",
         raises_dot_py="1 / 0",
+        leaves_dot_py="import goes",
+        goes_dot_py="raise SystemExit('bye')",
         needs_dot_py="import not_there",
         syntax_dot_py="def (",
     )

@@ -359,6 +359,7 @@ def test_hostile_apps_are_read_or_refused_and_never_run(import_files, write_file
                 {"variable_selector": ["a", "text"], "comparison_operator": "is", "value": '" }} {{ 1 ~ "'}]}]),
             node("f", "answer", answer=None),
             node("g", "nobody-knows", title=None),
+            node("h", "tool", tool_name={"a": []}),
             {"id": None, "data": None},
             "text",
         ],

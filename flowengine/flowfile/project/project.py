@@ -216,7 +216,7 @@ class Project:
             raise self._not_found(name).error()
         try:
             return importlib.import_module(name) if file is None else load_module(name, self._folders)
-        except Exception as error:  # Foreign code: whatever it raises is its module's failure.
+        except (Exception, SystemExit) as error:  # Foreign code: whatever it raises is its module's failure.
             text = f"the module '{name}' cannot be imported: {describe_error(error)}"
             raise ProjectProblem("FE507", text).error() from error
 

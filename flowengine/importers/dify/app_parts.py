@@ -454,7 +454,7 @@ CLOCK: Final = {
 def is_clock(data: Mapping[str, Any]) -> bool:
     """Whether a tool is one of Dify's clock."""
     provider = str(data.get("provider_id") or data.get("provider_name") or "").rsplit("/", 1)[-1]
-    return data.get("tool_name") in CLOCK and provider in {"time", ""}
+    return str(data.get("tool_name")) in CLOCK and provider in {"time", ""}
 
 
 def _classes(place: DifyNode) -> dict[str, str]:
