@@ -135,8 +135,8 @@ def test_a_call_is_changed_asked_beside_its_answer_and_kept(tab: Tab, server: Se
     tab.click("button[value=ask]")
     tab.wait("location.search.includes('tried')")
     assert tab.texts(".playground section section h3") == ["Recorded answer", "New answer"]
-    assert "bees" in tab.inner_text(".words del")
-    assert tab.texts(".words ins")[0] == "wasps"
+    assert "bees" in tab.inner_text(".difference del")
+    assert tab.texts(".difference ins")[0] == "wasps"
     for width, scheme in LOOKS:
         tab.look(width, scheme)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -16,10 +16,10 @@ from visualize.viewer.forms import Acting, form, labelled
 from visualize.viewer.html import Child, Markup, element, play_url, run_url
 from visualize.viewer.page import page
 from visualize.viewer.panel_records import meter
-from visualize.viewer.parts import facts, fold, note, section, table, took, value
-from visualize.word_diff import count_words, diff_words, shorten_pieces
+from visualize.viewer.parts import difference, facts, fold, note, section, table, took, value
+from visualize.word_diff import count_words, diff_words
 
-__all__ = ["FORK_NOTE", "OPTION_LABELS", "EditedCall", "PlaygroundPage", "Tried", "playground_page", "words_difference"]
+__all__ = ["FORK_NOTE", "OPTION_LABELS", "EditedCall", "PlaygroundPage", "Tried", "playground_page"]
 
 
 class EditedCall(NamedTuple):
@@ -97,23 +97,6 @@ def playground_page(shown_page: PlaygroundPage, acting: Acting, once: str) -> st
     return page(f"Playground: {it.node}", main)
 
 
-def words_difference(before: str, after: str) -> Markup:
-    """Both texts in one, word by word."""
-    tags = {"removed": "del", "added": "ins"}
-    pieces = shorten_pieces(diff_words(before, after))
-    return element(
-        "pre",
-        [
-            element(tags[kind], text)
-            if kind in tags
-            else element("span", text, class_="skip" if kind == "hidden" else None)
-            for kind, text in pieces
-        ],
-        class_="words",
-        tabindex="0",
-    )
-
-
 def _text_of(call: ModelCall) -> str:
     asked = [shown(each) for each in call.tool_calls]
     return "\n".join([*([call.content] if call.content or not asked else []), *asked])
@@ -147,7 +130,7 @@ def _make_answers(it: PlaygroundPage, chosen: Tried) -> Markup:
         class_="two",
     )
     error = note(chosen.error, kind="bad") if chosen.error else None
-    return section("Answers", error, sides, fold(title, words_difference(before, after), is_open=before != after))
+    return section("Answers", error, sides, fold(title, difference(before, after), is_open=before != after))
 
 
 def _make_recorded(it: PlaygroundPage, *, is_answered: bool) -> Markup:
@@ -181,7 +164,7 @@ def _make_form(it: PlaygroundPage, acting: Acting, once: str) -> Markup:
     ]
     is_asked = any(each.is_chosen for each in it.tries)
     changes = [
-        fold(f"What is changed in the {message.get('role', '?')}'s message", words_difference(old, text), is_open=True)
+        fold(f"What is changed in the {message.get('role', '?')}'s message", difference(old, text), is_open=True)
         for message, text in zip(it.call.messages, edited.texts, strict=False)
         if (old := str(message.get("content") or "")) != text
     ]
