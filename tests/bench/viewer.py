@@ -104,6 +104,46 @@ def viewer_page_1000() -> Row:
     return page("1,000 nodes", layered_run(1000), "run1000", 2.0)
 
 
+def viewer_page_2000() -> Row:
+    return page("2,000 nodes", layered_run(2000, 40), "run2000", 2.0)
+
+
+FRAMES = """new Promise((done) => {
+  const view = document.getElementById('view');
+  const { left, top } = view.getBoundingClientRect();
+  let [frames, begun] = [0, null];
+  const send = (kind, x, y, more) => {
+    const what = { clientX: left + x, clientY: top + y, pointerId: 1, bubbles: true, ...more };
+    view.dispatchEvent(new (kind === 'wheel' ? WheelEvent : PointerEvent)(kind, what));
+  };
+  view.setPointerCapture = () => {};
+  send('pointerdown', 300, 200);
+  const step = (now) => {
+    begun ??= now;
+    frames += 1;
+    if (now - begun > 2000) { send('pointerup', 300, 200); done((frames - 1) / ((now - begun) / 1000)); return; }
+    if (frames % 2) send('pointermove', 300 + 60 * Math.sin(frames / 9), 200 + 60 * Math.cos(frames / 9));
+    else send('wheel', 300, 200, { deltaY: 40 * Math.sin(frames / 15) });
+    requestAnimationFrame(step);
+  };
+  requestAnimationFrame(() => requestAnimationFrame(step));
+})"""
+
+
+def viewer_motion() -> Row:
+    """Frames a second while a graph of 2,000 nodes is dragged and zoomed, with all of it in sight and near."""
+    rates: list[float] = []
+    with stage(layered_run(2000, 40), "run2000") as found, found.browser.tab() as tab:
+        usable(tab, found.address, "run2000")
+        for how in ("fit", *["in"] * 9):
+            tab.click(f"[data-zoom={how}]")
+            if how == "fit":
+                rates.append(tab.evaluate(FRAMES))
+        rates.append(tab.evaluate(FRAMES))
+        assert tab.trouble == [], tab.trouble
+    return Row("viewer: a frame of 2,000 nodes in motion", 1000 / min(rates), 1000 / 30, "ms")
+
+
 def viewer_page_10000() -> Row:
     return page("10,000 nodes", layered_run(10_000, 100), "run10000", 5.0)
 
@@ -167,4 +207,13 @@ def chain_of(count: int) -> Flow:
     return Flow("chain", nodes)
 
 
-ROWS = (viewer_page_1000, viewer_page_10000, viewer_page_items, viewer_memory, viewer_live, viewer_listener)
+ROWS = (
+    viewer_page_1000,
+    viewer_page_2000,
+    viewer_motion,
+    viewer_page_10000,
+    viewer_page_items,
+    viewer_memory,
+    viewer_live,
+    viewer_listener,
+)

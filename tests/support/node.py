@@ -18,6 +18,7 @@ VERSIONS: Mapping[str, str] = {
     "@ai-sdk/openai-compatible": "3.0.92",
     "@modelcontextprotocol/inspector": "2.12.0",
     "ai": "7.0.173",
+    "axe-core": "4.14.1",
     "openai": "7.57.0",
 }
 """As `.ci/run` installs them."""

@@ -13,6 +13,7 @@ class Folding {
     this.shut = new Set(head.shut);
     this.labels = [...graph.svg.querySelectorAll("[data-of]")];
     graph.isHidden = (number) => this.isHidden(number);
+    graph.isFoldedEdge = (number) => head.edges[number].slice(0, 2).some((end) => this.isHidden(end));
     if (!head.sizes?.length) return;
     this.isContainer.forEach((isOne, number) => {
       if (!isOne) return;
@@ -112,9 +113,8 @@ class Folding {
     this.graph.based(number, left + 40, top);
     const fold = group.querySelector(":scope > .fold");
     if (fold) {
-      fold.textContent = isOpen ? "−" : "+";
-      fold.setAttribute("x", box.width / 2 - 18);
-      fold.setAttribute("y", top + 2);
+      fold.setAttribute("d", `M-9-9H9V9H-9ZM-5 0H5${isOpen ? "" : "M0-5V5"}`);
+      fold.setAttribute("transform", `translate(${box.width / 2 - 16} ${top - 3})`);
     }
   }
 }

@@ -138,6 +138,7 @@ class Graph {
     this.numbers = new Map(head.drawn.map((path, number) => [path, number]));
     this.heat = ""; // what boxes are coloured by: their status, or "time" or "cost"
     this.grown = 1;
+    this.written = [];
     this.names = this.groups.map((group) => group.querySelector(":scope > .name").textContent);
     this.bases = [];
     this.kinds = this.groups.map((group) => group.querySelector(":scope > .kind")?.textContent ?? "");
@@ -168,7 +169,16 @@ class Graph {
   }
 
   placeNames() {
-    this.names.forEach((name, number) => this.writeName(number, name));
+    this.written = [];
+    this.names.forEach((_, number) => { if (!this.groups[number].hasAttribute("display")) this.placeName(number); });
+  }
+
+  // As large as names are now; once, as long as that does not change.
+  placeName(number) {
+    if (this.isCompact || this.written[number] === this.grown) return;
+    this.written[number] = this.grown;
+    this.writeName(number, this.names[number]);
+    this.label(number);
   }
 
   // Where a name begins while it is as large as the other words; to be told where that has changed.
@@ -262,6 +272,15 @@ class Graph {
     const kind = this.kinds[number];
     if (said.model && kind && !kind.includes(" · ")) this.write(group, ".kind", `${kind} · ${shortModel(said.model)}`);
     if (said.filled) this.fill(group.querySelector(":scope > .progress"), said.filled);
+    this.label(number);
+  }
+
+  // What a node is called by readers and by voice: the words that are seen on it, then its path.
+  label(number) {
+    const group = this.groups[number];
+    if (!group.hasAttribute("role")) return;
+    const words = [...group.querySelectorAll(":scope > text")].map((text) => text.textContent).filter(Boolean);
+    group.setAttribute("aria-label", `${words.join(" ")} (${this.head.drawn[number]})`);
   }
 
   fill(bar, [ended, failed]) {
@@ -302,10 +321,21 @@ class Sight {
     this.spots = this.graph.groups.flatMap((group, number) => {
       const [x, y] = group.getAttribute("transform").match(/-?[\d.]+/g).map(Number);
       const spot = { group, x, y, isFrame: group.classList.contains("frame"), isShown: !group.hasAttribute("display") };
-      return this.graph.isHidden?.(number) ? [] : [spot];
+      return this.graph.isHidden?.(number) ? [] : [{ ...spot, number }];
     });
-    this.shown = new Set(this.spots.filter((spot) => spot.isShown));
+    this.lines = this.graph.isCompact ? [] : this.graph.edges.flatMap((edge) => this.reach(edge));
+    this.shown = new Set([...this.spots, ...this.lines].filter((spot) => spot.isShown));
     this.look(this.last);
+  }
+
+  // An edge with the box round it.
+  reach(edge) {
+    const path = edge.getAttribute("d");
+    const isFolded = !path || this.graph.isFoldedEdge?.(Number(edge.dataset.edge));
+    const numbers = isFolded ? [] : path.match(/-?[\d.]+/g).map(Number);
+    const [xs, ys] = [numbers.filter((_, at) => at % 2 === 0), numbers.filter((_, at) => at % 2)];
+    const box = { left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys) };
+    return isFolded ? [] : [{ group: edge, ...box, isShown: !edge.hasAttribute("display") }];
   }
 
   // What was shown and is out of sight is hidden, and the other way round. `place`: the scene's x, y and scale.
@@ -320,8 +350,15 @@ class Sight {
       const inside = spot.x >= left && spot.x <= right && spot.y >= top && spot.y <= bottom;
       if (inside || spot.isFrame) now.add(spot);
     }
+    for (const line of this.lines) {
+      if (line.left <= right && line.right >= left && line.top <= bottom && line.bottom >= top) now.add(line);
+    }
     for (const spot of this.shown) if (!now.has(spot)) spot.group.setAttribute("display", "none");
-    for (const spot of now) if (!this.shown.has(spot)) spot.group.removeAttribute("display");
+    for (const spot of now) {
+      if (this.shown.has(spot)) continue;
+      spot.group.removeAttribute("display");
+      if (spot.number !== undefined) this.graph.placeName(spot.number);
+    }
     this.shown = now;
   }
 }

@@ -53,15 +53,9 @@ class Minimap {
     if (!this.spots) return;
     const pen = this.canvas.getContext("2d");
     const by = this.scale * (devicePixelRatio || 1);
-    this.colours ??= new Map();
     pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     for (const spot of this.spots) {
-      const name = spot.group.getAttribute("class");
-      if (!this.colours.has(name)) {
-        const { stroke, fill } = getComputedStyle(spot.group.querySelector("path"));
-        this.colours.set(name, { stroke, fill });
-      }
-      const { stroke, fill } = this.colours.get(name);
+      const { stroke, fill } = this.colourOf(spot);
       pen.globalAlpha = spot.isFrame ? 0.35 : 1;
       pen.fillStyle = fill;
       pen.strokeStyle = stroke;
@@ -69,6 +63,16 @@ class Minimap {
       pen.fillRect(x, y, Math.max(1.5, width), Math.max(1.5, height));
       pen.strokeRect(x, y, Math.max(1.5, width), Math.max(1.5, height));
     }
+  }
+
+  colourOf({ group }) {
+    this.colours ??= new Map();
+    const name = group.getAttribute("class");
+    if (!this.colours.has(name)) {
+      const { stroke, fill } = getComputedStyle(group.querySelector("path"));
+      this.colours.set(name, { stroke, fill });
+    }
+    return this.colours.get(name);
   }
 
   // The frame round what is in sight; hidden where that is everything.

@@ -1,6 +1,7 @@
 // Pan and zoom of a drawing in a box: wheel, drag, two fingers, keys and buttons. It knows nothing of what is drawn.
 
 const TOOLS = 44; // Pixels at the top of the box where the buttons are.
+const REST = 140; // Milliseconds without a move after which it rests.
 const LEAST = 0.16; // The scale of a page that opens, at least: a box is then 40 pixels wide.
 
 class PanZoom {
@@ -12,6 +13,8 @@ class PanZoom {
     this.size = { width: svg.viewBox.baseVal.width, height: svg.viewBox.baseVal.height };
     this.onMove = onMove;
     this.pointers = new Map();
+    this.motion = null; // what draws instead while a large drawing is moved
+    this.onDrift = () => {};
     this.moved = 0;
     svg.removeAttribute("viewBox");
     svg.setAttribute("width", "100%");
@@ -56,19 +59,37 @@ class PanZoom {
     this.set(scale, left / 2, TOOLS + Math.max(0, above / 2));
   }
 
-  set(scale, x, y) {
+  // `isMoving`: more of it follows at once. Where the drawing is large, something quicker is shown until it rests.
+  set(scale, x, y, isMoving = false) {
     this.scale = Math.min(Math.max(scale, 0.01), 4);
     this.x = x;
     this.y = y;
+    clearTimeout(this.resting);
+    if (isMoving && this.motion) {
+      this.frame ??= requestAnimationFrame(() => {
+        this.frame = null;
+        if (this.resting) this.motion.draw(this);
+        this.onDrift(this);
+      });
+      this.resting = setTimeout(() => this.rest(), REST);
+      return;
+    }
+    this.rest();
+  }
+
+  rest() {
+    this.resting = null;
+    const { x, y } = this;
     this.scene.setAttribute("transform", `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${this.scale.toFixed(4)})`);
     this.onMove(this);
+    this.motion?.end();
   }
 
   // Zoom so that what is at a point of the box stays there.
-  zoom(factor, x = this.box.clientWidth / 2, y = this.box.clientHeight / 2) {
+  zoom(factor, x = this.box.clientWidth / 2, y = this.box.clientHeight / 2, isMoving = false) {
     const scale = Math.min(Math.max(this.scale * factor, 0.01), 4);
     const by = scale / this.scale;
-    this.set(scale, x - (x - this.x) * by, y - (y - this.y) * by);
+    this.set(scale, x - (x - this.x) * by, y - (y - this.y) * by, isMoving);
   }
 
   // Bring a point of the drawing into the box, if it is not well inside already. `least`: the scale, at least.
@@ -83,7 +104,7 @@ class PanZoom {
   wheel(event) {
     event.preventDefault();
     const edge = this.box.getBoundingClientRect();
-    this.zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015)), event.clientX - edge.left, event.clientY - edge.top);
+    this.zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015)), event.clientX - edge.left, event.clientY - edge.top, true);
   }
 
   press(event) {
@@ -103,9 +124,9 @@ class PanZoom {
       const [other] = others;
       const edge = this.box.getBoundingClientRect();
       const far = (point) => Math.hypot(point.x - other.x, point.y - other.y) || 1;
-      this.zoom(far(now) / far(before), (now.x + other.x) / 2 - edge.left, (now.y + other.y) / 2 - edge.top);
+      this.zoom(far(now) / far(before), (now.x + other.x) / 2 - edge.left, (now.y + other.y) / 2 - edge.top, true);
     } else {
-      this.set(this.scale, this.x + now.x - before.x, this.y + now.y - before.y);
+      this.set(this.scale, this.x + now.x - before.x, this.y + now.y - before.y, true);
     }
     this.pointers.set(event.pointerId, now);
   }

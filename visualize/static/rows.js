@@ -9,7 +9,12 @@ class Rows {
     this.box = box;
     this.inner = document.createElement("div");
     this.inner.className = "rows";
+    this.inner.tabIndex = 0;
+    this.inner.setAttribute("role", "listbox");
+    this.inner.setAttribute("aria-label", "Rows");
     box.append(this.inner);
+    this.onChoose = onChoose;
+    this.inner.addEventListener("keydown", (event) => this.press(event));
     this.items = [];
     this.made = new Map(); // number → element
     this.chosen = null;
@@ -29,6 +34,7 @@ class Rows {
     this.offset = head ? HEIGHT : 0;
     if (this.head) this.head.remove();
     this.head = head;
+    head?.setAttribute("aria-hidden", "true");
     if (head) this.inner.append(head);
     this.draw(true);
   }
@@ -47,6 +53,11 @@ class Rows {
       const item = this.items[number];
       element.className = `row ${item.key === this.chosen ? "chosen" : ""} ${item.class || ""}`;
       element.dataset.row = number;
+      element.id = `row-${number}`;
+      element.setAttribute("role", "option");
+      element.setAttribute("aria-selected", String(item.key === this.chosen));
+      element.setAttribute("aria-posinset", String(number + 1));
+      element.setAttribute("aria-setsize", String(this.items.length));
       element.style.top = `${number * HEIGHT + this.offset}px`;
       this.make(item, element);
       this.made.set(number, element);
@@ -54,9 +65,28 @@ class Rows {
     }
   }
 
+  // Arrows go from row to row.
+  press(event) {
+    if (event.target !== this.inner || event.ctrlKey || event.metaKey || event.altKey) return;
+    const now = this.items.findIndex((item) => item.key === this.chosen);
+    const last = this.items.length - 1;
+    const to = { ArrowDown: now + 1, ArrowUp: Math.max(0, now - 1), Home: 0, End: last, PageDown: now + 10, PageUp: Math.max(0, now - 10) }[event.key];
+    if (to === undefined || last < 0) return;
+    event.preventDefault();
+    const item = this.items[Math.min(last, to)];
+    this.onChoose(item);
+    this.choose(item.key);
+    this.draw();
+  }
+
   choose(key, bring = true) {
     this.chosen = key;
-    for (const [number, element] of this.made) element.classList.toggle("chosen", this.items[number].key === key);
+    for (const [number, element] of this.made) {
+      const isChosen = this.items[number].key === key;
+      element.classList.toggle("chosen", isChosen);
+      element.setAttribute("aria-selected", String(isChosen));
+      if (isChosen) this.inner.setAttribute("aria-activedescendant", element.id);
+    }
     const number = bring ? this.items.findIndex((item) => item.key === key) : -1;
     if (number < 0) return;
     const top = number * HEIGHT + this.offset;

@@ -40,6 +40,8 @@ class RunPage {
       this.minimap?.look(place);
     });
     this.minimap = new Minimap(document.querySelector(".graph-side"), this.graph, this.zoom);
+    if (this.sight) this.zoom.motion = new Motion(view, this.graph, this.minimap);
+    this.zoom.onDrift = (place) => this.minimap.look(place);
     this.live = new Live(this);
     this.walk = new Walk(this);
     this.tree = new Tree(document.getElementById("tree"), this);
@@ -68,6 +70,7 @@ class RunPage {
     this.zoom.resize(found.width, found.height);
     this.sight?.measure();
     this.minimap.measure();
+    this.zoom.motion?.forget();
     if (isFitted) this.zoom.begin();
     if (kept === null) return;
     const now = this.graph.placeOf(kept);
@@ -123,6 +126,7 @@ class RunPage {
     }
     for (const button of document.querySelectorAll("[data-tab]")) {
       button.addEventListener("click", () => this.openTab(button.dataset.tab));
+      button.addEventListener("keydown", (event) => this.stepTabs(event));
     }
     this.scrub.addEventListener("input", () => this.moveTo(Number(this.scrub.value)));
     const find = document.getElementById("find");
@@ -144,6 +148,16 @@ class RunPage {
     const path = this.pathOfSite(this.head.drawn[ends[0]]);
     if (path === this.node) this.panel.openWays();
     else this.choose(path);
+  }
+
+  stepTabs(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const tabs = [...document.querySelectorAll("[data-tab]")];
+    const next = tabs[(tabs.indexOf(event.target) + by + tabs.length) % tabs.length];
+    next.focus();
+    this.openTab(next.dataset.tab);
   }
 
   press(event, find) {
@@ -452,6 +466,7 @@ class RunPage {
     const line = this.lines[at];
     const words = line ? `${at} of ${last} · ${line.kind}${line.node ? ` ${cutTo(line.node, 40)}` : ""}` : "";
     document.getElementById("moment").textContent = words;
+    this.scrub.setAttribute("aria-valuetext", words);
     document.body.classList.toggle("past", this.at !== null);
   }
 
@@ -459,7 +474,9 @@ class RunPage {
     this.tab = name;
     for (const button of document.querySelectorAll("[data-tab]")) {
       button.setAttribute("aria-selected", String(button.dataset.tab === name));
+      button.tabIndex = button.dataset.tab === name ? 0 : -1;
     }
+    this.rows.box.setAttribute("aria-labelledby", `tab-${name}`);
     this.rows.box.scrollTop = 0;
     this.rows.chosen = null;
     this.paintRows();

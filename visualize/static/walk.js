@@ -13,7 +13,6 @@ class Walk {
       this.outs[source].push(target);
       this.ins[target].push(source);
     }
-    this.graph.groups.forEach((group) => this.name(group));
     this.graph.groups[0]?.setAttribute("tabindex", "0");
     this.graph.svg.addEventListener("focusin", (event) => {
       const group = event.target.closest("[data-node]");
@@ -34,13 +33,6 @@ class Walk {
     };
     walk(this.page.newest.top);
     return found;
-  }
-
-  name(group) {
-    const title = group.querySelector(":scope > title");
-    if (!title) return;
-    title.id ||= `of-${group.dataset.node}`;
-    group.setAttribute("aria-labelledby", title.id);
   }
 
   mark(number) {

@@ -174,7 +174,7 @@ def _make_nodes(sides: Sequence[RunSide], found: RunDifference, rows: dict[str, 
     return element(
         "section",
         element("h2", f"Nodes: {count:,} of {len(found.nodes):,} differ"),
-        element("div", element("table", element("thead", head), element("tbody", body)), class_="scrolls"),
+        element("div", element("table", element("thead", head), element("tbody", body)), class_="scrolls", tabindex=0),
         list(_list_outputs(found.nodes)),
     )
 

@@ -76,7 +76,7 @@ def plot_svg(points: Sequence[RunPoint]) -> Markup:
         list(_draw_strip(points, "Cost", [each.cost_usd for each in points], dollars, _HEIGHT + 14)),
     ]
     return element(
-        "svg", strips, class_="plot", viewBox=f"0 0 {_WIDTH:.0f} {2 * _HEIGHT + 14:.0f}", role="img",
+        "svg", strips, class_="plot", viewBox=f"0 0 {_WIDTH:.0f} {2 * _HEIGHT + 14:.0f}", role="group",
         aria_label=f"Time and cost of the last {len(points)} runs",
     )  # fmt: skip
 
@@ -167,7 +167,7 @@ def flow_page(
         element("h1", name),
         note(description) if description else None,
         start,
-        element("section", element("h2", "Last runs"), element("div", plot_svg(history), class_="scrolls"))
+        element("section", element("h2", "Last runs"), element("div", plot_svg(history), class_="scrolls", tabindex=0))
         if history
         else None,
         element("section", element("h2", "Checks"), _list_problems(problems)),

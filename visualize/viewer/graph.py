@@ -142,20 +142,22 @@ class _Drawing:
         lines = [("name", cut(node.name, _NAME) + times(node)), ("kind", kind_of(node))]
         if node.status is not None:
             lines += [("standing", standing(node)), ("detail", detail(node))]
-        words = "".join(
+        words = " ".join(  # With blanks, as what is read aloud is made of these words.
             f'<text class="{class_}" x="{left + _PAD:.1f}" y="{top + _LINE * number:.1f}">{_write_text(text)}</text>'
             for number, (class_, text) in enumerate(lines)
         )
         sign = sign_svg(node.kind, left + 9 + SIGN_SIZE / 2, top + 3)
         fold = ""
         if self._is_live and node.id in self._containers:
-            sign_of_fold = "−" if is_frame else "+"
-            fold = f'<text class="fold" x="{box.width / 2 - 18:.1f}" y="{top + 2:.1f}">{sign_of_fold}</text>'
+            place = f"translate({box.width / 2 - 16:.1f} {top - 3:.1f})"
+            fold = f'<path class="fold" transform="{place}" d="{_UNFOLDED if is_frame else _FOLDED}"/>'
         bar = _draw_progress(node, left + _PAD, top + _LINE * _count_lines(node) - 9, box.width)
         return f'{opening}{title}<path d="{shape}"/>{sign}{words}{bar}{fold}</g>'
 
 
 _LIVE: Final = ' role="button" tabindex="-1"'
+_UNFOLDED: Final = "M-9-9H9V9H-9ZM-5 0H5"
+_FOLDED: Final = f"{_UNFOLDED}M0-5V5"
 _HIDDEN: Final = ' display="none"'
 
 

@@ -35,7 +35,7 @@ def overlay_markup(a: Picture, b: Picture, differing: Mapping[str, str], most: i
     texts = {name: _list_lines(node, [side.get(name) for side in sides]) for name, node in nodes.items()}
     placed = arrange(picture, lambda node: _measure(node, texts[node.id]))
     lines = [
-        f'<svg class="graph overlay" role="img" viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" '
+        f'<svg class="graph overlay" role="group" viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" '
         f'width="{placed.width:.0f}" height="{placed.height:.0f}" aria-label="Both runs in one graph">',
         '<defs><marker id="overlay-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         'markerUnits="userSpaceOnUse" orient="auto"><path class="arrow" d="M0 0L8 4L0 8z"/></marker></defs>',

@@ -41,6 +41,7 @@ SCRIPTS: Final = (
     "graph.js",
     "foldgraph.js",
     "minimap.js",
+    "motion.js",
     "times.js",
     "rows.js",
     "markdown.js",

@@ -172,7 +172,7 @@ def table(
         for row, seq in zip(rows, seqs or [None] * len(rows), strict=True)
     ]
     whole = element("table", element("thead", head), element("tbody", body), class_=class_ or None)
-    return element("div", whole, class_="scrolls")
+    return element("div", whole, class_="scrolls", tabindex=0)
 
 
 # --- The files of a run: pictures of a few raster kinds as such, everything else as something to download

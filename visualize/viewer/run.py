@@ -303,7 +303,8 @@ def _make_live_buttons(run: Reading) -> list[Markup]:
 
 def _make_timeline() -> Markup:
     tabs = [
-        element("button", title, type="button", role="tab", data_tab=name, aria_selected="true" if first else "false")
+        element("button", title, type="button", role="tab", id=f"tab-{name}", data_tab=name, aria_controls="rows",
+                aria_selected="true" if first else "false", tabindex=0 if first else -1)
         for name, title, first in (("timeline", "Timeline", True), ("calls", "Model calls", False),
                                    ("events", "Events", False), ("state", "State", False))
     ]  # fmt: skip
@@ -313,10 +314,10 @@ def _make_timeline() -> Markup:
         element(
             "div",
             element("div", tabs, role="tablist", class_="tabs"),
-            element("div", id="parts", aria_label="Where the time of the run went"),
+            element("div", id="parts", role="group", aria_label="Where the time of the run went"),
             fold_button,
             class_="below-head",
         ),
-        element("div", id="rows", tabindex=0, role="tabpanel"),
+        element("div", id="rows", role="tabpanel", aria_labelledby="tab-timeline"),
         class_="below",
     )
