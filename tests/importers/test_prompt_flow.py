@@ -171,3 +171,32 @@ def test_conditions_variants_connections_rows_and_templates_do_what_they_did(imp
     assert run(folder, "source_short_loud", {"text": "hi"}, {})[0].outputs["joined"] == "SHORT:\n  HI\n"
     rows = [{"text": "hello"}, {"text": "hi"}, {"text": "x", "limit": 0}]
     assert run(folder, "source_batch", {"rows": rows}, {})[0].outputs == {"count": 2}
+
+
+def test_an_embedding_is_made_by_the_model_that_was_named(import_files, monkeypatch) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    class Embedder:
+        def __init__(self, model: str) -> None:
+            self.model = model
+
+        async def embed(self, texts: list[str]) -> list[list[float]]:
+            asked.append((self.model, texts))
+            return [[0.5, 1.0]]
+
+    monkeypatch.setattr("flowengine.models.embedding.embedder", Embedder)
+    _, _, folder = import_files(
+        {
+            "flow.dag.yaml": """\
+inputs: {q: {type: string}}
+outputs: {vector: {reference: "${embed.output}"}}
+nodes:
+- name: embed
+  type: python
+  source: {type: package, tool: promptflow.tools.embedding.embedding}
+  inputs: {connection: mine, deployment_name: ada, input: "${inputs.q}"}
+"""
+        }
+    )
+    assert run(folder, "source", {"q": "tea"}, {})[0].outputs == {"vector": [0.5, 1.0]}
+    assert asked == [("azure/ada", ["tea"])]
