@@ -219,7 +219,7 @@ class ImportedProject:
     stubs: list[Stub] = field(default_factory=list[Stub])
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     """Keys of the project file beside `allow_calls`: `allow_env`, `allow_http`, `models` …"""
-    environment: dict[str, str] = field(default_factory=dict[str, str])
+    environment: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     """Variables that a run needs → what for; they stand in IMPORT.md."""
 
     def allow_http(self, address: str, variables: Iterable[str] = ()) -> None:

@@ -26,7 +26,7 @@ def check_words(words: list[str]) -> None:
         found = group.get_command(context, words[0])
         assert found is not None, words
         group, words = found, words[1:]
-    known = {option for each in group.params for option in each.opts}
+    known = {option for each in group.get_params(context) for option in each.opts}
     for word in words:
         if word.startswith("-") and len(word) > 1:
             assert word.partition("=")[0] in known, (group.name, word)
