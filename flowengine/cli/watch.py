@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from time import monotonic, sleep
-from typing import NamedTuple
+from time import monotonic, sleep, time
+from typing import Final, NamedTuple
 
 from flowengine.cli.terminal import Results, complain, format_clock, has_live_stderr
 from flowengine.engine.events import Event
@@ -70,6 +70,11 @@ class RunStanding:
         return [line for line in lines if line not in said]
 
 
+_FIRST_LINE: Final = 10.0
+"""Seconds after which a pipe is told for the first time how far a run is."""
+_EACH_LINE: Final = 15.0
+
+
 class Reporting(NamedTuple):
     """What the user wants to see of a run."""
 
@@ -88,6 +93,8 @@ class _Watch:
         self._progress = progress
         self._reporting = reporting
         self._results = results
+        self._is_live = has_live_stderr()
+        self._say_at = monotonic() + _FIRST_LINE
 
     def __call__(self, event: Event) -> None:
         told = len(self._progress.notices)
@@ -96,6 +103,21 @@ class _Watch:
             self._results.attempt(event_line(event))
         if not self._reporting.quiet and len(self._progress.notices) > told:
             complain(f"notice: {list(self._progress.notices)[-1]}")
+        if (
+            not self._is_live
+            and not self._reporting.quiet
+            and not self._reporting.events
+            and monotonic() > self._say_at
+        ):
+            self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        """A line from time to time, where no picture can be drawn: for logs of jobs."""
+        from flowengine.cli.live import format_progress_line  # rich is not needed before.
+
+        self._say_at = monotonic() + _EACH_LINE
+        if self._progress.finished is None:
+            complain(format_progress_line(self._progress, time()))
 
 
 @contextmanager

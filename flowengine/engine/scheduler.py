@@ -19,6 +19,7 @@ starts nothing more.
 from __future__ import annotations
 
 import contextvars
+import os
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -463,4 +464,19 @@ def error_info(error: BaseException) -> ErrorInfo:
     if isinstance(error, FlowEngineError):
         cause = f" ({describe_error(error.__cause__)})" if error.__cause__ is not None else ""
         return ErrorInfo(kind, f"{error}{cause}")
-    return ErrorInfo(kind, describe_error(error), "".join(traceback.format_exception(error)))
+    return ErrorInfo(kind, describe_error(error), _format_traceback(error))
+
+
+def _format_traceback(error: BaseException) -> str:
+    """The traceback, after the last frame that is neither ours nor a library's: where its author looks first."""
+    whole = "".join(traceback.format_exception(error))
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_foreign(frame.filename)]
+    return f"{''.join(traceback.format_list(own[-1:]))}\n{whole}" if own else whole
+
+
+_OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARIES: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", f"{os.sep}lib{os.sep}python3.")
+
+
+def _is_foreign(file: str) -> bool:
+    return file.startswith((_OURS, "<frozen ")) or any(part in file for part in _LIBRARIES)

@@ -60,7 +60,8 @@ class RunLister:
             )
             for info in found.infos
         ]
-        return ListedRuns(lines, found.total, index.find(RunsAsked(), 0).total, unread)
+        every = found.total if asked == RunsAsked() else index.find(RunsAsked(), 0).total
+        return ListedRuns(lines, found.total, every, unread)
 
     def named(self, run_ids: Sequence[str]) -> Sequence[RunLine]:
         """These runs, in this order, without their digests."""
@@ -68,11 +69,13 @@ class RunLister:
         infos = {info.run_id: info for info in run_index_of(self._store).find(RunsAsked(only=run_ids)).infos}
         return [RunLine(infos[each], words.of(infos[each])) for each in run_ids if each in infos]
 
-    def count(self, query: RunQuery) -> int:
-        """How many runs are asked for."""
-        index = run_index_of(self._store)
-        notes = all_notes(self._store) if query.mark else EMPTY
-        return index.find(self._ask(index, query, parse_search(query.text), _Words(self._store), notes), 0).total
+    def count(self, *queries: RunQuery) -> Sequence[int]:
+        """For each query, how many runs are asked for."""
+        index, words = run_index_of(self._store), _Words(self._store)
+        notes = all_notes(self._store) if any(query.mark for query in queries) else EMPTY
+        return [
+            index.find(self._ask(index, query, parse_search(query.text), words, notes), 0).total for query in queries
+        ]
 
     def flows(self) -> Sequence[str]:
         """The names of the flows that have runs."""

@@ -102,10 +102,8 @@ class RunCache:
         """What stands round the list. Call it on a thread."""
         with self._listing:
             presets = presets_of(answerer)
-            counted = [
-                each._replace(runs=self._lister.count(query_of(each.filters))) if each.is_counted else each
-                for each in presets
-            ]
+            counts = iter(self._lister.count(*(query_of(each.filters) for each in presets if each.is_counted)))
+            counted = [each._replace(runs=next(counts)) if each.is_counted else each for each in presets]
             return ListFrame(self._lister.flows(), counted, acting)
 
     def about(self, run_id: str) -> RunAbout:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import anyio
+import httpx
 
 from flowengine import Context, Flow, FunctionNode
-from flowengine.engine.events import Event
+from flowengine.engine.events import Event, RunFinished, RunStarted
 from flowengine.journal.sqlite.store import SQLiteJournal, SQLiteStore
 from flowengine.journal.stores import TeeStore
 from flowengine.runners.local import start
@@ -180,6 +181,29 @@ def viewer_live() -> Row:
     return Row("viewer: 2,000 live events applied", sorted(times)[1], 5.0, "s", (min(times), max(times)))
 
 
+def viewer_list_100000() -> Row:
+    """The first page of a store of 100,000 runs, as the server sends it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = SQLiteStore(Path(folder, "runs.db"), "memory")
+        for number in range(100_000):
+            at = 1.7e9 + number
+            end = RunFinished(at + 1, "failed" if number % 50 == 0 else "succeeded", {"answer": f"parcel {number}"})
+            journal = store.create(f"run{number:06}")
+            journal.append(RunStarted(f"run{number:06}", f"flow{number % 7}", at, {"question": "where?"}, {}, {}))
+            journal.append(end)
+            journal.flush()
+        store.close()
+        times: list[float] = []
+        with ui(store.path) as (_, address), httpx.Client(headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+            for _ in range(6):
+                begun = time.perf_counter()
+                page = client.get(f"{address}/", timeout=60).text
+                times.append(time.perf_counter() - begun)
+                assert "100,000 runs" in page
+    times = times[1:]  # The first one reads the templates, too.
+    return Row("viewer: first page of 100,000 runs", sorted(times)[2], 0.3, "s", (min(times), max(times)))
+
+
 async def viewer_listener() -> Row:
     """A run whose events a listener in the same process hears, as the server's do, against the same run without one."""
     plan = chain_of(1000).plan
@@ -215,5 +239,6 @@ ROWS = (
     viewer_page_items,
     viewer_memory,
     viewer_live,
+    viewer_list_100000,
     viewer_listener,
 )
