@@ -163,7 +163,7 @@ class Graph {
     if (grown === this.grown || this.isCompact) return;
     this.grown = grown;
     this.svg.classList.toggle("small", grown > 1);
-    this.svg.classList.toggle("smaller", grown > 3.3);
+    this.svg.classList.toggle("smaller", grown > 4.4);
     this.svg.style.setProperty("--grown", String(grown));
     this.placeNames();
   }
@@ -203,7 +203,7 @@ class Graph {
     const element = groups[number].querySelector(":scope > .name");
     this.bases[number] ??= { x: Number(element.getAttribute("x")), y: Number(element.getAttribute("y")) };
     const { x, y } = this.bases[number];
-    const by = grown > 3.3 ? 0 : Math.max(1, 0.72 * grown); // The sign grows with the name, as long as there is room.
+    const by = grown > 4.4 ? 0 : Math.max(1, 0.72 * grown); // The sign grows with the name, as long as there is room.
     const left = grown > 1 ? x - 31 + 22 * by + (by ? 9 : 0) : x;
     const middle = groups[number].classList.contains("frame") ? y - 14 + 6.5 * grown : 0;
     element.setAttribute("x", left);
