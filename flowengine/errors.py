@@ -103,7 +103,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zebra", ["publish", "improve"])
     ''
     """
-    nearest = find_nearest(name, known)
+    nearest = find_nearest(name, [each for each in known if each != name])  # Known elsewhere, and not here.
     return "" if nearest is None else f"; did you mean '{nearest}'?"
 
 

@@ -35,7 +35,16 @@ from flowengine.testing.flowtest import ExpectSpec, FakesSpec, Matcher, find_unk
 from flowengine.testing.path import names_of
 from flowengine.testing.yaml_file import read_yaml
 
-__all__ = ["SUFFIX", "EvalFile", "EvalFileError", "JudgeSpec", "ScorerSpec", "eval_schema", "load_eval"]
+__all__ = [
+    "SUFFIX",
+    "EvalFile",
+    "EvalFileError",
+    "JudgeSpec",
+    "ScorerSpec",
+    "check_columns",
+    "eval_schema",
+    "load_eval",
+]
 
 SUFFIX: Final = ".floweval.yaml"
 NAMES: Final = ("row", "inputs", "outputs", "run", "against")
@@ -300,6 +309,29 @@ def _check_template(at: KeyPath, text: str) -> Iterator[_Problem]:
         if name not in NAMES:
             known = ", ".join(NAMES)
             yield at, "FE302", f"nothing is called '{name}' here: there are {known}", did_you_mean(name, NAMES)
+
+
+def check_columns(file: EvalFile, columns: Sequence[str]) -> None:
+    """`EvalFileError` where slices or scorers name a column that no row has, before anything is paid."""
+    problems = [_diagnostic(file.path, file.source, *each) for each in _find_unknown_columns(file.spec, [*columns])]
+    if problems:
+        raise EvalFileError(problems)
+
+
+def _find_unknown_columns(spec: EvalSpec, columns: Sequence[str]) -> Iterator[_Problem]:
+    def tell(at: KeyPath, name: str) -> _Problem:
+        hint = did_you_mean(name, columns) or f"; there are: {', '.join(columns[:12])}"
+        return at, "FE305", f"the data has no column '{name}'", hint
+
+    for place, name in enumerate(spec.slices):
+        if name not in columns:
+            yield tell(("slices", place), name)
+    for name, scorer in spec.scorers.items():
+        for place, text in _templates_of(scorer):
+            for reference in parse_template(text).references:
+                path = reference.path
+                if path[0] == "row" and len(path) > 1 and path[1] not in columns:
+                    yield tell(("scorers", name, *place), path[1])
 
 
 def is_pair(judge: JudgeSpec) -> bool:

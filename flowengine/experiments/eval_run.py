@@ -25,7 +25,7 @@ from flowengine.errors import InputError
 from flowengine.experiments.batch_collector import BatchPace, batched
 from flowengine.experiments.data_file import DataFile, open_data
 from flowengine.experiments.eval_effects import explain_unfaked, has_queues, list_unfaked, with_fakes
-from flowengine.experiments.eval_file import EvalFile, RecordedSpec
+from flowengine.experiments.eval_file import EvalFile, RecordedSpec, check_columns
 from flowengine.experiments.eval_sets import EvalRow, EvalSet, SetInfo, keep_set, list_sets, load_set
 from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.experiments.scoring import Score, Scorers, ScoringView
@@ -118,7 +118,9 @@ class EvalRun:
         spec, file = self.file.spec, self.file
         if isinstance(spec.data, RecordedSpec):
             return list(recorded_rows(self.store, spec.data.runs, self.plan, spec.map, spec.inputs))
-        return open_data(file.path.parent / spec.data, self.plan.inputs, spec.map, spec.inputs)
+        data = open_data(file.path.parent / spec.data, self.plan.inputs, spec.map, spec.inputs)
+        check_columns(file, data.columns)
+        return data
 
     @property
     def total(self) -> int:

@@ -26,6 +26,7 @@ code{font-size:.9em}.text{max-width:34rem;overflow-wrap:anywhere}
 table.rows{table-layout:fixed}.group{content-visibility:auto;contain-intrinsic-size:auto 2200px}
 .bar{display:inline-block;height:.6rem;background:#57a;vertical-align:middle}
 :target{outline:2px solid #57a}
+@media (max-width:44rem){table{display:block;overflow-x:auto}}
 """
 _GROUP: Final = 50
 """Rows that a browser lays out together, when they come into view."""

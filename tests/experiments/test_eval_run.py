@@ -12,7 +12,7 @@ import pytest
 
 from flowengine.core.budget import Budget
 from flowengine.errors import InputError, JournalError
-from flowengine.experiments.eval_file import load_eval
+from flowengine.experiments.eval_file import EvalFileError, load_eval
 from flowengine.experiments.eval_report import EvalReport, make_report, parse_bounds
 from flowengine.experiments.eval_run import EvalRun
 from flowengine.experiments.eval_sets import EvalSet, list_evals, list_sets, load_set
@@ -107,7 +107,7 @@ async def test_a_judge_of_a_pair_is_asked_in_both_orders(tmp_path: Path) -> None
         "scorers:\n"
         '  better: {judge: {model: offline, target: "{{ outputs.loud }}", other: "{{ row.expected }}"}}\n'
         '  than: {judge: {model: offline, target: "{{ outputs.loud }}", other: "{{ against.outputs.loud }}"}}\n'
-        '  gone: {judge: {model: offline, target: "{{ row.nothing }}"}}\n'
+        '  gone: {judge: {model: offline, target: "{{ outputs.nothing }}"}}\n'
     )
     store = MemoryStore()
     path = project(tmp_path, text)
@@ -119,6 +119,19 @@ async def test_a_judge_of_a_pair_is_asked_in_both_orders(tmp_path: Path) -> None
     assert values(second, "than")[0] == 0.5  # It prefers the first place, whatever stands there.
     assert "the two orders disagree" in second.rows[0].scores["than"].reason
     assert (second.rows[0].paid_calls, second.rows[0].calls) == (2, 4)  # Those of `better` are known.
+
+
+async def test_a_column_that_no_row_has_is_told_before_anything_runs(tmp_path: Path) -> None:
+    store = MemoryStore()
+    path = project(tmp_path, EVAL.replace("row.expected", "row.expcted").replace("[kind]", "[kin]"))
+    with pytest.raises(EvalFileError) as told:
+        await score(path, store)
+    lines = str(told.value).splitlines()
+    assert [line.partition("floweval.yaml:")[2] for line in lines] == [
+        "3:10: FE305 the data has no column 'kin'; did you mean 'kind'?",
+        "5:21: FE305 the data has no column 'expcted'; did you mean 'expected'?",
+    ]
+    assert not store.list()
 
 
 async def test_samples_ask_anew_and_count_as_one_row(tmp_path: Path) -> None:
