@@ -101,7 +101,9 @@ def test_blocks_that_no_test_can_run_set_up_a_machine_or_name_what_is_there():
     calls = [text for text in plain if "await " in text]
     setting_up = r"(?:export \w+=|createuser |createdb |pip install |[*\d/]+ [*\d]+ \* \* [*\d] )"
     assert [text for text in plain if text not in calls and not re.match(setting_up, text)] == []
-    named = [each for text in calls for each in re.findall(r"await (\w+)\(.*# (flowengine[\w.]+)$", text, re.MULTILINE)]
+    named = [
+        each for text in calls for each in re.findall(r"await (\w+)\(.*# (flowengine(?:\.\w+)*)$", text, re.MULTILINE)
+    ]
     assert len(named) == 2
     assert [name for name, module in named if not hasattr(import_module(module), name)] == []
 
