@@ -104,7 +104,8 @@ def parse_search(text: str) -> Search:
     >>> [phrase.terms for phrase in parse_search('refund "not found"').phrases]
     [('refund',), ('not', 'found')]
     """
-    found = re.findall(r'"([^"]*)"?|(\S+)', text[:400].lower())
+    clean = text[:400].encode("utf-8", "replace").decode().replace("\0", " ")  # As a command line may have it.
+    found = re.findall(r'"([^"]*)"?|(\S+)', clean.lower())
     said = [each for pair in found if (each := (pair[0] or pair[1]).strip())]
     return Search(tuple(Phrase(each, tuple(terms_of(each))) for each in said[:_MAX_WANTED]))
 

@@ -314,3 +314,10 @@ def test_the_place_of_what_was_found_is_told(anyio_backend: str) -> None:
     assert parse_search("needle").excerpt(texts).startswith("input: …a a")
     assert parse_search("nothing 東京").excerpt(texts) == "output: the 東京 office"
     assert parse_search("zzz").excerpt(texts) == ""
+
+
+@pytest.mark.parametrize("text", ["\udcff \0", '"\ud800"', "NEAR(", '"' * 400, "-x^y*", "\u2028", "w " * 9_000])
+async def test_whatever_is_searched_for_is_an_answer(store: JournalStore, text: str) -> None:
+    index = run_index_of(store)
+    assert index.find(RunsAsked(search=parse_search(text), flow="none")).total == 0
+    assert index.find(RunsAsked(search=parse_search(text))).total == 0
