@@ -31,6 +31,7 @@ class PageServer:
         self.posted: list[tuple[str, dict[str, list[str]]]] = []
         self.url = ""
         self.is_open = True
+        self._listeners = 0
         self._told: list[str] = []
         """What goes to listeners, in order: whole messages of the stream."""
         self._news = threading.Condition()
@@ -46,6 +47,11 @@ class PageServer:
                 self._told.append(f"id: {seq}\ndata: {feed_line(event, seq)}\n\n")
             self._news.notify_all()
 
+    def wait_for_listener(self) -> None:
+        """Until a browser has asked for the stream: texts that are told before that are heard by nobody."""
+        with self._news:
+            assert self._news.wait_for(lambda: self._listeners > 0, 20)
+
     def close(self) -> None:
         with self._news:
             self.is_open = False
@@ -56,6 +62,8 @@ class PageServer:
         with self._news:
             begin = [f"id: {seq}\ndata: {feed_line(event, seq)}\n\n" for seq, event in enumerate(self.events)][after:]
             sent = len(self._told)
+            self._listeners += 1
+            self._news.notify_all()
         yield "".join(begin).encode()
         while True:
             with self._news:

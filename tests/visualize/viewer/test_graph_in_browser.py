@@ -197,6 +197,7 @@ def test_a_live_run_says_whom_it_asks_what_is_left_and_that_its_server_is_gone(b
         )
         tab.goto(f"{server.url}/runs/live")
         tab.wait("document.getElementById('left').textContent.includes('(by 3 runs)')")
+        server.wait_for_listener()
         server.tell(TokenStreamed("draft", START, "", True, "openai/gpt-4o"))
         tab.wait("document.querySelector('#graph .detail').textContent.startsWith('asked gpt-4o ')")
         tab.click("[data-follow]")
