@@ -26,7 +26,7 @@ def test_an_exported_page_holds_small_images_and_names_the_rest():
     page = export_page(Reading(run.events), store.read_blob)
     assert page.count("data:image/png;base64,") == 2  # In the panel, and among the outputs.
     assert page.count("(left out of this page)") == 4
-    assert "data:image/svg" not in page
+    assert "data:image/svg+xml;base64" not in page  # As files are written; the icon of the page is another.
     assert "<script>1" not in page
     assert "img-src data:" in page
     assert len(page) < 1_000_000
