@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -41,6 +42,8 @@ _TIMED: Final = 5
 """Runs by whose times it is said how long another one may still take."""
 _MOST_TIMED: Final = 5_000
 """Events of each of them."""
+_FLOWS_KEPT: Final = 5.0
+"""Seconds for which the names of flows are not asked for again: every run is looked at for them."""
 _PLOTTED: Final = 50_000
 """Events that are read for one plot; runs beyond them have no cost in it until another time."""
 
@@ -69,6 +72,8 @@ class RunCache:
         self._lock = threading.Lock()
         self._points: dict[str, RunPoint] = {}
         self._lister = RunLister(store)
+        self._flows: Sequence[str] = ()
+        self._flows_until = 0.0
         self._listing = threading.Lock()
 
     async def do(self, work: Callable[..., T], *given: Any) -> T:
@@ -104,7 +109,9 @@ class RunCache:
             presets = presets_of(answerer)
             counts = iter(self._lister.count(*(query_of(each.filters) for each in presets if each.is_counted)))
             counted = [each._replace(runs=next(counts)) if each.is_counted else each for each in presets]
-            return ListFrame(self._lister.flows(), counted, acting)
+            if monotonic() > self._flows_until:
+                self._flows, self._flows_until = self._lister.flows(), monotonic() + _FLOWS_KEPT
+            return ListFrame(self._flows, counted, acting)
 
     def about(self, run_id: str) -> RunAbout:
         """What is known of a run beside its record. Call it on a thread."""

@@ -75,7 +75,7 @@ class SqliteIndex:
         return FoundRuns(self._read(tail, [*values, -1 if limit is None else limit, skip]), total)
 
     def flows(self) -> Sequence[str]:
-        return [flow for (flow,) in self._execute("SELECT DISTINCT CAST(flow AS TEXT) FROM run ORDER BY 1")]
+        return sorted(str(flow) for (flow,) in self._execute("SELECT DISTINCT flow FROM run"))
 
     def digests(self, run_ids: Collection[str], *, texts: bool = False) -> Mapping[str, RunDigest]:
         query = (
