@@ -252,6 +252,10 @@ outputSchema:
 
 
 HOSTILE = [
+    '{"kind": "Workflow", "trigger": {"actions": [{"kind": "CopyConversationMessages", "messages": "=[]"}]}}',
+    workflow("- {kind: SendActivity, id: a, activity: x}\n- {kind: GotoAction, id: a, actionId: a}"),
+    workflow("- {kind: SetVariable, id: a, variable: Local.A, value: '=1" + " & 2" * 4000 + "'}"),
+    workflow("- {kind: InvokeMcpTool, id: a, serverUrl: 'https://x.example.com/', toolName: ''}"),
     "kind: Workflow\ntrigger: {kind: OnStart, actions: [x, null, {kind: 3}, {kind: If}, {kind: Foreach}]}\n",
     workflow("- {kind: SetVariable, id: '{{ x }}', variable: 'Local.{{ y }}', value: '={{ 7 * 7 }}'}"),
     workflow("- {kind: SendActivity, id: \"a\\u2028b\", activity: '{{ 7 * 7 }} {% raw %} {Local.X} {'}"),

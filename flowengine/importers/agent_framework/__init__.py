@@ -15,17 +15,15 @@ from pathlib import Path
 from flowengine.errors import DefinitionError, FlowError
 from flowengine.flowfile.yaml.parser import ParsedYaml, parse_yaml
 from flowengine.flowfile.yaml.positions import SourceText
-from flowengine.importers.agent_framework.prompt_agents import PromptAgent, read_agent
+from flowengine.importers.agent_framework.prompt_agents import PromptAgent, as_list, as_map, read_agent
 from flowengine.importers.agent_framework.workflow_reader import WorkflowReader
 from flowengine.importers.form import ImportedProject
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
 __all__ = ["find", "read"]
 
-_WORKFLOW = re.compile(r"(?mi)^(kind\s*:\s*[\"']?(Workflow|AdaptiveDialog)\b|actions\s*:)")
-_ACTION = re.compile(r"(?m)^\s*(-\s+)?kind\s*:\s*[\"']?[A-Z]\w+")
-_AGENT = re.compile(r"(?mi)^kind\s*:\s*[\"']?Prompt(Agent)?[\"']?\s*$")
-_FORMULA = re.compile(r"^(\s*(?:- )?[\w.]+:[ ]+)(=.*?)[ ]*$", re.MULTILINE)
+_KINDS = re.compile(r"(?i)\bkind[\"']?[ ]*:[ ]*[\"']?(Workflow|AdaptiveDialog|Prompt)|\bactions[\"']?[ ]*:")
+_FORMULA = re.compile(r"^([ ]*(?:- )?[\w.]+:[ ]+)(=.*)$", re.MULTILINE)
 _MOST_BESIDE = 200
 
 
@@ -37,11 +35,18 @@ def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
 def _kind(tree: SourceTree, file: str) -> str:
     try:
         text = tree.read_text(file)
+        if not _KINDS.search(text):
+            return ""
+        data = as_map(_parse(file, text).data)
     except DefinitionError:
         return ""
-    if _AGENT.search(text):
+    kind = str(data.get("kind") or "").lower()
+    if kind in {"prompt", "promptagent"}:
         return "agent"
-    return "workflow" if _WORKFLOW.search(text) and _ACTION.search(text) else ""
+    for each in (data, as_map(data.get("trigger")), as_map(data.get("beginDialog"))):
+        if any("kind" in as_map(row) for row in as_list(each.get("actions"))):
+            return "workflow"
+    return "workflow" if kind == "workflow" and "trigger" in data else ""
 
 
 def read(tree: SourceTree, file: str) -> ImportedProject:
@@ -57,7 +62,7 @@ def read(tree: SourceTree, file: str) -> ImportedProject:
 def _parse(file: str, text: str) -> YamlSource:
     parsed = parse_yaml(text, file)
     if parsed.problems:
-        quoted = _FORMULA.sub(lambda found: found[1] + "'" + found[2].replace("'", "''") + "'", text)
+        quoted = _FORMULA.sub(lambda found: found[1] + "'" + found[2].strip().replace("'", "''") + "'", text)
         again: ParsedYaml = parse_yaml(quoted, file)
         if again.problems:
             raise FlowError(parsed.problems)

@@ -220,7 +220,7 @@ class ActionLevel:
         first = inner.give(f"{id}_round", "{{ round.index }}", action.origin, sets or {})
         inner.run(action.blocks["actions"], inner.add(first, None))
         step = FlowStep(id, "loop", action.origin)
-        uses_key = inner.returns or inner.jumps or any(key in each.keys.get("set", {}) for each in inner.steps)
+        uses_key = own or inner.returns or inner.jumps or any(key in each.keys.get("set", {}) for each in inner.steps)
         if uses_key:
             self.states[key] = {"type": "string", "default": "", "merge": "replace"}
             first.keys.setdefault("set", {})[key] = ""

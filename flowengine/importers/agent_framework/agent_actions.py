@@ -78,6 +78,14 @@ class AgentActions(VariableActions):
             self._flow.shared_state[key] = {"type": "array", "default": [], "merge": "append"}
         return self._conversations[path]
 
+    def _list_of(self, data: Mapping[str, Any]) -> str:
+        """The key of the conversation that an action names; without one, the user's."""
+        return (
+            self._conversation(data.get("conversationId"))
+            or self._conversation("System.ConversationId")
+            or "conversation"
+        )
+
     def _do_create_conversation(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
         conversation = self._conversation(action.data.get("conversationId"))
         key = self._variable(action.data.get("conversationId"))
@@ -85,9 +93,7 @@ class AgentActions(VariableActions):
 
     def _do_add_conversation_message(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
         data = action.data
-        conversation = (
-            self._conversation(data.get("conversationId")) or self._conversation("System.ConversationId") or ""
-        )
+        conversation = self._list_of(data)
         parts = [self._text(as_map(each).get("value")) for each in as_list(data.get("content"))]
         text = (
             "\n".join(parts)
@@ -105,7 +111,7 @@ class AgentActions(VariableActions):
         self, action: Action, level: ActionLevel, exits: list[Exit] | None
     ) -> list[Exit]:
         data = action.data
-        conversation = self._conversation(data.get("conversationId")) or ""
+        conversation = self._list_of(data)
         wanted = inner(self._value(data.get("messageId")))
         key = self._variable(data.get("message"))
         found = f'(shared_state.{conversation} | selectattr("Id", "==", {wanted}) | list | first | default(""))'
@@ -114,7 +120,7 @@ class AgentActions(VariableActions):
     def _do_retrieve_conversation_messages(
         self, action: Action, level: ActionLevel, exits: list[Exit] | None
     ) -> list[Exit]:
-        conversation = self._conversation(action.data.get("conversationId")) or ""
+        conversation = self._list_of(action.data)
         return self._set(
             action,
             level,
@@ -125,7 +131,7 @@ class AgentActions(VariableActions):
     def _do_copy_conversation_messages(
         self, action: Action, level: ActionLevel, exits: list[Exit] | None
     ) -> list[Exit]:
-        conversation = self._conversation(action.data.get("conversationId")) or ""
+        conversation = self._list_of(action.data)
         value = self._value(action.data.get("messages"))
         step = level.give(
             action.id,

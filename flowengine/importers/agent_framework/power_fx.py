@@ -29,6 +29,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _LONGEST: Final = 20_000
+_MOST_PARTS: Final = 500
 _DEEPEST: Final = 60
 _LEVELS: Final[tuple[dict[str, str], ...]] = (
     {"||": "or", "Or": "or", "or": "or"},
@@ -58,7 +59,10 @@ def parse_fx(text: str) -> FxNode:
     """The tree of a formula, without the `=` before it."""
     if len(text) > _LONGEST:
         raise FxError("a formula of more than 20,000 characters")
-    return _Parser(text).whole()
+    parser = _Parser(text)
+    if parser.operators > _MOST_PARTS:
+        raise FxError(f"a formula of more than {_MOST_PARTS} operators")
+    return parser.whole()
 
 
 def names_in(node: FxNode) -> list[tuple[str, ...]]:
@@ -92,6 +96,7 @@ class _Parser:
             at = found.end()
         self._at = 0
         self._depth = 0
+        self.operators = sum(kind == "sign" and text not in ".,;:)]}" for kind, text in self._tokens)
 
     def whole(self) -> FxNode:
         found = self._level(0)

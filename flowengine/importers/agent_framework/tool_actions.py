@@ -86,8 +86,8 @@ class ToolActions(AgentActions):
         data = action.data
         raw, tool = str(data.get("serverUrl") or ""), str(data.get("toolName") or "")
         step = FlowStep(self._names.id(action.id), "tool", action.origin)
-        if tool.startswith("="):
-            raise FxError("a tool that a formula names")
+        if tool.startswith("=") or not re.fullmatch(r"[\w.-]+", tool, re.ASCII):
+            raise FxError("a tool whose name is in the file")
         if not re.fullmatch(r"https?://[^\s{}\"'@]+", raw) and not raw.startswith("=Env."):
             raise FxError("a server whose address is a formula")
         if raw.startswith("=Env."):

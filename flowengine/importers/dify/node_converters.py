@@ -237,7 +237,9 @@ class NodeConverters(AppParts):
         if strategy.lower() not in {"function_calling", "react", "functioncalling"}:
             raise UnknownValueError(f"the agent's strategy '{strategy[:60]}' of a plugin")
         step.instructions = self.text(given.get("instruction"), place).strip() or None
-        step.prompt = self.text(given.get("query"), place) or "{{ inputs.query }}"
+        step.prompt = self.text(given.get("query") or ("{{#sys.query#}}" if self.is_chat else ""), place)
+        if not step.prompt.strip():
+            raise UnknownValueError("a question, which is empty")
         rounds = given.get("maximum_iterations")
         if isinstance(rounds, int) and 1 <= rounds <= 1000:
             step.keys["max_tool_rounds"] = rounds
@@ -756,6 +758,7 @@ def clean_schema(schema: Any, depth: int = 0) -> Any:
             key: plain_words(each) if key == "description" else clean_schema(each, depth + 1)
             for key, each in rows.items()
             if not (key == "description" and not isinstance(each, str))
+            and not (key == "properties" and not isinstance(each, Mapping))
         }
     if isinstance(schema, list):
         return [clean_schema(each, depth + 1) for each in cast("list[Any]", schema)]
