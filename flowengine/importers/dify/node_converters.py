@@ -22,7 +22,6 @@ from flowengine.importers.dify.selectors import (
     as_mapping,
     as_rows,
     escape_values,
-    key_path,
     quote_value,
     words_of,
 )
@@ -758,13 +757,8 @@ def clean_schema(schema: Any, depth: int = 0) -> Any:
             key: plain_words(each) if key == "description" else clean_schema(each, depth + 1)
             for key, each in rows.items()
             if not (key == "description" and not isinstance(each, str))
-            and not (key == "properties" and not isinstance(each, Mapping))
+            and not (key == "properties" and not as_mapping(each))
         }
     if isinstance(schema, list):
         return [clean_schema(each, depth + 1) for each in cast("list[Any]", schema)]
     return schema
-
-
-def path_of(place: DifyNode, fields: Sequence[str]) -> str:
-    """What a node gave, and the fields of it."""
-    return key_path(f"nodes.{place.id}.output", fields)
