@@ -174,3 +174,30 @@ def test_an_example_that_is_asked_for_is_written_beside_the_files_for_agents(
     assert main(["init", "--agents", "--example", "hello"]) == 0
     assert {"AGENTS.md", "hello.yaml", "flowengine.toml"} <= {path.name for path in tmp_path.iterdir()}
     assert main(["validate", "hello.yaml"]) == 0, capsys.readouterr().err
+
+
+def test_nothing_is_written_where_a_link_leads_out_of_the_folder(tmp_path: Path, capsys) -> None:
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    outside.mkdir()
+    root.mkdir()
+    (root / ".agents").symlink_to(outside)
+    (root / "tests").symlink_to(outside)
+    for line in (["init", "--agents", str(root)], ["init", "--agents", "--force", str(root)], ["init", str(root)]):
+        assert main(line) == 2
+        assert "outside of" in capsys.readouterr().err
+    assert not list(outside.iterdir())
+
+
+def test_what_is_not_written_is_not_said_to_be(tmp_path: Path, capsys) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "AGENTS.md").symlink_to(tmp_path / "nothing")
+    assert main(["init", "--agents", str(root)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    (root / "AGENTS.md").unlink()
+    (root / "AGENTS.md").mkdir()
+    assert main(["init", "--agents", "--force", str(root)]) == 2
+    assert "cannot be replaced" in capsys.readouterr().err
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    assert main(["init", "--agents", str(tmp_path / "link")]) == 2
+    assert "cannot be written" in capsys.readouterr().err

@@ -5,6 +5,7 @@ With `--agents` it writes what coding agents read instead. It overwrites no file
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +88,7 @@ def command(folder: str, name: str | None, listing: bool, agents: bool, skills_f
         if name is None:
             return 0
     root = Path(folder)
-    written = [path for path, text in _list_files(wanted, examples[wanted], root) if _write(root / path, text)]
+    written = [path for path, text in _list_files(wanted, examples[wanted], root) if _write(root, path, text)]
     for path in written:
         complain(f"wrote {root / path}")
     if not written:
@@ -102,14 +103,19 @@ def _write_agent_files(root: Path, skills_folder: str, is_forced: bool) -> None:
     if Path(skills_folder).is_absolute() or ".." in Path(skills_folder).parts:
         raise InputError(f"'{skills_folder}' is no folder below {root}: the skill belongs to the project")
     files = make_agent_files(skills_folder)
-    there = [] if is_forced else [root / path for path in files if (root / path).exists()]
+    there = [] if is_forced else [root / path for path in files if os.path.lexists(root / path)]
     if there:
         raise InputError(f"{there[0]} is there already; --force writes over it, and nothing was written now")
+    for path in files:
+        _check_place(root, root / path)
     for path, text in files.items():
-        if is_forced:
-            (root / path).unlink(missing_ok=True)  # A link is replaced, and what it leads to stays.
-        _write(root / path, text)
-        complain(f"wrote {root / path}")
+        try:
+            if is_forced:
+                (root / path).unlink(missing_ok=True)  # A link is replaced, and what it leads to stays.
+        except OSError as error:
+            raise InputError(f"{root / path} cannot be replaced: {error.strerror}") from error
+        if _write(root, path, text):
+            complain(f"wrote {root / path}")
 
 
 def examples_folder() -> Path:
@@ -154,14 +160,22 @@ def _allowed_reaches(folder: Path, flow: str) -> str:
     )
 
 
-def _write(path: Path, text: str) -> bool:
+def _check_place(root: Path, path: Path) -> None:
+    if not path.parent.resolve().is_relative_to(root.resolve()):
+        raise InputError(f"{path} would be written outside of {root}: a link leads there")
+
+
+def _write(root: Path, name: str | Path, text: str) -> bool:
+    """Whether the file is written; one that is there stays."""
+    path = root / name
+    _check_place(root, path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(path):
+            complain(f"left {path} as it is")
+            return False
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError:
-        complain(f"left {path} as it is")
-        return False
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
     return True
