@@ -48,7 +48,11 @@ def _lines(project: ImportedProject, files: Sequence[str], problems: Sequence[Di
     yield ""
     yield "- Code that was carried along is the source's own. Read it: a run imports and calls it."
     for name, why in sorted(project.environment.items()):
-        yield f"- Set `{name}`: {escape_cell(why)}."
+        yield f"- Set `{escape_code(name)}`: {escape_cell(why)}."
+    hosts = project.settings.get("allow_http", ())
+    for address, *variables in (str(each).split(" ") for each in hosts):
+        sent = f", with {', '.join(f'`{escape_code(each)}`' for each in variables)}" if variables else ""
+        yield f"- Flows may ask `{escape_code(address)}`{sent}: the source says so. See that it is whom you mean."
     if "requirements.txt" in files:
         yield "- Install what the code needs: `pip install -r requirements.txt`."
     tests = [each for each in files if each.endswith(".flowtest.yaml")]

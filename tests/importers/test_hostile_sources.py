@@ -203,3 +203,11 @@ def test_a_link_to_a_folder_elsewhere_is_not_walked(write_files, tmp_path: Path)
     (folder / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SourceError, match="leaves"):
         list(SourceTree(folder).files("link"))
+
+
+def test_the_report_says_where_requests_go_and_which_keys_go_along() -> None:
+    project = ImportedProject("Test", ImportLedger(), environment={"A`\n\n# B": "why"})
+    project.allow_http("https://elsewhere.example/", ["OPENAI_API_KEY"])
+    report = format_report(project, [], [])
+    assert "- Flows may ask `https://elsewhere.example/`, with `OPENAI_API_KEY`" in report
+    assert "\n# B" not in report

@@ -62,7 +62,7 @@ def command(source: str, target: str, root: str | None, name: str | None, force:
         results.line(f"{project.format}: {found[0].file} → {target} ({len(written.files)} files)")
         results.line(format_counts(project))
         for each in [one for one in project.ledger.elements if one.outcome == "lost"][:_SHOWN]:
-            results.line(f"{each.origin}: not mapped: {each.what}: {each.note}")
+            results.line(" ".join(f"{each.origin}: not mapped: {each.what}: {each.note}".split()))
     for problem in written.problems:
         complain(str(problem))
     complain(f"validate: {len(written.errors)} errors" if written.errors else "validate: no errors")
