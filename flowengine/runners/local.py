@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 
+from flowengine.core.batching import BATCHING
 from flowengine.core.budget import Ledger
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import FileKeeper
@@ -35,9 +36,10 @@ from flowengine.errors import (
     JournalError,
     LimitError,
     RunBusyError,
+    RunError,
     StoreCorruptError,
 )
-from flowengine.journal.approvals import Mail, answers_left
+from flowengine.journal.approvals import Mail, answers_left, open_questions
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.codec import reading_record
 from flowengine.journal.replay import decided_effects
@@ -244,10 +246,12 @@ async def resume(
         walk = _make_walk(thrifty, started, [*events, RunResumed(time(), repeats=repeats)] if repeats else events)
         retry = [each for each in retry_effects if each not in repeated]
         decided = decided_effects(run_id, walk.attempts, retry=retry, done=assume_done)
+        answers = answers_left(store, run_id, events)
+        if not decided and not answers:
+            _refuse_batched(run_id, events)
     except BaseException:
         await journal.close()
         raise
-    answers = answers_left(store, run_id, events)
     records = [*decided, *((node_of_question(path, given), given) for path, given in answers.items())]
     for node, record in records:
         walk.attempts.add(node, record)
@@ -262,6 +266,17 @@ async def resume(
     leave = partial(leave_behind, thrifty, store, started, walk) if acts else _leave_nothing
     run = await _drive(thrifty, walk, journal, first, limits, leave, store, live, above)
     return await _taken_up(plan, run, store, limits, live)
+
+
+def _refuse_batched(run_id: str, events: Sequence[Event]) -> None:
+    """`RunError` for a run that waits for nobody but a vendor's batch, where none is looked at: it would pay again."""
+    last = events[-1]
+    waits = isinstance(last, RunFinished) and last.status == "waiting"
+    if waits and BATCHING.get() is None and not open_questions(events):
+        raise RunError(
+            f"run {run_id} waits for a batch that may be paid for already: the command that began it, with the same "
+            "--batch, goes on with it; with --deadline 1s that takes what the batch has, and asks the rest alone"
+        )
 
 
 async def _taken_up(plan: CompiledFlow, run: Run, store: JournalStore, limits: RunLimits, live: Live | None) -> Run:

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine import Flow, RowResult
+from flowengine import Flow, RowResult, RunError
 from flowengine.core.budget import Budget
 from flowengine.experiments.batch_collector import BatchCollector, BatchPace
 from flowengine.journal.memory import MemoryStore
@@ -160,6 +160,28 @@ async def test_stopped_anywhere_nothing_is_lost_or_posted_twice(
     check(await run(tmp_path, store, vendor))
     assert set(server.posted.values()) == {1}
     assert server.live == 0
+
+
+async def test_a_run_that_waits_for_a_batch_is_not_resumed_without_it_and_so_not_paid_twice(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    store, stop, loop = MemoryStore(), anyio.Event(), anyio.lowlevel.current_token()
+    server.never_ends = True
+    server.heard = lambda told: told == "look" and anyio.from_thread.run_sync(stop.set, token=loop)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, tmp_path, store)
+        await stop.wait()
+        tasks.cancel_scope.cancel()
+    server.heard, server.never_ends = lambda told: None, False
+    waiting = [each.run_id for each in store.list() if each.status == "waiting"]
+    assert len(waiting) == ROWS
+    with pytest.raises(RunError, match="waits for a batch"):
+        await Flow.from_yaml(tmp_path / "two.yaml").resume(waiting[0], store=store)
+    alone = await run(tmp_path, store, pace=None)
+    assert ["waits for a batch" in str(each.error) for each in alone] == [True] * ROWS
+    assert server.live == 0
+    check(await run(tmp_path, store))
+    assert (set(server.posted.values()), server.live) == ({1}, 0)
 
 
 async def test_a_batch_that_cannot_be_looked_at_fails_rows_that_come_later_too(
