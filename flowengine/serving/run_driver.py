@@ -240,6 +240,7 @@ class RunDriver:
             driven.begun.set()
             driven.ended.set()
             if driven.feed.is_kept and self._tasks is not None:
+                self._lingering[driven.run_id] = driven.feed  # From this moment on, not from the task's first.
                 self._tasks.start_soon(self._linger, driven)
             if driven.status is not None:
                 for listener in self._listeners:
@@ -248,7 +249,6 @@ class RunDriver:
 
     async def _linger(self, driven: DrivenRun) -> None:
         """A run may have ended before whoever began it comes to follow it, and no journal has what its agents wrote."""
-        self._lingering[driven.run_id] = driven.feed
         await anyio.sleep(_LINGER)
         if self._lingering.get(driven.run_id) is driven.feed:
             del self._lingering[driven.run_id]

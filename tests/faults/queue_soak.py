@@ -34,7 +34,7 @@ SLOTS = 60
 """Of each worker: so few that all have runs, and the measured one always as many."""
 AT_ONCE = 10
 """New runs in a second, at most."""
-LATENCY = (3.0, 9.0)
+LATENCY = (2.5, 7.5)
 EVERY = (8.0, 15.0)
 """Seconds between two faults."""
 LATE = 1.0

@@ -40,8 +40,8 @@ def disks(nursery: Nursery, tmp_path: Path) -> None:
     [
         (0, "process", "nothing"),
         (12_288, "full", "nothing"),
-        (94_000, "process", "0"),
-        (300_000, "process", "3"),
+        (132_000, "process", "0"),
+        (350_000, "process", "3"),
         (300_000, "memory", "0"),
         (900_000, "full", "whole"),
     ],

@@ -106,6 +106,7 @@ def cut(events: Sequence[Event], at: int) -> MemoryStore:
     return store
 
 
+@pytest.mark.long
 async def test_no_effect_happens_twice_wherever_a_run_is_killed(
     flow: Flow, server: OddServer, model: ScriptedModel, tmp_path: Path, anyio_backend_name: str
 ):

@@ -125,6 +125,7 @@ def test_a_run_of_another_process_is_followed_while_it_is_written(server: Served
     assert spread > 1.0, "it came all at once"
 
 
+@pytest.mark.long
 def test_twenty_followers_share_one_look_at_the_run(server: Served, monkeypatch: pytest.MonkeyPatch):
     looks: list[str] = []
     events = RunCache.events

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import pytest
 
 from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
@@ -36,6 +37,7 @@ def test_an_answer_puts_the_run_back_into_its_queue_and_a_queued_one_is_cancelle
         store.close()
 
 
+@pytest.mark.long
 def test_what_is_done_in_the_page_is_for_workers_where_the_store_has_a_queue(folder: Path) -> None:
     store = PostgresStore(empty_database(), "full")
 

@@ -284,6 +284,7 @@ def test_a_graph_of_1600_nodes_is_drawn_without_asking_dot(tmp_path: Path, monke
     assert not (tmp_path / "asked").exists()
 
 
+@pytest.mark.long
 def test_ten_thousand_nodes_are_laid_out_in_time_that_grows_with_the_graph():
     """Work is counted by the clock of this thread; 2 s is the promise, doubled here for a busy machine."""
     edges = [

@@ -199,6 +199,7 @@ async def test_a_run_that_needs_a_key_is_left_to_a_worker_that_has_it(
     assert "needs a key: set OPENAI_API_KEY" in told
 
 
+@pytest.mark.long
 async def test_a_run_that_its_workers_die_of_is_given_up(store: PostgresStore, home: Path) -> None:
     run_id = await submit(store, flow(home, code=FATAL).plan, {"seconds": 1})
     for _ in range(2):
@@ -230,6 +231,7 @@ async def test_a_run_whose_code_kills_whoever_loads_it_is_given_up(store: Postgr
     assert "given up after 0 takeovers: each worker that loaded the flow's code died of it" in said
 
 
+@pytest.mark.long
 async def test_a_run_that_was_put_back_again_and_again_is_not_given_up(store: PostgresStore, home: Path) -> None:
     run_id = await submit(store, flow(home).plan, {"seconds": 2})
     for _ in range(2):

@@ -160,6 +160,7 @@ async def test_what_is_no_orphan_is_left_alone(store: PostgresStore, tmp_path: P
     assert [list(await orphans.look()) for _ in range(2)] == [[], ["held"]]
 
 
+@pytest.mark.long
 async def test_a_run_that_was_put_back_and_lost_its_job_goes_on(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 2})
     process = worker(store, tmp_path)
@@ -198,6 +199,7 @@ async def test_a_run_that_failed_leaves_no_job(store: PostgresStore, tmp_path: P
     assert (status(store, run_id), jobs(store)) == ("failed", [])
 
 
+@pytest.mark.long
 async def test_what_has_begun_goes_before_what_has_not(store: PostgresStore, tmp_path: Path) -> None:
     asking = await submit(store, flow(tmp_path, ASK).plan, {})
     await drain(store)

@@ -213,6 +213,7 @@ async def test_a_question_expires_although_its_worker_died_before_it_said_when(
     assert status(store, run_id) == "succeeded"
 
 
+@pytest.mark.long
 async def test_a_worker_that_is_told_to_stop_puts_its_run_back(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 3})
     process = worker(store, tmp_path)

@@ -123,6 +123,7 @@ async def test_a_worker_says_who_it_is_and_what_it_holds(
         stop(process, signal.SIGKILL)
 
 
+@pytest.mark.long
 async def test_a_worker_that_ended_is_listed_no_more_and_its_row_goes_with_the_next_one(
     store: PostgresStore, tmp_path: Path
 ) -> None:

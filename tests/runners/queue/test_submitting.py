@@ -163,6 +163,7 @@ def test_the_command_line_takes_an_id_and_may_be_repeated(
     assert jobs(store) == [("order-7", "todo")]
 
 
+@pytest.mark.long
 async def test_a_submitted_run_is_kept_by_a_server_that_crashes_at_once(tmp_path: Path) -> None:
     kept = PostgresStore(empty_database(), "process", patience=60)  # Its own runs need not outlive the server.
     try:

@@ -183,6 +183,7 @@ def test_both_layouts_place_the_same(browser: Browser):
 # --- live
 
 
+@pytest.mark.long
 def test_a_live_run_says_whom_it_asks_what_is_left_and_that_its_server_is_gone(browser: Browser):
     graph = {"nodes": [["draft", "agent"], ["end", "agent"]], "edges": [["draft", "end", []]]}
     start = RunStarted("2f6c41d09b", "research", START, {}, {}, {}, graph=graph)
