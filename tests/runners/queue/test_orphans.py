@@ -16,8 +16,9 @@ from flowengine.errors import ApprovalError, DefinitionError, StoreVersionError
 from flowengine.journal.approvals import answer
 from flowengine.journal.postgres.migrations import VERSION
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.rescue import Orphans
-from flowengine.runners.queue.run_queue import cancel, requeue, submit
+from flowengine.runners.queue.rescue import Orphans, Rescue
+from flowengine.runners.queue.run_queue import cancel, opened, requeue, submit
+from flowengine.runners.queue.worker import PatientConnector
 from tests.support.queue_runs import await_node, command, drain, execute, flow, jobs, of, status, stop, until, worker
 
 pytestmark = pytest.mark.anyio
@@ -211,7 +212,8 @@ async def test_what_has_begun_goes_before_what_has_not(store: PostgresStore, tmp
     await anyio.to_thread.run_sync(stop, process, signal.SIGKILL)
     await answer(store, asking, None, "yes")
     await requeue(store, asking)
-    await anyio.sleep(1.6)  # Until nothing was heard of the worker for long enough.
+    async with opened(store, kind=PatientConnector) as app:  # As another worker does, once nothing is heard of it.
+        await Rescue(app, store, "default", stalled=0, hanging=0, pause=1).look()
     told = [line.split()[1] for line in await drain(store) if " begins" in line or " goes on" in line]
     assert told == [asking, left, *urgent]
 
