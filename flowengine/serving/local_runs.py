@@ -26,7 +26,7 @@ from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runners.run import Run
 from flowengine.runs import RunRecord
 from flowengine.serving.outcomes import RunOutcome, served, start_of
-from flowengine.serving.run_driver import DrivenRun, RunDriver
+from flowengine.serving.run_driver import DrivenRun, RunDriver, StoppingError
 from flowengine.serving.run_follower import RunFollower
 
 __all__ = ["LocalRuns", "RunStart", "log_failure", "logging_failure"]
@@ -89,9 +89,9 @@ class LocalRuns:
             self._driver.release(driven)
             raise
         if driven.started is not None:
-            self._driver.launch(driven, partial(self._drive, flow, tokens=tokens))
+            await self._driver.launch(driven, partial(self._drive, flow, tokens=tokens))
             return
-        self._driver.launch(driven, partial(self._drive_new, flow, start, tokens))
+        await self._driver.launch(driven, partial(self._drive_new, flow, start, tokens))
         await driven.begun.wait()
         if driven.failure is not None and driven.started is None:
             raise driven.failure
@@ -148,7 +148,7 @@ class LocalRuns:
             raise
         driven.begun.set()
         self._follower.let_go(run_id)
-        self._driver.launch(driven, partial(self._drive, flow))
+        await self._driver.launch(driven, partial(self._drive, flow))
 
     async def cancel_parked(self, run_id: str, outcome: RunOutcome) -> bool:
         """Write that a run was cancelled which nobody works on."""
@@ -187,7 +187,7 @@ class LocalRuns:
                 raise JournalError(f"the server died {_MOST_RESUMPTIONS} times in a row during it: look into it first")
             await self.go_on(run_id)
             _LOG.info("run %s was interrupted, and goes on", run_id)
-        except RunBusyError:
+        except (RunBusyError, StoppingError):  # The next to look goes on with it.
             return
         except FlowEngineError as error:
             log_failure(f"run {run_id}", error)

@@ -168,9 +168,11 @@ class RunDriver:
         driven.begun.set()
         driven.ended.set()
 
-    def launch(self, driven: DrivenRun, work: Work) -> None:
-        """Go on with the run as soon as it is its turn."""
-        if self._tasks is not None and self.has_free_slot:
+    async def launch(self, driven: DrivenRun, work: Work) -> None:
+        """Go on with the run as soon as it is its turn; at the next start where the server has stopped meanwhile."""
+        if self._tasks is None:
+            await self._put_aside(driven)
+        elif self.has_free_slot:
             self._start(self._tasks, driven, work)
         else:
             self._turn.append((driven, work))

@@ -15,6 +15,7 @@ from flowengine.errors import DefinitionError
 from flowengine.memory.scopes.channel_messages import ChannelMemory, ChannelMessage, ChannelMessages, PromptRecord
 from flowengine.memory.scopes.memory_prompt import plain, prompt_messages, system_prompt
 from flowengine.models.messages import as_dict
+from tests.support.pace import spent_within
 
 SAID = (
     ChannelMessage("10.1", "aki", "おはようございます。", datetime(2025, 3, 1, 9, 0, 5, tzinfo=UTC)),
@@ -194,6 +195,14 @@ def test_no_line_of_plain_text_is_a_heading_a_rule_or_the_head_of_a_message(part
         assert not (rest.startswith("#") and rest.lstrip("#")[:1].isspace())
         assert not (len(rest) >= 3 and set(rest) == {"-"})
         assert not rest.startswith("**2025-01-01 ")
+
+
+def test_more_signs_than_a_heading_has_are_escaped_too():
+    assert plain("a\n####### b") == "a\n\\####### b"
+
+
+def test_many_empty_lines_take_no_longer_than_others():
+    assert spent_within(0.5, lambda: plain(f"a{chr(10) * 30_000}b"))
 
 
 @given(st.text())

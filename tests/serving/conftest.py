@@ -17,6 +17,8 @@ class Counted:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.gate = anyio.Event()
+        self.at_gate = anyio.Event()
+        """A run stands there."""
         ask = ApprovalNode(lambda context: "Go on?", {"yes": "done", "no": None})
         self.flows = [
             Flow("quick", {"say": FunctionNode(self._say)}, inputs={"text": "string"}),
@@ -30,6 +32,7 @@ class Counted:
         return NodeResult(output=text.upper())
 
     async def _wait(self, context: Context) -> NodeResult:
+        self.at_gate.set()
         await self.gate.wait()
         return NodeResult(output="through")
 

@@ -20,7 +20,7 @@ from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller, KeyReusedError
-from flowengine.serving.run_driver import Admission, OverloadedError, StoppingError
+from flowengine.serving.run_driver import Admission, DrivenRun, OverloadedError, RunDriver, StoppingError
 from flowengine.serving.serving_metrics import ServingMetrics
 from tests.serving.conftest import Counted
 from tests.support.postgres import empty_database
@@ -146,6 +146,7 @@ async def test_a_run_that_waits_for_its_turn_can_be_cancelled(store: JournalStor
 async def test_what_is_left_at_the_end_goes_on_at_the_next_start(store: JournalStore, counted: Counted):
     async with FlowService(store, counted.flows, admission=Admission(at_once=1), grace=0) as service:
         runs = [await service.start("slow", {}, run_key=key) for key in "ab"]
+        await counted.at_gate.wait()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(service.drain)
             with pytest.raises(StoppingError):
@@ -157,7 +158,20 @@ async def test_what_is_left_at_the_end_goes_on_at_the_next_start(store: JournalS
     async with FlowService(store, counted.flows) as service:
         for run in runs:
             assert (await service.wait(run.run_id)).outputs == {"wait": "through"}
-    assert len(counted.calls) == 2
+    assert len(counted.calls) == 2  # What had ended before is not done again.
+
+
+async def test_a_run_that_was_about_to_begin_when_the_server_stopped_does_not_hold_it_up(store: JournalStore):
+    driver = RunDriver(store, Admission(), lambda what, error: None)
+    async with anyio.create_task_group() as tasks:
+        driver.begin(tasks)
+        driven = driver.reserve("r", "quick")
+        driven.journal = driven.store.create("r")
+        tasks.start_soon(driver.end, 0)
+        await anyio.wait_all_tasks_blocked()
+        await driver.launch(driven, _never)
+    assert isinstance(driven.failure, StoppingError)
+    assert driver.find("r") is None
 
 
 async def test_a_run_that_is_cancelled_or_put_back_is_counted_and_settled(store: JournalStore, counted: Counted):
@@ -265,3 +279,7 @@ async def test_on_postgresql_runs_go_into_the_queue(tmp_path: Path, monkeypatch:
             await drain(store)
             assert (await service.wait(run.run_id, ANN)).outputs == {"said": "yes Ann"}
             assert store.events(run.run_id)[0].settings["session"] == "ann/s"  # type: ignore[union-attr]
+
+
+async def _never(driven: DrivenRun) -> Any:
+    raise AssertionError("nothing is begun after the end")

@@ -26,8 +26,8 @@ __all__ = ["Task", "message_lines", "plain", "prompt_messages", "system_prompt"]
 Task: TypeAlias = Literal["answer", "judge"]
 """To answer the conversation, or to decide whether to."""
 
-_STRUCTURE: Final = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|-{3,}\s*$|\*\*\d{4}-\d\d-\d\d )", re.MULTILINE)
-"""The beginnings of lines that structure the prompt."""
+_STRUCTURE: Final = re.compile(r"^([^\S\n]*)(#+(?=\s|$)|-{3,}[^\S\n]*$|\*\*\d{4}-\d\d-\d\d )", re.MULTILINE)
+"""The beginnings of lines that structure the prompt; no part of it goes past its line, so that the time is linear."""
 
 
 def system_prompt(record: PromptRecord, task: Task = "answer", *, locale: str = "en", timezone: tzinfo = UTC) -> str:
