@@ -1,4 +1,8 @@
-"""What all tests share: asynchronous tests run on both event loops, and waiting tests leave their core to others."""
+"""What all tests share: asynchronous tests run on both event loops, and waiting tests leave their core to others.
+
+Property tests try the same examples each time, so that what they find is found by the change that brought it.
+`--explore N` tries others, N times as many.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,26 @@ import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("same examples each time", derandomize=True)
+settings.load_profile("same examples each time")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--explore", type=int, metavar="N", help="property tests: random examples, N times as many")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    times = config.getoption("--explore")
+    for item in items if times else []:
+        test = getattr(item, "obj", None)
+        given = getattr(test, "_hypothesis_internal_use_settings", None)
+        if given is not None:
+            test = getattr(test, "__func__", test)
+            test._hypothesis_internal_use_settings = settings(
+                given, max_examples=times * given.max_examples, derandomize=False, deadline=None, print_blob=True
+            )
 
 
 @pytest.fixture(params=["asyncio", "trio"])
