@@ -71,6 +71,7 @@ async def test_runs_are_listed_by_what_is_asked_for(store: JournalStore) -> None
     between = (runs.get("a1").started + runs.get("b2").started) / 2
     assert ids(since=between) == ["c3", "b2"]
     assert ids(before=datetime.fromtimestamp(between, UTC)) == ["a1"]
+    assert ids(ended_since=runs.get("b2").started) == ["c3", "b2"]
 
 
 async def test_a_run_that_was_left_behind_is_found_as_interrupted(store: JournalStore) -> None:

@@ -33,6 +33,7 @@ class RunsAsked(NamedTuple):
     only: Collection[str] | None = None
     """None of the others."""
     without: Collection[str] = ()
+    ended_from: float | None = None
 
 
 class FoundRuns(NamedTuple):
@@ -123,7 +124,14 @@ class ScannedRuns:
         self._store = store
 
     def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
-        query = RunQuery(asked.flow, asked.status, asked.labels, asked.started_from, asked.started_before)
+        query = RunQuery(
+            asked.flow,
+            asked.status,
+            asked.labels,
+            asked.started_from,
+            asked.started_before,
+            ended_from=asked.ended_from,
+        )
         found = [
             info
             for info in query.select(self._store.list())

@@ -159,6 +159,8 @@ class RunQuery(NamedTuple):
     """Somebody has marked it so."""
     answerer: str | None = None
     """It waits for an answer that this person may give; empty: somebody of whom nothing is known."""
+    ended_from: float | None = None
+    """It stopped then or later, in Unix seconds; a run that goes on has not."""
 
     def matches(self, info: RunInfo, status: str) -> bool:
         """Whether a run's row is one that is asked for; `status` is the word for how it stands now. Words, marks and
@@ -168,6 +170,7 @@ class RunQuery(NamedTuple):
             and (not self.status or status == self.status)
             and (self.started_from is None or info.started >= self.started_from)
             and (self.started_before is None or info.started < self.started_before)
+            and (self.ended_from is None or (info.finished is not None and info.finished >= self.ended_from))
             and all(info.labels.get(name) == value for name, value in self.labels.items())
         )
 

@@ -27,6 +27,8 @@ __all__ = ["RunLister"]
 _MOST_EVENTS: Final = 20_000
 """Events that are read for the digests of one page."""
 _AT_ONCE: Final = 100
+_MOST_WAITING: Final = 1_000
+"""Runs of a status that are looked at for who is asked."""
 _GROWING: Final = 200
 """Runs on their way whose digests are remembered."""
 
@@ -90,7 +92,15 @@ class RunLister:
     ) -> RunsAsked:
         status, only, without = words.ask(query.status)
         asked = RunsAsked(
-            _storable(query.flow), status, query.labels, query.started_from, query.started_before, search, only, without
+            _storable(query.flow),
+            status,
+            query.labels,
+            query.started_from,
+            query.started_before,
+            search,
+            only,
+            without,
+            query.ended_from,
         )
         if query.mark:
             marked = {
@@ -103,13 +113,18 @@ class RunLister:
         return asked
 
     def _waiting_for(self, index: RunIndex, who: str, asked: RunsAsked) -> set[str]:
-        infos = index.find(asked._replace(status="waiting", search=Search()), 1_000).infos
-        digests = self._digests(index, infos)
-        return {
-            info.run_id
-            for info in infos
-            if (digest := digests.get(info.run_id)) is None or any(may_answer(who, each) for each in digest.asks)
-        }
+        """Of runs that wait, and of those that ask while other nodes go on; what cannot be read counts as waiting."""
+        found: set[str] = set()
+        for status in ("waiting", "running"):
+            if asked.status not in ("", status):
+                continue
+            infos = index.find(asked._replace(status=status, search=Search()), _MOST_WAITING).infos
+            digests = self._digests(index, infos)
+            for info in infos:
+                digest = digests.get(info.run_id)
+                if status == "waiting" if digest is None else any(may_answer(who, each) for each in digest.asks):
+                    found.add(info.run_id)
+        return found
 
     def _digests(self, index: RunIndex, infos: Sequence[RunInfo], *, texts: bool = False) -> Mapping[str, RunDigest]:
         found = dict(index.digests([info.run_id for info in infos], texts=texts))

@@ -183,6 +183,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             Parameter("mine", "1: the run waits for an answer of who asks."),
             Parameter("since", "The first day on which they started, as 2026-03-01."),
             Parameter("until", "The last day."),
+            Parameter("ended", "The first day on which they stopped."),
             Parameter("page", "Counted from 1.", type="integer"),
         ),
     ),

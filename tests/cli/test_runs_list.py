@@ -65,6 +65,8 @@ def test_runs_are_found_by_words_time_status_label_and_number(listed: Command) -
         ("--limit", "2"): ["r3", "r2"],
         ("--since", "2004-11-09"): ["r3", "r2"],
         ("--since", "1d"): [],
+        ("--ended-since", "2004-11-09"): ["r3", "r2"],
+        ("--ended-since", "today"): [],
         ("--status", "waiting"): ["r3"],
         ("--label", "team=r2", "--flow", "desk"): ["r2"],
     }.items():
@@ -141,6 +143,9 @@ async def test_a_list_reads_what_still_goes_on_and_whom_it_waits_for(listed: Com
     assert (line.word, line.digest and line.digest.model) == ("running", "m")
     assert [line.info.run_id for line in lister.page(RunQuery(answerer="ann")).lines] == ["r3"]
     assert list(lister.count(RunQuery(answerer="bob"), RunQuery(answerer=""), RunQuery(status="failed"))) == [0, 0, 1]
+    journal.append(NodeRecorded("ok", 3.0, Asked("ok?", ["yes"], approvers=["bob"])))
+    journal.flush()  # It asks while other nodes go on.
+    assert list(lister.count(RunQuery(answerer="bob"), RunQuery(answerer="bob", status="waiting"))) == [1, 0]
     await journal.close()
     assert [line.word for line in lister.page(RunQuery(status="interrupted")).lines] == ["interrupted"]
     store.close()

@@ -97,11 +97,27 @@ async def test_rows_are_found_by_flow_status_labels_time_and_id(store: JournalSt
     assert found(store, labels={"team": "billing"}) == ["a1"]
     assert found(store, labels={"team": "sales"}) == []
     assert found(store, started_from=began["b2"], started_before=began["c3"]) == ["b2"]
+    ended = {info.run_id: info.finished for info in store.list()}
+    assert found(store, ended_from=ended["b2"]) == ["c3", "b2"]
     assert found(store, only=["a1", "c3", "nobody"], without=["c3"]) == ["a1"]
     page = run_index_of(store).find(RunsAsked(), 1, 1)
     assert ([info.run_id for info in page.infos], page.total) == (["b2"], 3)
     assert run_index_of(store).find(RunsAsked(status="failed"), 0) == ([], 1)
     assert list(run_index_of(store).flows()) == ["greet", "refund_desk"]
+
+
+async def test_a_run_counts_for_the_day_on_which_it_ended_and_one_that_goes_on_for_none(store: JournalStore) -> None:
+    for run_id, began, end in (("old", 100.0, 190.0), ("over", 100.0, 210.0), ("on", 205.0, None)):
+        journal = store.create(run_id)
+        ends = () if end is None else (RunFinished(end, "failed"),)
+        for event in (RunStarted(run_id, "f", began, {}, {}, {}), *ends):
+            journal.append(event)
+        waiting = journal.commit(True)
+        if waiting is not None:
+            await waiting
+        await journal.close()
+    assert found(store, status="failed", ended_from=200.0) == ["over"]
+    assert found(store, ended_from=0.0, started_from=1.0) == ["over", "old"]
 
 
 async def test_a_digest_is_kept_at_the_runs_end_and_is_what_its_events_give(store: JournalStore) -> None:

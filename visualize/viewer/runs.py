@@ -52,6 +52,8 @@ class Filters(NamedTuple):
     """They wait for an answer that `answerer` may give."""
     answerer: str = ""
     """Who looks at the page."""
+    ended: date | None = None
+    """They stopped on that day or later."""
 
 
 def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY, answerer: str = "") -> Filters:
@@ -74,6 +76,7 @@ def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY, answ
         query.get("mark", "").strip(),
         query.get("mine") == "1",
         answerer,
+        _parse_day(query.get("ended", "")),
     )
 
 
@@ -95,6 +98,7 @@ def query_of(filters: Filters) -> RunQuery:
         filters.text,
         filters.mark,
         filters.answerer if filters.is_mine else None,
+        None if filters.ended is None else _midnight_of(filters.ended),
     )
 
 
@@ -138,7 +142,7 @@ def presets_of(answerer: str) -> Sequence[Preset]:
     return [
         Preset("All", Filters()),
         Preset("Waits for me", Filters(is_mine=True, answerer=answerer), is_counted=True),
-        Preset("Failed today", Filters(status="failed", since=today), is_counted=True),
+        Preset("Failed today", Filters(status="failed", ended=today), is_counted=True),
         Preset("Running", Filters(status="running")),
         Preset("Today", Filters(since=today)),
     ]
@@ -199,6 +203,7 @@ def _make_form(names: Sequence[str], filters: Filters) -> Markup:
         _label_control("Status", _make_select("status", STATUS_WORDS, filters.status)),
         _label_control("From", element("input", name="since", value=_format_day(filters.since), **day)),
         _label_control("To", element("input", name="until", value=_format_day(filters.until), **day)),
+        _label_control("Ended from", element("input", name="ended", value=_format_day(filters.ended), **day)),
         _label_control(
             "Search  ( / )",
             element(
@@ -352,6 +357,7 @@ def _make_address(filters: Filters, number: int) -> str:
         "status": filters.status,
         "since": _format_day(filters.since),
         "until": _format_day(filters.until),
+        "ended": _format_day(filters.ended),
         "q": filters.text,
         "mark": filters.mark,
         "mine": "1" if filters.is_mine else "",

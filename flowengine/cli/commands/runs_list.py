@@ -54,7 +54,7 @@ def since(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
 
 
 def add_filter_options(function: Command) -> Command:
-    """`--flow`, `--status`, `--label`, `--since`, `--older-than`, `--search` and `--mark`, as the argument `query`."""
+    """The options that say which runs are meant, as the argument `query`."""
 
     @click.option("--flow", default="", metavar="NAME", help="Only runs of this flow.")
     @click.option(
@@ -71,6 +71,9 @@ def add_filter_options(function: Command) -> Command:
         "--older-than", callback=duration, metavar="TIME", help="Only runs that began earlier: 30m, 12h, 30d."
     )
     @click.option(
+        "--ended-since", callback=since, metavar="TIME", help="Only runs that stopped since: 30m, 12h, 7d, today."
+    )
+    @click.option(
         "--search",
         default="",
         metavar="WORDS",
@@ -84,12 +87,14 @@ def add_filter_options(function: Command) -> Command:
         labels: Mapping[str, str],
         since: float | None,
         older_than: float | None,
+        ended_since: float | None,
         search: str,
         mark: str,
         **others: Any,
     ) -> int:
         before = None if older_than is None else time() - older_than
-        return function(query=RunQuery(flow, status or "", labels, since, before, search.strip(), mark), **others)
+        query = RunQuery(flow, status or "", labels, since, before, search.strip(), mark, ended_from=ended_since)
+        return function(query=query, **others)
 
     return command
 

@@ -141,6 +141,8 @@ def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
         add("started >= %s", asked.started_from)
     if asked.started_before is not None:
         add("started < %s", asked.started_before)
+    if asked.ended_from is not None:
+        add("finished >= %s", asked.ended_from)
     if asked.only is not None:
         add("run_id = ANY(%s)", list(asked.only))
     if asked.without:

@@ -164,6 +164,8 @@ def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
         add("started >= ?", asked.started_from)
     if asked.started_before is not None:
         add("started < ?", asked.started_before)
+    if asked.ended_from is not None:
+        add("finished >= ?", asked.ended_from)
     if asked.only is not None:
         add("run_id IN (SELECT value FROM json_each(?))", json.dumps(list(asked.only)))
     if asked.without:

@@ -81,7 +81,9 @@ def test_the_filters_of_an_address_are_what_the_store_is_asked_for():
     assert query.started_before is not None
     assert query.started_from is not None
     assert query.started_before - query.started_from == 86_400
-    assert query_of(filters_of({"since": "yesterday", "page": "-1"})) == RunQuery()
+    ended = query_of(filters_of({"ended": "2026-03-02"}))
+    assert ended == RunQuery(ended_from=query.started_from)
+    assert query_of(filters_of({"ended": "x", "since": "yesterday", "page": "-1"})) == RunQuery()
 
 
 def test_labels_are_shown_lead_to_their_runs_and_stay_while_pages_are_turned():
@@ -120,7 +122,7 @@ def test_presets_lead_to_their_runs_and_say_how_many():
     )
     text = runs_page(listed(INFOS), Filters(is_mine=True, answerer="ann"), frame)
     assert '<a href="/?mine=1" aria-current="true">Waits for me<span class="count">3</span></a>' in text
-    assert f'href="/?status=failed&amp;since={date.today()}">Failed today<span class="count">3</span>' in text
+    assert f'href="/?status=failed&amp;ended={date.today()}">Failed today<span class="count">3</span>' in text
     assert '<a href="/">All</a>' in text
     assert ('value="forget"' in text, 'value="forget"' in runs_page(listed(INFOS))) == (True, False)
     assert text.count('name="run"') == 3
