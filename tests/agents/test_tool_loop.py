@@ -525,9 +525,11 @@ async def test_the_limit_holds_for_streams_as_well() -> None:
 
 async def test_leaving_a_stream_while_a_tool_runs_ends_the_tool() -> None:
     state: list[str] = []
+    scope = anyio.CancelScope()
 
     async def slow() -> None:
         state.append("begun")
+        scope.cancel()
         try:
             await anyio.sleep(30)
         finally:
@@ -535,7 +537,7 @@ async def test_leaving_a_stream_while_a_tool_runs_ends_the_tool() -> None:
 
     model = ScriptedModel([asks(wish("slow"), said="One moment.")])
     agent = Agent("a", "", model=model, tools=[slow])
-    with anyio.move_on_after(0.1):
+    with scope:
         await pieces_of(agent)
     assert state == ["begun", "ended"]
 
@@ -548,6 +550,8 @@ async def test_cancelling_a_run_while_tools_run_leaves_nothing_behind() -> None:
 
     async def slow(number: int) -> None:
         state.append("begun")
+        if len(state) == 3:
+            scope.cancel()
         try:
             await anyio.sleep(30)
         finally:
@@ -556,7 +560,7 @@ async def test_cancelling_a_run_while_tools_run_leaves_nothing_behind() -> None:
     model = ScriptedModel([asks(*(wish("slow", str(number), number=number) for number in range(3)))])
     agent = Agent("a", "", model=model, tools=[slow])
     started = time.perf_counter()
-    with anyio.move_on_after(0.05) as scope:
+    with anyio.CancelScope() as scope:
         await agent.run_async("x")
     assert scope.cancelled_caught
     assert state == ["begun"] * 3 + ["ended"] * 3

@@ -355,6 +355,7 @@ async def test_a_cancelled_node_keeps_what_it_was_answered() -> None:
             world.model(), Request("scripted", (Message("user", "a"),)), purpose="generation"
         )
         if hangs:
+            scope.cancel()
             await anyio.sleep_forever()
         return NodeResult(reply.content)
 
@@ -367,7 +368,7 @@ async def test_a_cancelled_node_keeps_what_it_was_answered() -> None:
     world = World(researched)
     store = MemoryStore()
     flow = Flow("patient", {"node": Patient()})
-    with anyio.move_on_after(0.05):
+    with anyio.CancelScope() as scope:
         await flow.run(run_id="r1", store=store)
     assert any(isinstance(event, NodeCancelled) for event in store.events("r1"))
     hangs = False
@@ -457,7 +458,7 @@ async def test_a_letter_interrupted_by_its_nodes_timeout_waits_for_a_decision() 
             return NodeResult(result.text)
 
     store = MemoryStore()
-    flow = Flow("slow", {"letter": Slow(timeout=0.02)})
+    flow = Flow("slow", {"letter": Slow(timeout=0.5)})
     run = await flow.run(run_id="r1", store=store)
     assert any(isinstance(event, NodeFailed) for event in run.events)
     with pytest.raises(EffectPendingError, match="node 'letter', tool 'send'"):

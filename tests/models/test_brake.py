@@ -26,8 +26,8 @@ def refusing(seconds: float, retry_after: float | None = None) -> ScriptedModel:
     began: list[float] = []
 
     def answer(request: Request) -> Reply | Exception:
-        began.append(monotonic())
-        if monotonic() - began[0] < seconds:
+        began.append(now := monotonic())
+        if now - began[0] < seconds:
             return TransientModelError("too many", retry_after, is_rate_limit=True)
         return Reply("there")
 

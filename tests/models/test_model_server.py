@@ -6,6 +6,7 @@ import http.client
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,11 @@ def test_a_client_that_leaves_is_noticed(server: ModelServer) -> None:
     with pytest.raises(TimeoutError):
         ask(impatient)
     impatient.close()
-    patient = http.client.HTTPConnection(server.host, server.port, timeout=5)
+    deadline = time.monotonic() + 20
+    while not (server.requests and server.requests[0].abandoned):  # The server lives in another thread.
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    patient = http.client.HTTPConnection(server.host, server.port, timeout=20)
     ask(patient)
     patient.close()
     assert [each.abandoned for each in server.requests] == [True, False]
@@ -114,7 +119,7 @@ def test_as_a_process_of_its_own_it_prints_its_port_and_shows_its_requests(tmp_p
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            client = http.client.HTTPConnection("127.0.0.1", int(process.stdout.readline()), timeout=5)
+            client = http.client.HTTPConnection("127.0.0.1", int(process.stdout.readline()), timeout=60)
             assert ask(client)[0].status == 503
             assert json.loads(json.loads(ask(client)[1])["choices"][0]["message"]["content"]) == {"plain": "value"}
             client.request("GET", "/requests")

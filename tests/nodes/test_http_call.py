@@ -300,7 +300,7 @@ async def test_a_request_that_may_have_been_done_waits_for_a_decision(server: Od
         "wrong": lambda handler: say(handler, b"{", content_type="application/json"),
     }[doubt]
     store = MemoryStore()
-    flow = Flow("f", {"a": node(server, method="POST", timeout=0.3 if doubt == "slow" else None)})
+    flow = Flow("f", {"a": node(server, method="POST", timeout=2.0 if doubt == "slow" else None)})
     assert (await flow.run(run_id="r1", store=store)).status == "failed"
     with pytest.raises(EffectPendingError, match="node 'a'"):
         await flow.resume("r1", store=store)

@@ -132,7 +132,7 @@ async def test_a_loop_that_is_cut_off_at_its_limit_keeps_what_its_whole_rounds_w
             await anyio.sleep_forever()
         return NodeResult(None, state={"log": [of_round("index")(context)]})
 
-    limits = NodeLimits(timeout=0.5, on_limit="partial")
+    limits = NodeLimits(timeout=1.5, on_limit="partial")
     done = await run(LoopNode({"add": FunctionNode(add)}, max_iterations=5, limits=limits))
     assert done.nodes["loop"].output == {"iterations": 2, "exhausted": True}
     assert list(done.shared_state["log"]) == [0, 1]

@@ -83,6 +83,7 @@ async def test_a_tools_call_that_is_repeated_after_a_stop_is_the_same_run(
             server = make_mcp_server(service, McpSettings(patience=patience, on_cancel="detach"))
             async with Client(server) as client:
                 result = (await client.call_tool("slow", {}, meta=meta)).structured_content
+                await counted.at_gate.wait()
             assert result is not None
             runs.append(result["run_id"])
         counted.gate.set()

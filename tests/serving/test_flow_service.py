@@ -137,6 +137,7 @@ async def test_runs_take_turns_and_too_many_are_refused(store: JournalStore, cou
 async def test_a_run_that_waits_for_its_turn_can_be_cancelled(store: JournalStore, counted: Counted):
     async with FlowService(store, counted.flows, admission=Admission(at_once=1, waiting=1)) as service:
         first, second = await service.start("slow", {}), await service.start("slow", {})
+        await counted.at_gate.wait()
         for run in (second, first):
             await service.cancel(run.run_id)
             assert (await service.outcome(run.run_id)).status == "cancelled"
@@ -233,14 +234,21 @@ async def test_followers_get_every_event_once_wherever_they_come_in(store: Journ
     assert found == {after: list(range(after, count)) for after in (0, 1, 3)}
 
 
-async def test_a_run_whose_process_keeps_dying_is_left_to_a_person(store: JournalStore, counted: Counted):
+async def test_a_run_whose_process_keeps_dying_is_left_to_a_person(
+    store: JournalStore, counted: Counted, monkeypatch: pytest.MonkeyPatch
+):
+    left = anyio.Event()
+    monkeypatch.setattr("flowengine.serving.local_runs.log_failure", lambda run_id, error: left.set())
     async with FlowService(store, counted.flows, grace=0) as service:
         run = await service.start("slow", {})
-        await anyio.wait_all_tasks_blocked()
-    for _ in range(7):
+        await counted.at_gate.wait()
+    for _ in range(5):
+        counted.at_gate = anyio.Event()
         async with FlowService(store, counted.flows, grace=0):
-            await anyio.wait_all_tasks_blocked()
-    assert 4 <= sum(isinstance(event, RunResumed) for event in store.events(run.run_id)) <= 5
+            await counted.at_gate.wait()
+    async with FlowService(store, counted.flows, grace=0):
+        await left.wait()
+    assert sum(isinstance(event, RunResumed) for event in store.events(run.run_id)) == 5
 
 
 def test_two_flows_of_one_name_are_refused(store: JournalStore):

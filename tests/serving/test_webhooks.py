@@ -133,7 +133,7 @@ def test_a_webhook_starts_its_flow_once_with_inputs_from_the_body(store: Journal
     rules = read_webhooks([table], lambda message, hint: problems.append(message))
     assert problems == []
     project, counted = Project(tmp_path, webhooks=rules, files=FileRules()), Counted()
-    app = make_serving_app(store, counted.flows, environ={"WORD": WORD}, project=project, grace=0)
+    app = make_serving_app(store, counted.flows, environ={"WORD": WORD}, project=project)  # Its runs end before it.
     with (
         served(app, token="none", end=app.state.serving.service.drain) as server,
         httpx.Client(base_url=server.url, trust_env=False) as client,

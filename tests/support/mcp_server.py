@@ -24,6 +24,7 @@ TOOLS: dict[str, Any] = {
     "crash_reading": READ_ONLY,
     "crash_once": READ_ONLY,
     "crash_once_idempotent": IDEMPOTENT,
+    "crash_at_third": None,
     "hang": READ_ONLY,
     "error": READ_ONLY,
     "refuse": READ_ONLY,
@@ -154,6 +155,9 @@ def answer(request: dict[str, Any]) -> None:
         send({"id": request["id"], "result": initialized(params)})
     elif method == "tools/list":
         send({"id": request["id"], "result": {"tools": listed()}})
+    elif method == "tools/call" and params["name"] == "crash_at_third":
+        if counted() == 3:  # The others are not answered either.
+            os._exit(3)
     elif method == "tools/call" and params["name"] != "refuse":
         send({"id": request["id"], "result": call(params["name"], params.get("arguments") or {})})
         if params["name"] == "deaf":

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import anyio
 import pytest
+from mcp import Client
 
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError, RunError
 from flowengine.tools.mcp.client import Served, serve
+from flowengine.tools.mcp.connection import McpConnection
 from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.toolset import Offer
 
@@ -126,7 +128,6 @@ async def grows(server: McpServer) -> None:
     async with RunScope() as scope:
         served = await serve([server], scope)
         assert names(served) == ["grow"]
-        await anyio.sleep(0.2)  # It is asked to tell of changes once it has started.
         await call(served, "test_grow")
         assert await renewed(served)
         assert await call(served, "test_grown") == "I am new"
@@ -134,6 +135,24 @@ async def grows(server: McpServer) -> None:
 
 async def test_servers_of_the_newest_protocol_tell_of_changes_too() -> None:
     await grows(McpServer(name="test", command=sys.executable, args=[str(GROWING), "stdio"]))
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # What it tells of is the same on both.
+async def test_a_change_before_the_server_is_asked_to_tell_of_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks, listen = anyio.Event(), McpConnection._listen
+
+    async def listen_late(connection: McpConnection, client: Client) -> None:
+        await asks.wait()
+        await listen(connection, client)
+
+    monkeypatch.setattr(McpConnection, "_listen", listen_late)
+    async with RunScope() as scope:
+        served = await serve([McpServer(name="test", command=sys.executable, args=[str(GROWING), "stdio"])], scope)
+        await call(served, "test_grow")
+        assert not await served.renew()
+        asks.set()
+        assert await renewed(served)
+        assert names(served) == ["grow", "grown"]
 
 
 # The HTTP library leaves its event streams to the garbage collector when they are cancelled; trio says so.

@@ -119,7 +119,9 @@ class McpConnection:
                 self._list_changed = False  # What changes while it answers is asked for the next time.
                 try:
                     with anyio.move_on_after(self._server.start_timeout):
-                        self._listed = await _all_tools(client)
+                        listed = await _all_tools(client)
+                        if listed != self._listed:
+                            self._listed = listed
                 except Exception:
                     return self._listed
                 except BaseException:
@@ -177,6 +179,7 @@ class McpConnection:
             return
         with suppress(Exception):  # An older server, or one that will not: then nothing is heard.
             async with client.listen(tools_list_changed=True):
+                self._list_changed = True  # It may have, since the tools were listed: nobody was told.
                 await anyio.sleep_forever()
 
     async def _note_change(self, message: IncomingMessage) -> None:

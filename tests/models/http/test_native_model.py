@@ -244,7 +244,7 @@ async def test_a_stream_fails_like_a_call(server: ModelServer, answer: Any, kind
     server.respond_with([answer])
 
     async def read() -> None:
-        async with model_of(server).stream(asking(timeout=2)) as stream:
+        async with model_of(server).stream(asking(timeout=20)) as stream:
             async for _ in stream:
                 pass
 
