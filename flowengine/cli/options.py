@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -22,6 +23,7 @@ from flowengine.nodes.compiled_flow import InputField, parse_text, refuse_consta
 __all__ = [
     "OPTION_OF",
     "RUN_ID",
+    "FiniteRange",
     "add_running_options",
     "add_spending_options",
     "collect_settings",
@@ -150,10 +152,20 @@ def label_option(help: str) -> Callable[[F], F]:
     return click.option("--label", "labels", multiple=True, callback=_parse_labels, metavar="NAME=VALUE", help=help)
 
 
+class FiniteRange(click.FloatRange):
+    """A number within bounds; click alone takes `nan`, which no bound holds off, and `inf`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if not isfinite(found):
+            self.fail(f"expected a finite number, found {value}", param, ctx)
+        return found
+
+
 _SPENDING_OPTIONS: Final = (
     click.option(
         "--max-cost",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         metavar="USD",
         help="Limit of what its models may cost.",
     ),

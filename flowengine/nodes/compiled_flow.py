@@ -69,17 +69,24 @@ class InputField:
     """Of a file: what it may be, by its content (`image/*`); None: what the project allows."""
 
 
+_MOST_TOLD: Final = 20
+"""Unknown inputs that an error names: a stranger may send very many."""
+
+
 def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The inputs with their defaults, read-only. Without declared fields everything is accepted.
 
-    Raises `InputError` that lists every problem at once.
+    Raises `InputError` that lists every problem at once; of very many unknown inputs the first.
 
     >>> checked_inputs({"n": InputField("integer", default=3)}, {})
     {'n': 3}
     """
     if fields is None:
         return freeze(dict(given))
-    problems = [f"unknown input '{name}'{did_you_mean(name, fields)}" for name in given if name not in fields]
+    unknown = [str(name)[:80] for name in given if name not in fields]
+    problems = [f"unknown input '{name}'{did_you_mean(name, fields)}" for name in unknown[:_MOST_TOLD]]
+    if len(unknown) > _MOST_TOLD:
+        problems.append(f"and {len(unknown) - _MOST_TOLD:,} more unknown inputs")
     values: dict[str, Any] = {}
     for name, declared in fields.items():
         if name not in given:

@@ -16,7 +16,7 @@ from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import DefinitionError
+from flowengine.errors import InputError
 from flowengine.nodes.compiled_flow import CompiledFlow
 
 __all__ = ["leave_behind", "load_session"]
@@ -35,7 +35,7 @@ def load_session(store: JournalStore, session: str | None) -> Mapping[str, Any]:
     if session is None:
         return EMPTY
     if not session.strip() or len(session) > 200:
-        raise DefinitionError(f"a session is named by 1 to 200 characters, not {session!r:.80}")
+        raise InputError(f"a session is named by 1 to 200 characters, not {session!r:.80}")
     found = dict(store.recall(_KIND, session) or {})
     found.pop(_SAVED, None)
     return freeze(found)

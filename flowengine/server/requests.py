@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from flowengine.server.flow_catalog import Library
 from flowengine.server.problems import ProblemError
@@ -86,13 +87,27 @@ async def read_json_object(request: Request, most: int) -> dict[str, Any]:
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of a body; a `ProblemError` for what is no JSON, or nested too deep."""
+    """The value of a body; a `ProblemError` for what is no JSON, has a name twice, or is nested too deep."""
     try:
-        found: Any = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        found: Any = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_make_object)
+    except RecursionError:
+        raise _TOO_DEEP from None
+    except ValueError as error:
         raise ProblemError(400, "Not JSON", f"the body is no JSON: {error}") from None
     if _is_too_deep(found):
-        raise ProblemError(400, "Too deep", f"the body is nested deeper than {_MAX_DEPTH}")
+        raise _TOO_DEEP
+    return found
+
+
+_TOO_DEEP: Final = ProblemError(400, "Too deep", f"the body is nested deeper than {_MAX_DEPTH}")
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What stands twice is read one way here and another way by whoever let it pass before."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = Counter(each for each, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"{name!r:.80} stands twice in an object")
     return found
 
 
@@ -120,19 +135,28 @@ def check_schema(found: Any, schema: Mapping[str, Any]) -> None:
 
 def _expect_media_type(request: Request, media_type: str) -> None:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    packed = request.headers.get("content-encoding", "identity").strip().lower()
+    if packed != "identity":
+        raise ProblemError(415, "Not this encoding", f"send the body as it is, found Content-Encoding: {packed:.40}")
     if given != media_type:
         raise ProblemError(415, "Not this media type", f"expected {media_type}, found {given or 'nothing'}")
 
 
 async def read_body(request: Request, most: int) -> bytes:
     """All of a body, which may have so many bytes."""
+    too_large = ProblemError(413, "Too large", f"a body may have {most:,} bytes")
+    if int(request.headers.get("content-length", "0")) > most:
+        raise too_large  # Before it comes.
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise ProblemError(413, "Too large", f"a body may have {most:,} bytes")
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise too_large
+            parts.append(part)
+    except ClientDisconnect:
+        raise ProblemError(400, "Cut off", "the body did not come to its end") from None
     return b"".join(parts)
 
 

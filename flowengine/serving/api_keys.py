@@ -2,8 +2,8 @@
 
     fe_3f9a12c4_wbXk…    the key's id, by which it is told from others, and 32 random bytes
 
-What a key may spend in a day is reserved in the store before a run begins and settled after it, so it holds for all
-servers of the store; how often it may be used in a minute is counted by each server for itself.
+What a key may spend in a day is reserved in the store before a run begins and settled after it, and how often it is
+used in a minute is counted there: both hold for all servers of the store together.
 """
 
 from __future__ import annotations

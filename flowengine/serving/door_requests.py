@@ -10,7 +10,7 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowengine.errors import FlowEngineError
+from flowengine.errors import FlowEngineError, InputError
 from flowengine.server.sse import StreamResponse
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller
@@ -30,9 +30,11 @@ def caller_of(request: Request) -> FlowCaller | None:
 
 
 def run_key_of(request: Request) -> str | None:
-    """What makes a repeated call the same call."""
-    key = request.headers.get("idempotency-key")
-    return None if key is None else key.strip().removeprefix('"').removesuffix('"')
+    """What makes a repeated call the same call; `InputError` where two are given."""
+    keys = request.headers.getlist("idempotency-key")
+    if len(keys) > 1:
+        raise InputError(f"a call has one Idempotency-Key, found {len(keys)}")
+    return keys[0].strip().removeprefix('"').removesuffix('"') if keys else None
 
 
 def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str]) -> Response:

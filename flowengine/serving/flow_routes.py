@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flowengine.journal.run_lookup import parse_labels
+from flowengine.errors import InputError, did_you_mean
+from flowengine.journal.run_lookup import STATUS_WORDS, parse_labels
 from flowengine.server.problems import ProblemError, reading_records
 from flowengine.server.requests import read_json, read_json_object
 from flowengine.server.schemas import ANSWER
@@ -129,7 +130,7 @@ class _FlowRoutes:
         root = _root_of(request)
         if wish.is_stream:
             return _stream(self._messages(run.run_id, caller, root), headers)
-        if wish.is_async:
+        if wish.is_async and wish.seconds is None:  # With both, it is 202 after so many seconds (RFC 7240).
             return accepted_response(await self._service.outcome(run.run_id, caller), root, headers)
         outcome: RunOutcome | None = None
         with anyio.move_on_after(wish.seconds):
@@ -157,10 +158,13 @@ class _FlowRoutes:
 
     async def list_runs(self, request: Request) -> Response:
         asked = request.query_params
+        status = asked.get("status", "")
+        if status not in ("", *STATUS_WORDS):
+            raise InputError(f"a run has no status '{status:.40}'{did_you_mean(status[:40], STATUS_WORDS)}")
         found = await self._service.list_runs(
             caller_of(request),
             flow=asked.get("flow", ""),
-            status=asked.get("status", ""),
+            status=status,
             labels=parse_labels(asked.getlist("label")),
         )
         return json_response({"runs": [each._asdict() | {"path": None} for each in found]})

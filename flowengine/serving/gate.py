@@ -33,6 +33,10 @@ _MAX_KEY: Final = 200
 """Characters of a key; a longer one is none of ours."""
 
 
+class _AmbiguousError(ProblemError):
+    """A proxy may have taken another part of what was sent for the body than we do (RFC 9112, 6.3)."""
+
+
 class ApiGate:
     """ASGI in, ASGI out."""
 
@@ -75,12 +79,17 @@ class ApiGate:
         except FlowEngineError as error:
             path = _path_of(scope)
             answer = next((each for start, each in self._errors.items() if path.startswith(start)), error_response)
-            await answer(error)(scope, receive, guarded)
+            response = answer(error)
+            if isinstance(error, _AmbiguousError):
+                response.headers["Connection"] = "close"  # Where the next request begins is not certain.
+            await response(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
 
     async def _admit(self, scope: Scope, headers: Headers) -> FlowCaller | None:
         """Who asks; raises why the request is not answered."""
+        if "transfer-encoding" in headers and "content-length" in headers:
+            raise _AmbiguousError(400, "Not one length", "found both Transfer-Encoding and Content-Length")
         host, origin = headers.get("host", ""), headers.get("origin")
         if self._hosts is not None and not self._hosts.knows(host):
             raise ProblemError(421, "Not known by this name", "names beside its own: --allow-host")

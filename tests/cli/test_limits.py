@@ -6,7 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+
+from flowengine.cli.options import FiniteRange
 
 Command = Callable[..., Any]
 
@@ -91,3 +94,9 @@ def test_a_time_that_was_up_begins_anew(flowengine: Command, folder: Path) -> No
 def test_a_fork_takes_limits_of_its_own(flowengine: Command, flow: str) -> None:
     flowengine("run", flow, "--run-id", "r1", "--max-calls", "2")
     assert flowengine("resume", "r1", "--from", "two", "--max-calls", "9").code == 0
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e999", "-inf"])
+def test_an_amount_is_a_finite_number(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        FiniteRange(min=0, min_open=True).convert(text, None, None)

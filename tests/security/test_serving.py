@@ -81,11 +81,10 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
 
 
 def raw(server: Served, *lines: str, body: bytes = b"") -> bytes:
-    """What is answered to a request as it stands."""
+    """What is answered to a request as it stands, until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.settimeout(10)
         connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-        connection.shutdown(socket.SHUT_WR)
         parts: list[bytes] = []
         while part := connection.recv(65_536):
             parts.append(part)
@@ -196,6 +195,38 @@ def test_bodies_without_measure_are_refused_before_they_are_kept(attacked: Attac
     )
     assert endless.startswith(b"HTTP/1.1 413")
     assert attacked.runs == before
+
+
+def test_a_body_is_refused_by_its_length_before_it_comes_and_one_that_breaks_off_fills_no_log(
+    attacked: Attacked, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = (
+        "POST /flows/echo HTTP/1.1",
+        f"Host: 127.0.0.1:{attacked.server.port}",
+        f"Authorization: {attacked.ann.headers['authorization']}",
+        "Content-Type: application/json",
+    )
+    with socket.create_connection(("127.0.0.1", attacked.server.port), timeout=10) as connection:
+        connection.sendall("\r\n".join([*head, "Content-Length: 99999999999", "", "{"]).encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
+    raw(attacked.server, *head, "Transfer-Encoding: chunked", body=b"zz\r\n{}")
+    assert attacked.ann.get("/flows").status_code == 200
+    assert "Traceback" not in caplog.text
+
+
+def test_a_request_of_two_lengths_is_refused_and_what_follows_it_is_not_read(attacked: Attacked) -> None:
+    second = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{attacked.server.port}\r\n\r\n"
+    said = raw(
+        attacked.server,
+        "POST /flows/echo HTTP/1.1",
+        f"Host: 127.0.0.1:{attacked.server.port}",
+        f"Authorization: {attacked.ann.headers['authorization']}",
+        "Content-Type: application/json",
+        "Content-Length: 6",
+        "Transfer-Encoding: chunked",
+        body=f"0\r\n\r\n{second}".encode(),
+    )
+    assert (said.startswith(b"HTTP/1.1 400"), said.count(b"HTTP/1.1")) == (True, 1)
 
 
 def test_slow_senders_are_cut_off_and_hold_nobody_up(attacked: Attacked) -> None:

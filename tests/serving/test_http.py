@@ -242,18 +242,37 @@ def test_a_run_that_fails_says_where_and_why(api: Api):
         (b'{"texd": "a"}', {}, 422),
         (b'{"text": %s}' % (b"[" * 200 + b"]" * 200), {}, 400),
         (b'{"text": "%s"}' % (b"a" * 1_000), {}, 413),
+        (b'{"text": "a", "text": "b"}', {}, 400),
+        (b'{"text": "a"}', {"Content-Encoding": "gzip"}, 415),
         (b'{"text": "a"}', {"Content-Type": "text/plain"}, 415),
         (b'{"text": "a"}', {"Idempotency-Key": "k" * 256}, 422),
         (b'{"text": "a"}', {"Flowengine-Label": "caller=ben"}, 422),
         (b'{"text": "a"}', {"Flowengine-Label": "noequals"}, 422),
         (b'{"text": "a"}', {"Flowengine-Session": "s" * 300}, 422),
         (b'{"text": "a"}', {"Prefer": "wait=abc, handling=strict"}, 200),
+        (b'{"text": "a"}', {"Prefer": "respond-async, wait=20"}, 200),
     ],
 )
 def test_what_does_not_fit_is_told(api: Api, body: bytes, headers: dict[str, str], status: int):
     headers = {**JSON, **headers}
     answer = api.ann.post("/flows/shout", content=body, headers=headers)
     assert answer.status_code == status, answer.text
+
+
+def test_very_many_unknown_inputs_are_not_all_told_back(api: Api):
+    names = {f"{number}{'n' * 3}": 1 for number in range(80)}
+    told = api.ann.post("/flows/shout", json=names).json()["detail"].splitlines()
+    assert (len(told), told[-1]) == (21, "and 60 more unknown inputs")
+
+
+def test_a_call_has_one_key(api: Api):
+    answer = api.ann.post("/flows/shout", headers=[("Idempotency-Key", "one"), ("Idempotency-Key", "two")])
+    assert (answer.status_code, answer.json()["detail"]) == (422, "a call has one Idempotency-Key, found 2")
+
+
+def test_a_status_that_no_run_has_is_told(api: Api):
+    answer = api.ann.get("/runs", params={"status": "suceeded"})
+    assert (answer.status_code, "did you mean 'succeeded'?" in answer.json()["detail"]) == (422, True)
 
 
 def test_the_description_fits_the_flow(api: Api):

@@ -9,6 +9,7 @@ import click
 
 from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.options import FiniteRange
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.budget import Budget
@@ -26,7 +27,7 @@ __all__ = ["command"]
 @click.option("--good", required=True, metavar="REV", help="A revision of git whose score was good.")
 @click.option("--bad", required=True, metavar="REV", help="One whose score is not.")
 @click.option("--scorer", metavar="NAME", help="Whose score.  [default: the eval's first]")
-@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="What it may cost.")
+@click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="What it may cost.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @store_option

@@ -10,7 +10,7 @@ import click
 
 from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import duration
+from flowengine.cli.options import FiniteRange, duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
@@ -54,7 +54,7 @@ def command() -> None:
 @click.option("--fresh", is_flag=True, help="Ask all anew, instead of paying for what changed alone.")
 @click.option("--rows", "first_rows", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Rows in flight at once.")
-@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="Instead of the file's.")
+@click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="Instead of the file's.")
 @click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
 @click.option(
     "--format",

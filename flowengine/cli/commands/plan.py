@@ -11,7 +11,7 @@ import anyio
 import click
 
 from flowengine.cli.environment import read_model_facts
-from flowengine.cli.options import gather_inputs
+from flowengine.cli.options import FiniteRange, gather_inputs
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import FileKeeper
@@ -108,7 +108,7 @@ def _format_bound(most: Most) -> str:
 @click.option("--data", metavar="FILE", help="Add up all rows of a file, as `run --data` would run them.")
 @click.option("--map", "mapping", multiple=True, metavar="COLUMN=INPUT", help="With --data: a column's input.")
 @click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
-@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Exit code 1 where it may cost more.")
+@click.option("--max-cost", type=FiniteRange(min=0), metavar="USD", help="Exit code 1 where it may cost more.")
 @click.option("--against", metavar="git:REV", help="Say what has changed since a revision of git, and why.")
 @click.option("--markdown", is_flag=True, help="With --against: print it as Markdown, for a pull request.")
 @click.option("--risks", is_flag=True, help="List instead the ways on which a stranger's text reaches an effect.")

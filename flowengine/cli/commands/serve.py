@@ -14,7 +14,7 @@ import click
 
 from flowengine.cli.commands.worker import LogFormat, worker_log
 from flowengine.cli.environment import load_environment
-from flowengine.cli.options import duration
+from flowengine.cli.options import FiniteRange, duration
 from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.engine.ports import Durability
@@ -45,7 +45,7 @@ _LOG: Final = logging.getLogger("flowengine.serving")
               help="Runs that may wait for their turn; more are answered with 429.")  # fmt: skip
 @click.option("--grace", callback=duration, default="20s", show_default=True, help="That runs have to end at SIGTERM.")
 @click.option("--queue", default="default", show_default=True, metavar="NAME", help="Where runs go on PostgreSQL.")
-@click.option("--request-timeout", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True,
+@click.option("--request-timeout", type=FiniteRange(0, min_open=True), default=20.0, show_default=True,
               metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
 @click.option("--max-body", type=click.IntRange(min=1), default=4_000_000, show_default=True, metavar="BYTES",
               help="The most that a request's body may have.")  # fmt: skip
@@ -170,7 +170,7 @@ def keys_command() -> None:
 @keys_command.command("add")
 @click.argument("name")
 @click.option("--flows", metavar="NAME,NAME", help="Flows that it may use.  [default: all]")
-@click.option("--budget-usd-day", type=click.FloatRange(0, min_open=True), metavar="USD",
+@click.option("--budget-usd-day", type=FiniteRange(0, min_open=True), metavar="USD",
               help="What its runs may cost in a day (UTC).")  # fmt: skip
 @click.option("--requests-per-minute", type=click.IntRange(min=1), metavar="N", help="How often it may ask.")
 @store_option

@@ -11,6 +11,7 @@ import webbrowser
 import click
 
 from flowengine.cli.environment import find_user, load_environment
+from flowengine.cli.options import FiniteRange
 from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.engine.ports import Durability
@@ -31,7 +32,7 @@ __all__ = ["command"]
 @click.option("--token", envvar="FLOWENGINE_UI_TOKEN", metavar="TEXT", help="What opens it.  [default: "
               "$FLOWENGINE_UI_TOKEN or one drawn at random]")  # fmt: skip
 @click.option("--allow-host", "names", metavar="NAME", multiple=True, help="A name by which it may be asked for.")
-@click.option("--request-timeout", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True,
+@click.option("--request-timeout", type=FiniteRange(0, min_open=True), default=20.0, show_default=True,
               metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
 @click.option("--read-only", is_flag=True, help="Nothing can be started, answered or changed there.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")

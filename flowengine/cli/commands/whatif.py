@@ -11,7 +11,7 @@ import click
 
 from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import duration
+from flowengine.cli.options import FiniteRange, duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
@@ -32,7 +32,7 @@ _SHOWN = 20
 @click.option("--prompt", metavar="TEXT", help="Another prompt; @FILE is a file's text.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another option of the node, as JSON.")
 @click.option("--runs", required=True, metavar="RUNS", help="Which: 'flow=triage since=30d label.team=a limit=200'.")
-@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="What it may cost.")
+@click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="What it may cost.")
 @click.option("--concurrency", type=click.IntRange(min=1), default=10, show_default=True, metavar="N")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
