@@ -180,19 +180,20 @@ class Runs:
         text: str = "",
         mark: str = "",
         ended_since: datetime | float | None = None,
+        session: str = "",
     ) -> list[RunInfo]:
         """The runs that are asked for, the newest first; what is left out asks for nothing.
 
         `status`: one of a record, or `queued` (no worker has it) or `interrupted` (nobody works on it any more).
         `since`, `before`: when they started, as Unix seconds or a datetime. `text`: words in their inputs, outputs,
         errors, ids, flows, files or labels. `mark`: somebody has marked them so. `ended_since`: when they stopped;
-        those that go on have not.
+        those that go on have not. `session`: they belong to it.
         """
         if status and status not in STATUS_WORDS:
             raise DefinitionError(f"a run has no status '{status}'{did_you_mean(status, STATUS_WORDS)}")
-        ended = _seconds(ended_since)
+        began, before_at, ended = _seconds(since), _seconds(before), _seconds(ended_since)
         query = RunQuery(
-            flow, status, check_labels(labels), _seconds(since), _seconds(before), text, mark, ended_from=ended
+            flow, status, check_labels(labels), began, before_at, text, mark, ended_from=ended, session=session
         )
         return [line.info for line in RunLister(self._store).page(query, limit, patience=inf).lines]
 

@@ -33,6 +33,8 @@ __all__ = [
     "RunTexts",
     "Search",
     "parse_search",
+    "session_name",
+    "session_of",
     "terms_of",
 ]
 
@@ -271,7 +273,7 @@ class DigestBuilder:
             _clean(" +".join([*models[:1], *([str(len(models) - 1)] if models[1:] else [])]), _MAX_LINE),
             _clean(first if isinstance(first, str) else _text_of(first), _MAX_LINE),
             "" if error is None else _clean(error.message, _MAX_LINE),
-            _name_in(settings, "session"),
+            "" if started is None else session_of(started),
             list(self._asks.values()) if finished is None or finished.status in _OPEN else [],
             _name_in(settings, "forked"),
             _name_in(settings, "from") if settings.get("forked") else "",
@@ -285,6 +287,16 @@ class DigestBuilder:
 
 
 _OPEN: Final = frozenset({"running", "waiting", "paused"})
+
+
+def session_of(started: RunStarted) -> str:
+    """The session of a run, as lists name it; empty where it has none."""
+    return _name_in(started.settings, "session")
+
+
+def session_name(text: str) -> str:
+    """A session as lists name it: on one line, and of a bounded length."""
+    return _clean(text, _MAX_LINE)
 
 
 def _name_in(settings: Mapping[str, Any], name: str) -> str:

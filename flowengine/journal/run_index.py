@@ -34,6 +34,8 @@ class RunsAsked(NamedTuple):
     """None of the others."""
     without: Collection[str] = ()
     ended_from: float | None = None
+    session: str = ""
+    """As `run_digest.session_name` writes it."""
 
 
 class FoundRuns(NamedTuple):
@@ -137,6 +139,9 @@ class ScannedRuns:
             for info in query.select(self._store.list())
             if (asked.only is None or info.run_id in asked.only) and info.run_id not in asked.without
         ]
+        if asked.session:
+            made = self._made([info.run_id for info in found])
+            found = [info for info in found if info.run_id in made and made[info.run_id].session == asked.session]
         if asked.search.phrases:
             texts = {run_id: each.texts for run_id, each in self._made([info.run_id for info in found]).items()}
             found = [info for info in found if asked.search.has_in(_about(info), texts.get(info.run_id, RunTexts()))]

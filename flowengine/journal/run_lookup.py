@@ -161,10 +161,12 @@ class RunQuery(NamedTuple):
     """It waits for an answer that this person may give; empty: somebody of whom nothing is known."""
     ended_from: float | None = None
     """It stopped then or later, in Unix seconds; a run that goes on has not."""
+    session: str = ""
+    """It belongs to this session."""
 
     def matches(self, info: RunInfo, status: str) -> bool:
-        """Whether a run's row is one that is asked for; `status` is the word for how it stands now. Words, marks and
-        questions are not in the row: `flowengine.runners.run_listing` asks for those too."""
+        """Whether a run's row is one that is asked for; `status` is the word for how it stands now. Words, marks,
+        questions and sessions are not in the row: `flowengine.runners.run_listing` asks for those too."""
         return (
             (not self.flow or info.flow == self.flow)
             and (not self.status or status == self.status)

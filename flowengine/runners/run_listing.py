@@ -15,7 +15,7 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import JournalError, RunNotFoundError, StoreCorruptError, StoreVersionError
 from flowengine.journal.approvals import may_answer
-from flowengine.journal.run_digest import DigestBuilder, RunDigest, RunNotes, Search, parse_search
+from flowengine.journal.run_digest import DigestBuilder, RunDigest, RunNotes, Search, parse_search, session_name
 from flowengine.journal.run_index import ListedRuns, RunIndex, RunLine, RunsAsked, run_index_of
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.run_notes import all_notes
@@ -43,10 +43,10 @@ class RunLister:
     def page(self, query: RunQuery, limit: int | None = None, skip: int = 0, *, patience: float = 1.0) -> ListedRuns:
         """The runs that are asked for, the newest first but for `skip`.
 
-        `patience`: seconds for which a search reads runs whose words are not known yet.
+        `patience`: seconds for which a search reads runs whose words, or sessions, are not known yet.
         """
         index, search = run_index_of(self._store), parse_search(query.text)
-        unread = self._read_missing(index, patience) if search.phrases else 0
+        unread = self._read_missing(index, patience) if search.phrases or query.session else 0
         words = _Words(self._store)
         notes = all_notes(self._store)
         asked = self._ask(index, query, search, words, notes)
@@ -101,6 +101,7 @@ class RunLister:
             only,
             without,
             query.ended_from,
+            session_name(query.session),
         )
         if query.mark:
             marked = {

@@ -180,6 +180,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             Parameter("label", "NAME=VALUE: the run has that label; given several times, all of them."),
             Parameter("q", "Words in the run's inputs, outputs or errors, or in its id, flow's name, file or labels."),
             Parameter("mark", "Somebody has marked the run so."),
+            Parameter("session", "The run belongs to it."),
             Parameter("mine", "1: the run waits for an answer of who asks."),
             Parameter("since", "The first day on which they started, as 2026-03-01."),
             Parameter("until", "The last day."),

@@ -39,7 +39,7 @@ def listed(flowengine: Command, folder: Path) -> Command:
         ("r3", 1.2e9, "Pay 3 €", [asked, RunFinished(1.2e9, "waiting")]),
     ):
         journal = store.create(run_id)
-        settings = {"labels": {"team": run_id}, "session": "ann"}
+        settings = {"labels": {"team": run_id}, "session": "bob" if run_id == "r2" else "ann"}
         for event in (
             RunStarted(run_id, "desk", at, {"q": question}, {}, {}, settings=settings),
             NodeStarted("a", at),
@@ -69,6 +69,8 @@ def test_runs_are_found_by_words_time_status_label_and_number(listed: Command) -
         ("--ended-since", "today"): [],
         ("--status", "waiting"): ["r3"],
         ("--label", "team=r2", "--flow", "desk"): ["r2"],
+        ("--session", " ann "): ["r3", "r1"],
+        ("--session", "an"): [],
     }.items():
         assert ids(listed("runs", "list", "--json", *options)) == wanted, options
     for bad, said in {

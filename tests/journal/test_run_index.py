@@ -20,6 +20,7 @@ from flowengine.errors import InputError, RunNotFoundError
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_digest import MAX_TEXT, DigestBuilder, RunDigest, RunTexts, parse_search
 from flowengine.journal.run_index import RunsAsked, ScannedRuns, digest_of, run_index_of
+from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.run_notes import (
     RunNotes,
     add_note,
@@ -33,6 +34,7 @@ from flowengine.journal.run_notes import (
 from flowengine.journal.sqlite.repair import repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
+from flowengine.runners.run_listing import RunLister
 from tests.support.postgres import empty_database
 
 BEFORE = Path(__file__).with_name("stores_made_before")
@@ -100,6 +102,7 @@ async def test_rows_are_found_by_flow_status_labels_time_and_id(store: JournalSt
     ended = {info.run_id: info.finished for info in store.list()}
     assert found(store, ended_from=ended["b2"]) == ["c3", "b2"]
     assert found(store, only=["a1", "c3", "nobody"], without=["c3"]) == ["a1"]
+    assert found(store, session="s1") == []
     page = run_index_of(store).find(RunsAsked(), 1, 1)
     assert ([info.run_id for info in page.infos], page.total) == (["b2"], 3)
     assert run_index_of(store).find(RunsAsked(status="failed"), 0) == ([], 1)
@@ -118,6 +121,24 @@ async def test_a_run_counts_for_the_day_on_which_it_ended_and_one_that_goes_on_f
         await journal.close()
     assert found(store, status="failed", ended_from=200.0) == ["over"]
     assert found(store, ended_from=0.0, started_from=1.0) == ["over", "old"]
+
+
+async def test_a_run_is_found_by_its_session_from_its_first_event_on_until_it_is_removed(store: JournalStore) -> None:
+    for run_id, session in (("a1", "ann's"), ("b2", ""), ("c3", "two\n lines\0")):
+        journal = store.create(run_id)
+        journal.append(RunStarted(run_id, "desk", 1.0, {}, {}, {}, settings={"session": session}))
+        journal.flush()
+        if run_id == "a1":
+            assert found(store, session="ann's") == ["a1"]  # It goes on.
+            journal.append(RunFinished(2.0, "succeeded"))
+            journal.flush()
+        await journal.close()
+    lister = RunLister(store)
+    assert [line.info.run_id for line in lister.page(RunQuery(session="ann's")).lines] == ["a1"]
+    assert lister.page(RunQuery(session="two\n lines\0")).lines[0].digest is not None
+    assert (found(store, session="ann's", status="failed"), found(store, session="' OR '1'='1")) == ([], [])
+    store.remove("a1")
+    assert found(store, session="ann's") == []
 
 
 async def test_a_digest_is_kept_at_the_runs_end_and_is_what_its_events_give(store: JournalStore) -> None:
@@ -240,9 +261,24 @@ async def test_a_store_made_before_gets_its_digests_from_readers(kind: str, tmp_
         missing, total = index.missing(10)
         assert ("good2" in missing, total) == (True, len(missing))
         assert index.find(RunsAsked(search=parse_search("before"))).total == total  # By their flow's name.
-        index.keep({run_id: digest_of(store.events(run_id)) for run_id in missing})
+        made = {run_id: digest_of(store.events(run_id)) for run_id in missing}
+        index.keep(made | {"good2": made["good2"]._replace(session="s1")})
+        assert [info.run_id for info in index.find(RunsAsked(session="s1")).infos] == ["good2"]
         assert index.missing(10)[1] == 0
         assert index.digests(["good2"])["good2"].first_input == "b"
+
+
+async def test_a_store_of_the_version_before_knows_the_sessions_of_its_runs(tmp_path: Path) -> None:
+    with closing(SQLiteStore(tmp_path / "runs.db")) as store:
+        await FLOW.run({"text": "x"}, store=store, run_id="a1", session="s1")
+        await FLOW.run({"text": "y"}, store=store, run_id="b2", session="s1")
+        await FLOW.run({"text": "z"}, store=store, run_id="c3")
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE digest SET body = '[' WHERE number = 2")
+        connection.execute("DROP TABLE session")
+        connection.execute("PRAGMA user_version = 5")
+    with closing(SQLiteStore(store.path)) as store:
+        assert [info.run_id for info in store.run_index().find(RunsAsked(session="s1")).infos] == ["a1"]
 
 
 async def test_the_index_of_words_is_no_event_to_a_repair(tmp_path: Path) -> None:

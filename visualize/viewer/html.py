@@ -40,6 +40,7 @@ __all__ = [
     "run_url",
     "runs_url",
     "selection_url",
+    "session_url",
     "start_url",
     "static_url",
     "times_url",
@@ -54,6 +55,11 @@ ROOT: Final[ContextVar[str]] = ContextVar("ROOT", default="")
 
 def runs_url() -> str:
     return f"{ROOT.get()}/"
+
+
+def session_url(session: str) -> str:
+    """The runs of a session."""
+    return f"{runs_url()}?{urlencode({'session': session}, errors='replace')}"
 
 
 def flows_url() -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from flowengine.journal.run_digest import RunNote, RunNotes
 from flowengine.journal.run_index import digest_of
 from visualize.viewer.forms import Acting, form
-from visualize.viewer.html import Child, Markup, element, join, notes_url, run_url
+from visualize.viewer.html import Child, Markup, element, join, notes_url, run_url, session_url
 from visualize.viewer.parts import clock, fold
 from visualize.viewer.reading import Reading
 
@@ -45,8 +45,12 @@ def list_origins(run: Reading, about: RunAbout, *, links: bool) -> list[tuple[st
         ("Forked from", forked),
         ("Takes results of", names(reuses) if reuses else None),
         ("Led to", names(about.led_to) if about.led_to else None),
-        ("Session", digest.session or None),
+        ("Session", _name_session(digest.session, links=links) if digest.session else None),
     ]
+
+
+def _name_session(session: str, *, links: bool) -> Child:
+    return element("a", session, href=session_url(session)) if links else session
 
 
 def chips(notes: RunNotes) -> Markup:

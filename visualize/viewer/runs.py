@@ -13,7 +13,7 @@ from flowengine.journal.run_index import ListedRuns, RunLine
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
 from visualize.style import dollars
 from visualize.viewer.forms import Acting, form
-from visualize.viewer.html import Child, Markup, element, join, run_url, runs_url, selection_url
+from visualize.viewer.html import Child, Markup, element, join, run_url, runs_url, selection_url, session_url
 from visualize.viewer.notes import chips
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, clock, note, table, took
@@ -54,6 +54,8 @@ class Filters(NamedTuple):
     """Who looks at the page."""
     ended: date | None = None
     """They stopped on that day or later."""
+    session: str = ""
+    """The runs belong to it."""
 
 
 def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY, answerer: str = "") -> Filters:
@@ -77,6 +79,7 @@ def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY, answ
         query.get("mine") == "1",
         answerer,
         _parse_day(query.get("ended", "")),
+        query.get("session", "").strip(),
     )
 
 
@@ -99,6 +102,7 @@ def query_of(filters: Filters) -> RunQuery:
         filters.mark,
         filters.answerer if filters.is_mine else None,
         None if filters.ended is None else _midnight_of(filters.ended),
+        filters.session,
     )
 
 
@@ -201,6 +205,7 @@ def _make_form(names: Sequence[str], filters: Filters) -> Markup:
         "form",
         _label_control("Flow", _make_select("flow", flows, filters.flow)),
         _label_control("Status", _make_select("status", STATUS_WORDS, filters.status)),
+        _label_control("Session", element("input", name="session", value=filters.session, size=10, maxlength=200)),
         _label_control("From", element("input", name="since", value=_format_day(filters.since), **day)),
         _label_control("To", element("input", name="until", value=_format_day(filters.until), **day)),
         _label_control("Ended from", element("input", name="ended", value=_format_day(filters.ended), **day)),
@@ -279,9 +284,13 @@ def _make_row(line: RunLine) -> list[Child]:
         _cut(digest.model) if digest is not None else None,
         _cut(found, "found" if line.excerpt else ""),
         _cut(digest.error, "bad") if digest is not None else None,
-        _cut(digest.session) if digest is not None else None,
+        _link_session(digest.session) if digest is not None and digest.session else None,
         [chips(line.notes), f" {len(line.notes.notes)} ✎" if line.notes.notes else None] if any(line.notes) else None,
     ]
+
+
+def _link_session(session: str) -> Markup:
+    return element("a", session, href=session_url(session), title=session, class_="cut")
 
 
 def _cut(text: str, class_: str = "") -> Markup | None:
@@ -360,6 +369,7 @@ def _make_address(filters: Filters, number: int) -> str:
         "ended": _format_day(filters.ended),
         "q": filters.text,
         "mark": filters.mark,
+        "session": filters.session,
         "mine": "1" if filters.is_mine else "",
         "page": str(number) if number else "",
     }

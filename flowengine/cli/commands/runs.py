@@ -56,8 +56,8 @@ class Selection(NamedTuple):
         """The runs; a `click.UsageError` where nothing was said of which."""
         if not self.references and not self.has_filters:
             raise click.UsageError(
-                "name a run, or give --flow, --status, --label, --since, --older-than, --ended-since, --search "
-                "or --mark"
+                "name a run, or give --flow, --status, --label, --since, --older-than, --ended-since, --search, "
+                "--mark or --session"
             )
         named = [store.find(each) for each in self.references]
         lister = RunLister(store)

@@ -80,6 +80,7 @@ def add_filter_options(function: Command) -> Command:
         help='Only runs with these words in inputs, outputs, errors, id, flow, file or labels; "in quotes": in a row.',
     )
     @click.option("--mark", default="", metavar="NAME", help="Only runs that somebody has marked so.")
+    @click.option("--session", default="", metavar="NAME", help="Only runs of this session.")
     @wraps(function)
     def command(
         flow: str,
@@ -90,10 +91,12 @@ def add_filter_options(function: Command) -> Command:
         ended_since: float | None,
         search: str,
         mark: str,
+        session: str,
         **others: Any,
     ) -> int:
         before = None if older_than is None else time() - older_than
-        query = RunQuery(flow, status or "", labels, since, before, search.strip(), mark, ended_from=ended_since)
+        text, named = search.strip(), session.strip()
+        query = RunQuery(flow, status or "", labels, since, before, text, mark, ended_from=ended_since, session=named)
         return function(query=query, **others)
 
     return command

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from flowengine.engine.events import RunStarted
 from flowengine.errors import JournalError
 from flowengine.journal.postgres.digests import PUT_DIGESTS, digest_row
-from flowengine.journal.run_digest import RunDigest
+from flowengine.journal.run_digest import RunDigest, session_of
 from flowengine.journal.run_lookup import encode_labels, labels_of
 
 __all__ = ["CHECK", "LATE", "WRITE", "BatchEntry", "Begin", "Hold", "columns_of", "late_columns_of"]
@@ -44,10 +44,12 @@ class Begin(NamedTuple):
     started: float
     path: str | None
     labels: str | None = None
+    session: str | None = None
 
     @classmethod
     def of(cls, event: RunStarted) -> Begin:
-        return cls(storable(event.flow) or "", event.at, storable(event.path), encode_labels(labels_of(event)))
+        labels, session = encode_labels(labels_of(event)), session_of(event) or None
+        return cls(storable(event.flow) or "", event.at, storable(event.path), labels, session)
 
 
 class BatchEntry(NamedTuple):
@@ -77,13 +79,14 @@ def storable(text: str | None) -> str | None:
 WRITE: Final = f"""
 WITH begun AS (
     INSERT INTO flowengine.run AS run
-        (number, run_id, flow, status, started, finished, path, owner, owner_name, epoch, length, labels)
+        (number, run_id, flow, status, started, finished, path, owner, owner_name, epoch, length, labels,
+        session)
     SELECT number, run_id, flow, status, started, finished, path,
-        CASE WHEN owns THEN %s::bigint END, %s::text, epoch, length, labels::jsonb
+        CASE WHEN owns THEN %s::bigint END, %s::text, epoch, length, labels::jsonb, session
     FROM unnest(
         %s::bigint[], %s::bigint[], %s::int[], %s::text[], %s::float8[], %s::bool[],
-        %s::text[], %s::text[], %s::float8[], %s::text[], %s::text[]
-    ) AS new (number, epoch, length, status, finished, owns, run_id, flow, started, path, labels)
+        %s::text[], %s::text[], %s::float8[], %s::text[], %s::text[], %s::text[]
+    ) AS new (number, epoch, length, status, finished, owns, run_id, flow, started, path, labels, session)
     ON CONFLICT (run_id) DO UPDATE SET length = excluded.length WHERE run.number = excluded.number
     RETURNING number
 ), kept AS (
@@ -153,7 +156,7 @@ def columns_of(entries: Iterable[BatchEntry], key: int, owner: str) -> tuple[lis
             digests[entry.hold.number] = digest_row(entry.hold.number, entry.digest)
     begun = [run.new_row(run.begin) for run in runs.values() if run.begin is not None]
     kept = [run.row() for run in runs.values() if run.begin is None]
-    values = [key, owner, *_transpose(begun, 11), key, *_transpose(kept, 6), *_transpose(events, 3)]
+    values = [key, owner, *_transpose(begun, 12), key, *_transpose(kept, 6), *_transpose(events, 3)]
     values += _transpose(list(digests.values()), 7)
     return values, [(run.hold, run.begin is not None) for run in runs.values()]
 

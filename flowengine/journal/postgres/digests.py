@@ -32,6 +32,10 @@ PUT_DIGESTS: Final = """
     ON CONFLICT (number) DO UPDATE SET body = excluded.body, inputs = excluded.inputs, outputs = excluded.outputs,
         errors = excluded.errors, words = excluded.words, origins = excluded.origins
 """
+_IN_SESSION: Final = """
+    SELECT number FROM flowengine.run WHERE session = %s
+    UNION SELECT number FROM flowengine.digest WHERE body::json ->> 8 <> '' AND body::json ->> 8 = %s
+"""
 _ABOUT: Final = (
     "position(%s IN lower(concat_ws(' ', run_id, flow, path, "
     "replace(replace(labels::text, '\": \"', '='), '\"', '')))) > 0"
@@ -143,6 +147,8 @@ def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
         add("started < %s", asked.started_before)
     if asked.ended_from is not None:
         add("finished >= %s", asked.ended_from)
+    if asked.session:
+        add(f"number IN ({_IN_SESSION})", asked.session, asked.session)
     if asked.only is not None:
         add("run_id = ANY(%s)", list(asked.only))
     if asked.without:

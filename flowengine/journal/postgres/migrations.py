@@ -2,7 +2,8 @@
 
     version  one row: how many of the migrations were applied
     run      one row a run, from its first event on; `owner` is the key of its writer's lock, `epoch` counts the
-             writers that it had, `length` its events, `labels` an object of texts
+             writers that it had, `length` its events, `labels` an object of texts,
+             `session` the one that it belongs to; where a run began without the column, its digest has it
     event    the events of each run, counted from 0
     late     what a writer had paid for when the run was another's already; it joins the run when that is opened
     beside   what is kept beside the runs
@@ -151,6 +152,11 @@ _MIGRATIONS: Final = (
     CREATE INDEX ON flowengine.digest USING gin (words);
     CREATE INDEX ON flowengine.digest USING gin (origins);
     CREATE INDEX ON flowengine.run (started DESC, number DESC);
+    """,
+    b"""
+    ALTER TABLE flowengine.run ADD COLUMN session TEXT;
+    CREATE INDEX ON flowengine.run (session) WHERE session IS NOT NULL;
+    CREATE INDEX ON flowengine.digest ((body::json ->> 8)) WHERE body::json ->> 8 <> '';
     """,
 )
 """`fillfactor`: a commit changes the run's row where it lies."""

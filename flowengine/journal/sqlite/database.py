@@ -6,7 +6,7 @@
     beside what is kept beside the runs; made when something is
     blob   contents of files, under their hashes
     blob_use  the runs, and the values beside them, that need a content
-    digest, digest_text, origin  what lists tell of runs, and search in (see `index_tables`)
+    digest, digest_text, origin, session  what lists tell of runs, and search in (see `index_tables`)
 
 Each row has a checksum; that of a run is of what never changes, and `ended` is the one
 of its end. Rows that were written before there were checksums have none, and are read as they are.
@@ -71,7 +71,7 @@ SPAN: Final = 2**32
 
 _APPLICATION_ID: Final = 0x464C4F57
 """`FLOW`, in the header of the file."""
-_VERSION: Final = 5
+_VERSION: Final = 6
 _BLOB: Final = """
     CREATE TABLE IF NOT EXISTS blob (
         number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, body BLOB NOT NULL
@@ -92,6 +92,10 @@ _LISTS: Final = (
     "(inputs, outputs, errors, tokenize = 'unicode61 remove_diacritics 0')",
     "CREATE TABLE IF NOT EXISTS origin (run_id TEXT, number INTEGER, PRIMARY KEY (run_id, number)) WITHOUT ROWID",
 )
+_SESSION: Final = "CREATE TABLE IF NOT EXISTS session (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
+_SESSION_INDEX: Final = "CREATE INDEX IF NOT EXISTS session_name ON session (name)"
+_IN_DIGEST: Final = "CASE WHEN json_valid(CAST(body AS TEXT)) THEN json_extract(CAST(body AS TEXT), '$[8]') END"
+"""The session of a run that has ended; none where its digest is damaged."""
 _SCHEMA: Final = f"""
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS run (
@@ -113,6 +117,8 @@ _SCHEMA: Final = f"""
     {_BLOB_USE};
     {_BLOB_USE_INDEX};
     {";".join(_LISTS)};
+    {_SESSION};
+    {_SESSION_INDEX};
     PRAGMA application_id = {_APPLICATION_ID};
     PRAGMA user_version = {_VERSION};
     COMMIT;
@@ -134,8 +140,13 @@ _MIGRATIONS: Final = {
     ),
     3: (_BLOB, _BLOB_USE, _BLOB_USE_INDEX),
     4: _LISTS,
+    5: (
+        _SESSION,
+        _SESSION_INDEX,
+        f"INSERT OR IGNORE INTO session SELECT number, {_IN_DIGEST} FROM digest WHERE {_IN_DIGEST} <> ''",
+    ),
 }
-"""Version of a store → the statements that make the next one of it. They touch no row."""
+"""Version of a store → the statements that make the next one of it. They change no row."""
 
 BESIDE: Final = """
     CREATE TABLE IF NOT EXISTS beside (

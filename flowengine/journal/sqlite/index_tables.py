@@ -3,6 +3,7 @@
     digest       one row a run that has stopped: its sum as JSON, and the texts that are searched
     digest_text  the words of these texts, by the run's number
     origin       the runs that it comes from
+    session      the session that it belongs to, from its first event on
 
 A digest is written in the transaction of the run's end, which costs it about 10 µs. Its words go into their index when
 somebody searches: many at once take 5 µs each, and 40 in a transaction of their own (measured). Where a digest is
@@ -26,7 +27,7 @@ from flowengine.journal.run_index import FoundRuns, RunsAsked
 from flowengine.journal.sqlite.database import checksum_of_texts, store_error
 from flowengine.storage.sqlite_file import SQLITE_ERRORS
 
-__all__ = ["SqliteIndex", "digest_changes"]
+__all__ = ["SqliteIndex", "digest_changes", "session_change"]
 
 _Statement: TypeAlias = tuple[str, Sequence[Any]]
 
@@ -38,6 +39,7 @@ _DIGEST: Final = "INSERT OR REPLACE INTO digest VALUES (?, ?, ?, ?, ?, 1, ?)"
 _NEW: Final = "SELECT number, inputs, outputs, errors FROM digest WHERE is_new LIMIT ?"
 _AT_ONCE: Final = 1000
 _TEXT: Final = "INSERT OR REPLACE INTO digest_text (rowid, inputs, outputs, errors) VALUES (?, ?, ?, ?)"
+_SESSION: Final = "INSERT OR REPLACE INTO session VALUES (?, ?)"
 _ORIGIN: Final = "INSERT OR REPLACE INTO origin VALUES (?, ?)"
 _ABOUT: Final = (
     "instr(lower(run_id || ' ' || flow || ' ' || coalesce(path, '') || ' ' || "
@@ -51,6 +53,13 @@ def digest_changes(number: int, digest: RunDigest) -> Iterator[_Statement]:
     yield _DIGEST, (number, body, *digest.texts, checksum_of_texts(number, body, *digest.texts))
     for origin in digest.origins:
         yield _ORIGIN, (origin, number)
+    if digest.session:
+        yield session_change(number, digest.session)
+
+
+def session_change(number: int, session: str) -> _Statement:
+    """What writes the session of a run."""
+    return _SESSION, (number, session)
 
 
 class SqliteIndex:
@@ -71,7 +80,9 @@ class SqliteIndex:
         ((total,),) = self._execute(f"SELECT count(*) FROM run {where}", *values)
         if limit == 0:
             return FoundRuns([], total)
-        tail = f"run {where} ORDER BY started DESC, number DESC LIMIT ? OFFSET ?"
+        # In two steps: else the length of each run that is sorted would be read, and not only of those of the page.
+        newest = "ORDER BY started DESC, number DESC"
+        tail = f"run WHERE number IN (SELECT number FROM run {where} {newest} LIMIT ? OFFSET ?) {newest}"
         return FoundRuns(self._read(tail, [*values, -1 if limit is None else limit, skip]), total)
 
     def flows(self) -> Sequence[str]:
@@ -117,6 +128,7 @@ class SqliteIndex:
         self._execute("DELETE FROM digest WHERE number = ?", number)
         self._execute("DELETE FROM digest_text WHERE rowid = ?", number)
         self._execute("DELETE FROM origin WHERE number = ?", number)
+        self._execute("DELETE FROM session WHERE number = ?", number)
 
     def _take_words(self) -> None:
         """Bring the index of words up to date."""
@@ -166,6 +178,8 @@ def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
         add("started < ?", asked.started_before)
     if asked.ended_from is not None:
         add("finished >= ?", asked.ended_from)
+    if asked.session:
+        add("number IN (SELECT number FROM session WHERE name = ?)", asked.session)
     if asked.only is not None:
         add("run_id IN (SELECT value FROM json_each(?))", json.dumps(list(asked.only)))
     if asked.without:

@@ -24,6 +24,7 @@ from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.journal.blob_owners import beside_owner, named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
+from flowengine.journal.run_digest import session_of
 from flowengine.journal.sqlite.database import SPAN, checksum_of_event, checksum_of_texts, connect
 from flowengine.journal.sqlite.salvage import SavedRow, read_rows
 from flowengine.journal.sqlite.tables import SqliteTables, end_of, finishing, releasing, run_row
@@ -282,7 +283,8 @@ def _write(path: Path, kept: Sequence[_Kept], found: _Found) -> tuple[int, int]:
         for lines, events, run in kept:
             if run.state == "lost":
                 continue
-            held = writer.begin(run_row(run.run_id, cast("RunStarted", events[0]), ""), lines[0])
+            started = cast("RunStarted", events[0])
+            held = writer.begin(run_row(run.run_id, started, ""), lines[0], session_of(started))
             assert held is not None  # Each id is there once.
             own(run.run_id, lines[0])
             for index, line in enumerate(lines[1:], 1):

@@ -25,7 +25,7 @@ from flowengine.journal.approvals import forget_answers
 from flowengine.journal.blob_owners import BlobNotes, missing_blob
 from flowengine.journal.codec import encode
 from flowengine.journal.live_texts import forget_live
-from flowengine.journal.run_digest import DigestBuilder
+from flowengine.journal.run_digest import DigestBuilder, session_of
 from flowengine.journal.run_index import RunIndex, ScannedRuns
 from flowengine.journal.run_lookup import no_such_run, resolve
 from flowengine.journal.run_notes import forget_notes
@@ -108,7 +108,7 @@ class SQLiteJournal:
     def _begin_run(self, event: Event, body: str) -> Held:
         if not isinstance(event, RunStarted):
             raise JournalError(f"the first event of a run is a RunStarted, not a {type(event).__name__}")
-        held = self._writer.begin(run_row(self._run_id, event, self._owner), body)
+        held = self._writer.begin(run_row(self._run_id, event, self._owner), body, session_of(event))
         if held is None:  # since `create` looked
             raise _exists_error(self._run_id, self._writer.tables.path)
         return held

@@ -21,6 +21,7 @@ from anyio.lowlevel import checkpoint
 
 from flowengine.errors import JournalError, StoreUnavailableError
 from flowengine.journal.sqlite.database import SPAN, checksum_of_event, store_error
+from flowengine.journal.sqlite.index_tables import session_change
 from flowengine.journal.sqlite.tables import Change, Held, Row, SqliteTables
 from flowengine.storage.sqlite_file import SQLITE_ERRORS
 
@@ -153,7 +154,7 @@ class SqliteWriter:
                 return
         rows.append((position, body))
 
-    def begin(self, row: Sequence[Any], body: str) -> Held | None:
+    def begin(self, row: Sequence[Any], body: str, session: str) -> Held | None:
         """Commit a new run with its first event, alone: only then its number is known. None: the id is taken."""
         if self.failure is not None:
             raise self.refusal()
@@ -163,6 +164,8 @@ class SqliteWriter:
             made = execute(_RUN, row)
             if made.rowcount:
                 execute(_EVENT, _add_checksum((cast("int", made.lastrowid) * SPAN, body)))
+            if made.rowcount and session:
+                execute(*session_change(cast("int", made.lastrowid), session))
             execute("COMMIT")
         except BaseException as error:
             raise self._stop(error)  # noqa: B904 -- it has its cause

@@ -103,7 +103,7 @@ def test_the_list_tells_what_runs_cost_ask_and_failed_with_and_leaves_out_what_n
         "1,234",
         "gpt-4o +1",
         "broken &lt;pipe&gt;",
-        ">ann</span>",
+        'href="/?session=ann"',
         "golden",
         "quality 0.5",
         "error: a &lt;b&gt;",
