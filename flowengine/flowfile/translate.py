@@ -129,7 +129,30 @@ def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
     if key in _MISPLACED.get(said.location[-2:-1], {}):
         kind = str(said.location[-2]).strip("<>")
         return _Words("FE201", f"'{kind}' takes no '{key}'", _MISPLACED[said.location[-2:-1]][key], True)
-    return _Words("FE201", f"unknown key '{key}'", nearest(key, _keys_at(said.location[:-1])), True)
+    known = _keys_at(said.location[:-1])
+    meant = next((each for each in _ELSEWHERE.get(key, ()) if each in known), None)
+    hint = f"; did you mean '{meant}'?" if meant else nearest(key, known)
+    return _Words("FE201", f"unknown key '{key}'", hint, True)
+
+
+_ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
+    **dict.fromkeys(("otherwise", "default"), ("else",)),
+    "condition": ("if", "when"),
+    "if": ("when",),
+    **dict.fromkeys(("depends_on", "after"), ("needs",)),
+    **dict.fromkeys(("args", "arguments"), ("with",)),
+    "params": ("query", "with"),
+    "data": ("form", "with"),
+    "script": ("code",),
+    **dict.fromkeys(("items", "foreach", "for_each"), ("over",)),
+    "parallel": ("concurrency",),
+    "choices": ("routes",),
+    "while": ("until",),
+    "llm": ("model",),
+    "input": ("prompt",),
+    **dict.fromkeys(("schema", "output_schema", "response_format"), ("output",)),
+}
+"""Keys that other tools have → what may be meant by them here."""
 
 
 _INSIDE: Final = {"retry": "; put it on the nodes inside, which are what can be repeated"}
@@ -210,6 +233,7 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
     if kind == "race":
         return _Words("FE231", *RACE, inside=("type",))
     hint = nearest(kind, node_types()) if isinstance(kind, str) else ""
+    hint = hint or f"; there are {', '.join(sorted(node_types()))}"
     return _Words("FE204", f"unknown node type {found(kind)}", hint, inside=("type",))
 
 

@@ -11,8 +11,10 @@ from typing import Final
 from flowengine.models.call_options import PromptCaching
 from flowengine.models.model import PromptCache, Reply
 
-__all__ = ["cache_minimum", "explain_unused_cache", "make_prompt_cache"]
+__all__ = ["cache_minimum", "explain_unused_cache", "find_cache_rule", "make_prompt_cache"]
 
+_BEGINNING: Final = "prompt_cache: "
+"""Of notices on a cache that was of no use."""
 _LONGEST_KEY: Final = 64
 """Characters that OpenAI takes."""
 
@@ -48,9 +50,19 @@ def explain_unused_cache(reply: Reply, model: str) -> str | None:
     minimum, usage = cache_minimum(reply.provider, model), reply.usage
     if minimum is None or usage.prompt_tokens is None or usage.cached_tokens or usage.cache_write_tokens:
         return None
-    vendor = f"prompt_cache: {reply.provider} keeps prompts of {model} from {minimum:,} tokens on"
+    vendor = f"{_BEGINNING}{reply.provider} keeps prompts of {model} from {minimum:,} tokens on"
     if usage.prompt_tokens < minimum:
         return f"{vendor}, and this one has {usage.prompt_tokens:,}"
     if usage.cache_write_tokens is None:
         return None  # The vendor does not tell what it writes: the next call may be served.
     return f"{vendor}, and what stays of this one (tools, system message, fixed context) is shorter"
+
+
+def find_cache_rule(notice: str) -> str:
+    """What a notice of `explain_unused_cache` says of the vendor's cache, without what it says of one prompt; empty for
+    every other notice.
+
+    >>> find_cache_rule("prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900")
+    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on'
+    """
+    return notice.partition(", and ")[0] if notice.startswith(_BEGINNING) else ""

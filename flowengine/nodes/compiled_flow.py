@@ -27,7 +27,15 @@ from flowengine.engine.ports import Node, Notifier
 from flowengine.engine.state import ENGINE_KEYS, KeyRules
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import DefinitionError, Diagnostic, FlowError, InputError, TemplateError, did_you_mean
+from flowengine.errors import (
+    DefinitionError,
+    Diagnostic,
+    FlowError,
+    InputError,
+    ModelConfigError,
+    TemplateError,
+    did_you_mean,
+)
 from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.container import compiled, every_node, skeleton_of
 from flowengine.nodes.node import FlowNode, RunLimits
@@ -186,6 +194,8 @@ class CompiledFlow:
     source: str | None = None
     place_of: Callable[[str], tuple[int, int]] | None = field(default=None, repr=False)
     """Node → line and column in the file; None where there is no file."""
+    model_problems: Callable[[], Sequence[Diagnostic]] | None = field(default=None, repr=False)
+    """What is wrong with the models that the file names, as `flowengine validate` says it; None where there is none."""
     baggage: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What another machine needs beside the source to build the plan (`flowengine.flowfile.run_bundle`)."""
     interruptible: bool = True
@@ -241,7 +251,9 @@ class CompiledFlow:
             try:
                 node.prepare()
             except DefinitionError as error:
-                error.args = (f"{self._where(name)}{error}", *error.args[1:])
+                problems = self.model_problems() if self.model_problems and isinstance(error, ModelConfigError) else ()
+                told = "\n".join(map(str, problems)) or f"{self._where(name)}{error}"
+                error.args = (told, *error.args[1:])
                 raise
 
     async def ready(self) -> None:

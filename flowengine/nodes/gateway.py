@@ -3,8 +3,9 @@ what is being written."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import anyio
@@ -19,6 +20,7 @@ from flowengine.core.run_scope import Fence
 from flowengine.errors import CallRefusedError, InactiveError
 from flowengine.journal.replay import CountingGateway, RecordedGateway, Replay
 from flowengine.models.model import Model, Reply, Request
+from flowengine.models.prompt_caching import find_cache_rule
 from flowengine.models.wrappers.bounded import BoundedModel
 from flowengine.models.wrappers.streaming_tap import heard
 from flowengine.nodes.reuse_rules import without_question
@@ -76,7 +78,7 @@ def _asking(
 
 
 def _door_of(context: Context) -> CountingGateway:
-    door: CountingGateway = DirectGateway(context.note, None if context.scope is None else context.scope.files)
+    door: CountingGateway = DirectGateway(_listener_of(context), None if context.scope is None else context.scope.files)
     if context.ledger is not None:
         said = set[str]() if context.scope is None else context.scope.once(_LedgerGateway, set[str])
         door = _LedgerGateway(door, context.ledger, said)
@@ -85,6 +87,29 @@ def _door_of(context: Context) -> CountingGateway:
     if (batcher := BATCHING.get()) is not None and context.run_id is not None:
         door = _BatchingGateway(door, batcher, context)
     return door
+
+
+def _listener_of(context: Context) -> Callable[[Any], Awaitable[None]]:
+    """Who keeps the node's records. That a vendor's cache keeps nothing is told once for all items and rounds."""
+    scope = context.scope
+    if scope is None:
+        return context.note
+
+    async def note(record: Any) -> None:
+        rule = find_cache_rule(record.text) if type(record) is Notice else ""
+        if rule:
+            told, said = scope.once(_listener_of, set[tuple[str, str]]), (_place_of(context), rule)
+            if said in told:
+                return
+            told.add(said)
+        await context.note(record)
+
+    return note
+
+
+def _place_of(context: Context) -> str:
+    """The node's path without the numbers of items and rounds."""
+    return re.sub(r"\[\d+\]", "[]", context.current_node or "")
 
 
 def telling_gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:

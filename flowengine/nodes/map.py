@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, Unpack, cast
 
@@ -10,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided, MapBegan, MapStopped
-from flowengine.core.values import FrozenDict, describe_value, freeze
+from flowengine.core.values import UNCHANGEABLE, FrozenDict, FrozenList, MixedList, describe_value, freeze
 from flowengine.engine.levels import Level, Unfinished, enter_level, history_of, result_of_level, store_of
 from flowengine.engine.ports import CalledOff, Ended, Park
 from flowengine.engine.scheduler import BodyError
@@ -159,6 +160,26 @@ class MapNode(ContainerNode):
         return run.ended()
 
 
+class _Results:
+    """The results of items that are done, in the items' order: a further one costs no walk through all of them."""
+
+    def __init__(self) -> None:
+        self._indices: list[int] = []
+        self._values = FrozenList()
+
+    def add(self, index: int, value: Any) -> None:
+        at = bisect(self._indices, index)
+        self._indices.insert(at, index)
+        frozen = freeze(value)
+        if type(self._values) is FrozenList and type(frozen) not in UNCHANGEABLE:
+            self._values = MixedList(self._values)
+        list.insert(self._values, at, frozen)
+
+    def shown(self, *, shared: bool) -> FrozenList:
+        """`shared`: the very list, which grows; else one for somebody who may keep it."""
+        return self._values if shared else type(self._values)(self._values)
+
+
 class _MapRun:
     """One run of a map: what became of each item so far."""
 
@@ -167,6 +188,7 @@ class _MapRun:
         self._context = context
         self._items = items
         self._outputs: dict[int, Any] = {}
+        self._results = _Results()
         self._contributions: dict[int, Mapping[str, Any]] = {}
         self._failures: dict[int, FlowEngineError] = {}
         self._unfinished: list[Park | CalledOff] = []
@@ -263,7 +285,7 @@ class _MapRun:
         until, has_failed = self._node.until, self._failures and self._node.on_item_error == "fail"
         if until is None or has_failed or self._stopped is not None or index not in self._outputs:
             return
-        seen = level.seen(results=[self._outputs[each] for each in sorted(self._outputs)])
+        seen = level.seen(results=self._results.shown(shared=self._node.tests_until is not None))
         try:
             test = None if self._node.tests_until is None else self._node.tests_until(seen)
             enough = until(seen) if test is None else test["answer"]
@@ -290,7 +312,9 @@ class _MapRun:
                 self._in_work[other].cancel()
 
     def _done(self, index: int, level: Level) -> None:
-        self._outputs[index] = self._node.result(level.seen())
+        self._outputs[index] = output = self._node.result(level.seen())
+        if self._node.until is not None:
+            self._results.add(index, output)
         contribution = level.contribution()
         if contribution:
             self._contributions[index] = contribution

@@ -57,6 +57,13 @@ def test_models_are_listed_with_the_nodes_that_ask_them() -> None:
     ]
 
 
+def test_a_run_without_its_key_says_which_node_needs_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("flowengine: v1\nname: t\nnodes:\n  a: {model: openai/gpt-4o, prompt: x}\n")
+    with pytest.raises(ModelConfigError, match=r"t\.yaml:4:3: node 'a': .* needs a key"):
+        Flow.from_yaml(path, environ={}).run_sync()
+
+
 def test_a_run_that_cannot_be_prepared_says_which_node_it_is(tmp_path: Path) -> None:
     inner = tmp_path / "inner.yaml"
     inner.write_text(
@@ -64,9 +71,9 @@ def test_a_run_that_cannot_be_prepared_says_which_node_it_is(tmp_path: Path) -> 
     )
     path = tmp_path / "t.yaml"
     path.write_text("flowengine: v1\nname: t\nnodes:\n  s: {type: subflow, flow: inner.yaml}\n")
-    for file, place in ((inner, "5:3: node 'y': "), (path, "4:3: node 's.y': ")):
+    for file in (inner, path):
         with pytest.raises(ModelConfigError) as caught:
             Flow.from_yaml(file, environ={}).run_sync()
-        assert str(caught.value).startswith(f"{file}:{place}")
+        assert str(caught.value).startswith(f"{inner}:5:25: FE511 node 'y': ")
         assert "no vendor is known to have a model 'nobodys'" in str(caught.value)
         Flow.from_yaml(file, model="offline", environ={}).run_sync().raise_for_status()

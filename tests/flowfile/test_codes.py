@@ -55,6 +55,11 @@ CASES: dict[str, list[tuple[str, str]]] = {
     # --- structure and references
     "FE201": [
         ("nodes: {a: {promt: x}}", "3:13: FE201 node 'a': unknown key 'promt'; did you mean 'prompt'?"),
+        (
+            "nodes: {a: {type: condition, if: 'true', then: b, otherwise: b}, b: {prompt: x}}",
+            "3:51: FE201 node 'a': unknown key 'otherwise'; did you mean 'else'?",
+        ),
+        ("nodes: {a: {prompt: x, if: 'true'}}", "FE201 node 'a': unknown key 'if'; did you mean 'when'?"),
         ("node: {a: {prompt: x}}", "3:1: FE201 unknown key 'node'; did you mean 'nodes'?"),
         (
             "nodes: {a: {improve: {threshhold: 1}}}",
@@ -109,6 +114,7 @@ CASES: dict[str, list[tuple[str, str]]] = {
     ],
     "FE204": [
         ("nodes: {a: {type: agnet}}", "3:19: FE204 node 'a': unknown node type 'agnet'; did you mean 'agent'?"),
+        ("nodes: {a: {type: transform}}", "unknown node type 'transform'; there are agent, approval, code, condition,"),
         ("nodes: {a: {type: [agent]}}", "3:19: FE204 node 'a': unknown node type a list"),
     ],
     "FE206": [

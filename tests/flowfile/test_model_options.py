@@ -176,8 +176,12 @@ def test_an_option_that_the_model_refuses_is_told_where_it_stands() -> None:
 def test_a_run_does_not_begin_with_an_option_that_a_model_refuses(tmp_path: Path) -> None:
     text = HEAD + "nodes: {a: {model: openai/gpt-4o, reasoning_effort: low, prompt: x}}"
     flow = Flow.from_text(text, tmp_path / "t.yaml", environ={"OPENAI_API_KEY": "k"})
-    with pytest.raises(ModelConfigError, match=r"t\.yaml:3:9: node 'a': model 'openai/gpt-4o' refuses `reasoning_eff"):
+    with pytest.raises(ModelConfigError) as refused:
         flow.run_sync()
+    assert "t.yaml:3:35: FE513 node 'a': model 'openai/gpt-4o' refuses `reasoning_effort`: it" in str(refused.value)
+    assert [str(each) for each in check_models(load_flow(tmp_path / "t.yaml", text=text), ModelFacts({}))] == [
+        str(refused.value)
+    ]
     run = Flow.from_text(text, tmp_path / "t.yaml", environ={}, model="offline").run_sync()
     assert run.status == "succeeded"
 

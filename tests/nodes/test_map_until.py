@@ -13,6 +13,7 @@ from flowengine.core.records import Decided, MapStopped
 from flowengine.engine.events import Event, NodeCancelled, NodeFinished, NodeRecorded, NodeStarted, RunFinished
 from flowengine.engine.merging import StateKey
 from flowengine.flow import Flow
+from flowengine.flowfile.compile.scope import boolean
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
@@ -209,3 +210,41 @@ async def test_why_it_had_enough_is_on_record_with_the_values_that_were_seen():
     assert "inputs.wanted" in str(why.tests)
     [words] = explain_decision(why)
     assert format_words(words).endswith("so it had enough")
+
+
+class Copied:
+    """A value that counts its copies."""
+
+    copies = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Copied:
+        Copied.copies += 1
+        return Copied()
+
+
+async def test_looking_costs_no_walk_through_all_results_each_time():
+    node = MapNode(
+        {"make": FunctionNode(lambda context: Copied())},
+        over=lambda context: list(range(60)),
+        until=boolean("results | length > 100"),
+        concurrency=1,
+    )
+    Copied.copies = 0
+    run = await Flow("many", {"all": node}).run(store=MemoryStore())
+    assert len(run.outputs["all"]) == 60
+    assert Copied.copies < 60 * 15
+
+
+async def test_results_stand_in_the_items_order_and_a_function_may_keep_them():
+    kept: list[Any] = []
+    offers = Offers()
+    offers.gates = {"a": anyio.Event()}
+
+    def look(context: Context) -> bool:
+        kept.append(context.variables["results"])
+        if len(kept) == 2:
+            offers.gates["a"].set()
+        return False
+
+    await offers.flow("abc", look, concurrency=2).run()
+    assert kept == [["b"], ["b", "c"], ["a", "b", "c"]]

@@ -18,6 +18,7 @@ from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, Flow
 from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, level_of
 from flowengine.flowfile.analysis.node_settings import retry_of, settings_of, timeout_of
 from flowengine.flowfile.analysis.references import edges_of
+from flowengine.flowfile.checks.agent_sources import check_models
 from flowengine.flowfile.checks.permissions import server_named
 from flowengine.flowfile.compile.agent_factory import AgentMaker
 from flowengine.flowfile.compile.scope import boolean, values
@@ -107,6 +108,12 @@ def build(
     def place_of(name: str) -> tuple[int, int]:
         return spec.source.key_position(key_path(tuple(name.split("."))))
 
+    def model_problems() -> Sequence[Diagnostic]:
+        from flowengine.models.worst_case import ModelFacts  # Only what is wrong needs it.
+
+        facts = ModelFacts(environ, project.prices, project.default_provider, project.models)
+        return check_models(spec, facts, model)
+
     builder = _Builder(spec, project, model, around, subflow)
     return assemble(
         spec.name,
@@ -124,6 +131,7 @@ def build(
         path=None if spec.path is None else str(spec.path),
         source=spec.text,
         place_of=place_of,
+        model_problems=model_problems,
     )
 
 
