@@ -173,7 +173,7 @@ class _Results:
         frozen = freeze(value)
         if type(self._values) is FrozenList and type(frozen) not in UNCHANGEABLE:
             self._values = MixedList(self._values)
-        list.insert(self._values, at, frozen)
+        list[Any].insert(self._values, at, frozen)  # It refuses its own `insert` to all who see it.
 
     def shown(self, *, shared: bool) -> FrozenList:
         """`shared`: the very list, which grows; else one for somebody who may keep it."""
