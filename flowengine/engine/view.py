@@ -6,7 +6,7 @@ else, so that live, resumed and distributed runs give the same view.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from flowengine.core.budget import Ledger
@@ -160,7 +160,8 @@ class NodeContext(Context):
         return self._listener.note_of(self.current_node)
 
     def explain(self, record: Decided | Received) -> None:
-        self._listener.explain(self.current_node, record)
+        walk, number, listener, _, _ = self._place
+        listener.explain(walk.path_of(number), record)
 
     @property
     def recorded(self) -> Sequence[Any]:
@@ -204,7 +205,9 @@ class NodeContext(Context):
 
     @property
     def shared(self) -> NodeContext:
-        return _SharedNodeContext(*self._place)
+        view = _make_shared(_SharedNodeContext)
+        _set_place(view, self._place)
+        return view
 
     @property
     def walk(self) -> Walk:
@@ -232,6 +235,7 @@ class _SharedNodeContext(NodeContext):
 # The slot's own setter: a Context refuses attribute assignment, and only this module fills one.
 _slots: dict[str, Any] = dict(vars(NodeContext))
 _set_place = _slots["_place"].__set__
+_make_shared: Final[Callable[[type[_SharedNodeContext]], _SharedNodeContext]] = object.__new__
 
 
 class _Outputs(Mapping[str, Any]):

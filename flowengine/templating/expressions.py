@@ -53,7 +53,7 @@ class ExpressionCompiler:
         """The closure of any expression."""
         self.built += 1
         closure = _BUILDERS[type(node).__name__](self, node)
-        return _require_made(closure) if self._bare and not self._guarded and isinstance(node, _READS) else closure
+        return _require_made(closure) if self._must_be_there(node) and not _is_told(node) else closure
 
     def boolean(self, node: nodes.Node) -> Closure:
         """The closure of an expression where true or false is asked for; in a template any value counts as one."""
@@ -68,7 +68,7 @@ class ExpressionCompiler:
         if isinstance(node, nodes.CondExpr) and node.expr2 is not None:
             test, then, other = (self.boolean(each) for each in (node.test, node.expr1, node.expr2))
             return lambda frame: then(frame) if test(frame) else other(frame)
-        if isinstance(node, nodes.Not):
+        if isinstance(node, (nodes.Compare, nodes.Not)):
             return self.expression(node)
         source, place = self.expression(node), f"{format_path(node)}: " if isinstance(node, _PATHS) else ""
         return lambda frame: _require_boolean(source(frame), place)
@@ -80,16 +80,22 @@ class ExpressionCompiler:
         yield
         self._guarded = before
 
+    def _must_be_there(self, node: nodes.Node) -> bool:
+        return self._bare and not self._guarded and isinstance(node, _READS)
+
     def _telling(self, node: nodes.Node, source: Closure) -> Closure:
-        """Of an expression that decides: what it reads is told where somebody asks for it."""
+        """Of an expression that decides: what it reads is told where somebody asks for it, and is there."""
         if not self._bare:
             return source
-        text = describe_source(node)
+        text, may_be_absent = describe_source(node), not self._must_be_there(node)
 
         def evaluate(frame: Frame) -> Any:
             value = source(frame)
-            if frame.seen is not None and text not in frame.seen and len(frame.seen) < _MAX_SEEN:
-                frame.seen[text] = _tell_value(value)
+            seen = frame.seen
+            if seen is not None and text not in seen and len(seen) < _MAX_SEEN:
+                seen[text] = str(value) if type(value) is int and -_SHORT < value < _SHORT else _tell_value(value)
+            if type(value) is Missing and not value.excused and not may_be_absent:
+                raise value.error()
             return value
 
         return evaluate
@@ -255,6 +261,13 @@ def _no_else(frame: Frame) -> Missing:
 _PATHS: Final = (nodes.Getattr, nodes.Getitem, nodes.Name)
 
 
+def _is_told(node: nodes.Node) -> bool:
+    """Whether it is told what it gives, which looks whether it is there."""
+    return not isinstance(node, nodes.Call) and not (
+        isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+    )
+
+
 def _require_made(source: Closure) -> Closure:
     """A value that is there, or that the run did not make."""
 
@@ -290,8 +303,6 @@ def format_path(node: nodes.Node) -> str:
 
 
 def _tell_value(value: Any) -> str:
-    if type(value) is int and -_SHORT < value < _SHORT:
-        return str(value)
     if value is True or value is False:
         return "true" if value else "false"
     return "nothing" if type(value) is Missing else excerpt(value, _MAX_EXCERPT)

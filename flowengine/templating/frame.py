@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from flowengine.core.values import FrozenDict, MixedDict
 from flowengine.errors import TemplateError
 from flowengine.templating.access import Missing, read_attribute, read_item
-from flowengine.templating.limits import MAX_TEXT, Meter
+from flowengine.templating.limits import FUEL, MAX_TEXT, UNSEEN, Meter
 
 __all__ = [
     "UNSET",
@@ -44,7 +44,7 @@ class Frame(Meter):
 
     def __init__(self, scope: Scope, slots: int = 0, seen: dict[str, str] | None = None) -> None:
         """`seen`: where the values that are read are told, for a reader of the decision."""
-        Meter.__init__(self)
+        self.left, self.pause = FUEL, FUEL - UNSEEN  # As a meter begins; one call less for each expression.
         self.scope = scope
         self.seen = seen
         self.slots: list[Any] = [UNSET] * slots
