@@ -13,6 +13,7 @@ import pytest
 
 from flowengine.journal.postgres.store import PostgresStore
 from tests.support.model_server import ModelServer, Received
+from tests.support.pace import measured_pace
 from tests.support.postgres import empty_database
 
 CALLER = """
@@ -110,21 +111,21 @@ def until(true: Callable[[], object], seconds: float = 30) -> None:
 @pytest.mark.long
 def test_three_processes_keep_one_limit_in_every_window(url: str) -> None:
     minute, limit = 2.0, 6
-    with ModelServer() as server, callers(url, server, minute) as start:
+    with ModelServer() as server, callers(url, server, minute) as start, measured_pace() as pace:
         for each in start(3, 6, f"RateLimits(requests_per_minute={limit})"):
-            assert each.wait(30) == 0
+            assert each.wait(60) == 0
         times = [each.arrived for each in server.requests]
     assert len(times) == 18
     # The way to the server is not of the same length for all, above all where others work on the machine.
     spans = [later - first for first, later in zip(times, times[limit:], strict=False)]
     assert min(spans) > 0.5 * minute
-    assert times[-1] - times[0] < 4 * minute  # What is allowed is used: 18 calls at 6 a minute.
+    assert times[-1] - times[0] < 4 * minute * pace.factor()  # What is allowed is used: 18 calls at 6 a minute.
 
 
 def test_three_processes_have_no_more_calls_under_way_than_one_may(url: str) -> None:
     with ModelServer(latency=0.1) as server, callers(url, server, 60) as start:
         for each in start(3, 5, "RateLimits(max_parallel=2)"):
-            assert each.wait(30) == 0
+            assert each.wait(60) == 0
         assert len(server.requests) == 15
         assert most_at_once(server.requests) == 2
 
@@ -139,5 +140,5 @@ def test_a_process_that_is_killed_has_no_slots_any_more(url: str) -> None:
         time.sleep(0.5)
         assert len(server.requests) == 2  # It waits.
         victim.send_signal(signal.SIGKILL)
-        assert other.wait(10) == 0
+        assert other.wait(60) == 0
         assert len(server.requests) == 6

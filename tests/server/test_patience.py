@@ -15,7 +15,7 @@ from flowengine.server.app import make_app
 from flowengine.server.serving import ConnectionLimits
 from tests.support.ui_server import Served, served
 
-SHORT = ConnectionLimits(seconds=0.2, waiting=200)
+SHORT = ConnectionLimits(seconds=1.0, waiting=200)
 
 
 @pytest.fixture(autouse=True)

@@ -25,6 +25,7 @@ __all__ = [
     "NAPS",
     "QUICK",
     "SLEEP",
+    "UNTIL_TOLD",
     "await_node",
     "command",
     "drain",
@@ -67,6 +68,15 @@ async def sleep(delay, result):
     await anyio.sleep(delay)
     return result
 """
+UNTIL_TOLD = """
+import os
+import anyio
+async def sleep(delay, result):
+    while delay and not os.path.exists("go"):
+        await anyio.sleep(0.05)
+    return result
+"""
+"""As `NAPS`, but what takes time takes until there is a file `go`."""
 QUICK = Pace(grace=0.3, heartbeat=0.3, stalled=1.5, orphans=0.5, poll=0.2, busy=1)
 _WORKER = """
 import sys

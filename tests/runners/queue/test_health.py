@@ -17,16 +17,7 @@ from flowengine.runners.queue.run_queue import submit
 from flowengine.runners.queue.vitals import Vitals
 from flowengine.runners.queue.worker import work
 from flowengine.version import __version__
-from tests.support.queue_runs import QUICK, await_node, flow
-
-UNTIL_TOLD = """
-import os
-import anyio
-async def sleep(delay, result):
-    while delay and not os.path.exists("go"):
-        await anyio.sleep(0.05)
-    return result
-"""
+from tests.support.queue_runs import QUICK, UNTIL_TOLD, await_node, flow
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +37,7 @@ async def test_a_worker_is_ready_while_it_takes_runs_and_counts_what_happened(
     listening = listen("127.0.0.1", 0)
 
     async def drive() -> None:
-        await work(store, pace=replace(QUICK, grace=60), concurrency=4, health=listening, wait=False)
+        await work(store, pace=replace(QUICK, grace=60, stalled=60), concurrency=4, health=listening, wait=False)
 
     async def watch() -> None:
         async with client(listening) as asked:

@@ -111,7 +111,7 @@ async def test_a_run_of_a_worker_that_hangs_goes_on_elsewhere_and_what_wakes_up_
     store: PostgresStore, other: PostgresStore, worker: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 0.7})
-    await until(lambda: finished(store, run_id) == ["one"])
+    await until(lambda: finished(store, run_id)[:1] == ["one"])
     worker.send_signal(signal.SIGSTOP)
     told: list[str] = []
     async with anyio.create_task_group() as tasks:
@@ -147,7 +147,7 @@ async def test_workers_outlive_a_restart_of_the_server_and_no_run_is_disturbed(
     store: PostgresStore, worker: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 1})
-    await until(lambda: finished(store, run_id) == ["one"])
+    await until(lambda: finished(store, run_id)[:1] == ["one"])
     server().crash()
     await anyio.sleep(2.5)  # Longer than a worker may be silent.
     server().start_again()

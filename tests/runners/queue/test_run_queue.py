@@ -27,6 +27,7 @@ from flowengine.runners.queue.worker import work
 from flowengine.version import install_hint
 from tests.support.queue_runs import (
     QUICK,
+    UNTIL_TOLD,
     await_node,
     command,
     drain,
@@ -56,6 +57,18 @@ nodes:
   stop: {type: function, call: "naps:sleep", with: {delay: 0, result: stopped}}
   after: {type: function, call: "naps:sleep", with: {delay: 0, result: done}}
 """
+
+TOGETHER = """
+import anyio
+begun = []
+async def sleep(delay, result):
+    if delay:
+        begun.append(result)
+        while len(begun) < 3:
+            await anyio.sleep(0.01)
+    return result
+"""
+"""What takes time takes until three runs are at it."""
 
 
 @pytest.fixture(autouse=True)
@@ -107,9 +120,9 @@ async def test_a_higher_priority_goes_first_and_what_is_for_later_stays(store: P
 
 
 async def test_several_runs_are_worked_on_at_once(store: PostgresStore, tmp_path: Path) -> None:
-    plan = flow(tmp_path).plan
+    plan = flow(tmp_path, code=TOGETHER).plan
     for _ in range(3):
-        await submit(store, plan, {"seconds": 0.5})
+        await submit(store, plan, {"seconds": 1})
     told = await drain(store, concurrency=3)
     assert ["begins" in line for line in told] == [True, True, True, False, False, False]
 
@@ -189,10 +202,10 @@ async def test_a_waiting_run_is_cancelled_where_it_is(store: PostgresStore, tmp_
 
 
 async def test_a_question_that_expires_is_decided_by_a_worker(store: PostgresStore, tmp_path: Path) -> None:
-    run_id = await submit(store, flow(tmp_path, ASK.replace("EXPIRES", ", expires: 1s, on_expire: 'yes'")).plan, {})
+    run_id = await submit(store, flow(tmp_path, ASK.replace("EXPIRES", ", expires: 4s, on_expire: 'yes'")).plan, {})
     await drain(store)
     assert status(store, run_id) == "waiting"
-    await anyio.sleep(1.1)
+    await anyio.sleep(max(0.0, store.events(run_id)[-1].at + 4.1 - time.time()))
     await drain(store)
     assert status(store, run_id) == "succeeded"
 
@@ -218,13 +231,14 @@ async def test_a_question_expires_although_its_worker_died_before_it_said_when(
 
 @pytest.mark.long
 async def test_a_worker_that_is_told_to_stop_puts_its_run_back(store: PostgresStore, tmp_path: Path) -> None:
-    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 3})
+    run_id = await submit(store, flow(tmp_path, code=UNTIL_TOLD).plan, {"seconds": 3})
     process = worker(store, tmp_path)
     await_node(store, run_id, "sleep")
     said, complained = stop(process, signal.SIGTERM)
     assert said.splitlines() == [f"run {run_id} begins: sleep", f"run {run_id} is put back"]
     assert process.returncode == 0, complained
     assert status(store, run_id) == "running"  # Nobody has cancelled it.
+    (tmp_path / "go").touch()
     told = await drain(store)
     assert told == [f"run {run_id} goes on: sleep", f"run {run_id} succeeded"]
     assert [event.node for event in of(NodeFinished, store.events(run_id))] == ["first", "sleep"]
@@ -256,13 +270,14 @@ async def test_a_run_whose_worker_died_can_still_be_stopped(store: PostgresStore
 
 
 async def test_a_worker_whose_run_was_taken_over_ends_it_quietly(store: PostgresStore, tmp_path: Path) -> None:
-    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 1})
+    run_id = await submit(store, flow(tmp_path, code=UNTIL_TOLD).plan, {"seconds": 1})
     told: list[str] = []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_tell_into, store, told)
         await anyio.to_thread.run_sync(await_node, store, run_id, "sleep")
         with psycopg.connect(store.url, autocommit=True) as connection:
             connection.execute("UPDATE flowengine.run SET epoch = epoch + 1, owner = NULL")
+        (tmp_path / "go").touch()
     assert "was taken over by another writer" in told[-1]
     assert await drain(store) == []
 
