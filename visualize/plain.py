@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from flowengine.engine.events import to_json_value
+from flowengine.core.json_values import to_json_value
 
 __all__ = ["brief", "compact", "jsonable", "shown"]
 

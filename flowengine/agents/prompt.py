@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.core.file_values import FileValue
+from flowengine.core.json_values import to_json_value
 from flowengine.core.locale import Messages
 from flowengine.errors import RunError
 from flowengine.models.messages import Message, from_dict
@@ -57,13 +57,12 @@ def text_of(value: object) -> str:
         return value
     if isinstance(value, LLMResult):
         return text_of(value.content)
-    if isinstance(value, BaseModel):
-        return value.model_dump_json()
-    return json.dumps(value, ensure_ascii=False, default=_to_json_type)
-
-
-def _to_json_type(value: object) -> Any:
-    return asdict(value) if isinstance(value, FileValue) else str(value)
+    try:
+        if isinstance(value, BaseModel):
+            return value.model_dump_json()
+        return json.dumps(value, ensure_ascii=False, default=to_json_value)
+    except (TypeError, ValueError):  # Keys that are no texts, integers of thousands of digits, bytes in a model.
+        return json.dumps(to_json_value(value), ensure_ascii=False)
 
 
 def fence(tag: str, text: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import anyio
 
 from flowengine.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
-from flowengine.engine.events import to_json_value
+from flowengine.core.json_values import to_json_value
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.models.http.chat_protocol import EventReader, IncompleteAnswerError
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call

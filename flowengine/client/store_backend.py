@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from flowengine.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
-from flowengine.engine.events import Event, TokenStreamed, to_json_value
+from flowengine.core.json_values import to_json_value
+from flowengine.engine.events import Event, TokenStreamed
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
 from flowengine.serving.flow_service import FlowService

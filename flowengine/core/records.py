@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from operator import itemgetter
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 from flowengine.core.budget import Spending
 from flowengine.core.file_values import FileValue
@@ -439,8 +441,29 @@ def tool_key(name: str, arguments: Mapping[str, Any]) -> str:
     >>> tool_key("add", {"a": 1, "b": 2}) == tool_key("add", {"b": 2, "a": 1})
     True
     """
-    canonical = json.dumps([name, dict(arguments)], sort_keys=True, separators=(",", ":"), default=repr)
+    try:
+        canonical = json.dumps([name, dict(arguments)], sort_keys=True, separators=(",", ":"), default=_to_sortable)
+    except (TypeError, ValueError):  # Keys that are no texts, integers of thousands of digits.
+        canonical = json.dumps([name, _to_sortable(dict(arguments))], separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def _to_sortable(value: Any) -> Any:
+    """A value that JSON does not have, in one form in every process: sets come in any order, and some classes'
+    `repr` is their place in memory."""
+    if isinstance(value, Set):
+        return sorted(json.dumps(_to_sortable(each)) for each in cast("Set[Any]", value))
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return sorted(([json.dumps(_to_sortable(key)), _to_sortable(each)] for key, each in pairs), key=itemgetter(0))
+    if isinstance(value, list | tuple):
+        return [_to_sortable(each) for each in cast("Sequence[Any]", value)]
+    if value is None or isinstance(value, str | int | float):
+        return hex(value) if type(value) is int else value
+    if type(value).__repr__ is not object.__repr__:
+        with suppress(ValueError):  # An integer of thousands of digits in it.
+            return repr(value)
+    return [type(value).__qualname__, _to_sortable(getattr(value, "__dict__", ()))]
 
 
 def usage_of(call: ModelCall) -> Spending:

@@ -8,16 +8,12 @@ object of JSON, with its name as `type`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
-from math import isfinite
-from typing import Any, Final, NamedTuple, TypeAlias, cast
-
-from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from flowengine.core.context import NodeResult, RunStatus, SkipCause
-from flowengine.core.records import RECORDS, Decided
+from flowengine.core.json_values import to_json_fields
+from flowengine.core.records import Decided
 
 __all__ = [
     "EVENTS",
@@ -34,56 +30,7 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "TokenStreamed",
-    "to_json_value",
 ]
-
-# --- Values as JSON
-
-_RECORDS: Final[frozenset[type[Any]]] = frozenset(RECORDS.values())
-
-
-def to_json_value(value: Any) -> Any:
-    """The value in JSON's types; what has no such form becomes its text.
-
-    >>> from flowengine.engine.events import NodeStarted
-    >>> to_json_value({"a": (1, float("inf")), "b": NodeStarted("draft", 1.5)})
-    {'a': [1, 'inf'], 'b': {'type': 'NodeStarted', 'node': 'draft', 'at': 1.5}}
-    >>> to_json_value([b"text", b"\\xff"])
-    ['text', '_w==']
-    """
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {str(key): to_json_value(each) for key, each in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple, Set)):
-        return _to_json_sequence(cast("Sequence[Any]", value))
-    if isinstance(value, BaseModel):
-        return {name: to_json_value(each) for name, each in value}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: to_json_value(getattr(value, each.name)) for each in fields(value)}
-    try:
-        return to_jsonable_python(value, fallback=str)
-    except UnicodeDecodeError:  # Bytes that are no text.
-        return to_jsonable_python(value, bytes_mode="base64", fallback=str)
-
-
-def to_json_fields(value: tuple[Any, ...], names: Sequence[str]) -> dict[str, Any]:
-    """The fields of a named tuple by their names."""
-    return {name: to_json_value(each) for name, each in zip(names, value, strict=True)}
-
-
-def _to_json_sequence(value: Sequence[Any]) -> Any:
-    as_dict = getattr(value, "as_dict", None)
-    if as_dict is not None:
-        return as_dict()
-    names: Sequence[str] | None = getattr(value, "_fields", None)
-    if names is None:
-        return [to_json_value(each) for each in value]
-    typed = {"type": type(value).__name__} if type(value) in _RECORDS else {}
-    return typed | to_json_fields(tuple(value), names)
-
 
 SCHEMA_VERSION: Final = 1
 """Raised when an event changes in a way that an older reader would misread."""

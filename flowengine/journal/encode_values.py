@@ -16,6 +16,7 @@ refused unless it is listed here. Sharing inside a value is not kept: a list tha
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
@@ -164,6 +165,11 @@ def _pack_as_list(tag: str) -> Callable[[Any, int], Any]:
     return lambda value, depth: {tag: _pack_list(value, depth + 1)}
 
 
+def _pack_set(tag: str) -> Callable[[Any, int], Any]:
+    """Sets in one order in every process: digests are made of what is written."""
+    return lambda value, depth: {tag: sorted(_pack_list(value, depth + 1), key=lambda each: json.dumps(each))}
+
+
 def _tagged_bytes(tag: str, value: bytes) -> dict[str, str]:
     return {tag: b64encode(value).decode()}
 
@@ -191,8 +197,8 @@ _PACKERS: Final[dict[type[Any], Callable[[Any, int], Any]]] = {
     MixedDict: _pack_dict,
     type(EMPTY): lambda value, depth: {},
     tuple: _pack_as_list("$tuple"),
-    set: _pack_as_list("$set"),
-    frozenset: _pack_as_list("$frozenset"),
+    set: _pack_set("$set"),
+    frozenset: _pack_set("$frozenset"),
     bytes: lambda value, depth: _tagged_bytes("$bytes", value),
     datetime: _pack_moment,
     time: _pack_moment,

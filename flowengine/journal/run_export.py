@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY, NodeResult
 from flowengine.core.file_values import binding_files, clean_name, find_files, hash_of
+from flowengine.core.json_values import to_json_value
 from flowengine.core.records import ModelCall, Reused
-from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted, to_json_value
+from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
 import anyio.to_thread
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from flowengine.core.context import Context, NodeResult
+from flowengine.core.json_values import refusing_no_json
 from flowengine.core.records import Notice, Received
 from flowengine.errors import DefinitionError, OutputError, RunError
 from flowengine.nodes.code_digest import digest_handed
@@ -129,7 +130,8 @@ class CodeNode(FlowNode):
 
     async def _run_confined(self, context: Context, handed: Mapping[str, Any]) -> Any:
         assert self._sandbox is not None  # It is what this calls.
-        text = json.dumps(handed, ensure_ascii=False)
+        with refusing_no_json("a value of `with`"):
+            text = json.dumps(handed, ensure_ascii=False)
         if len(text) > _MAX_VALUES:
             raise RunError(f"the values of `with` have {len(text):,} characters, and {_MAX_VALUES:,} are the most")
         with tempfile.TemporaryDirectory(prefix="flowengine-code-", ignore_cleanup_errors=True) as folder:
@@ -144,10 +146,8 @@ class CodeNode(FlowNode):
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         values = {name: value(context) for name, value in self.arguments.items()}
-        try:
+        with refusing_no_json("a value of `with`"):
             return to_jsonable_python(values)
-        except PydanticSerializationError as error:
-            raise RunError(f"a value of `with` cannot be written as JSON: {error!s:.300}") from error
 
     @property
     def sees_all(self) -> bool:

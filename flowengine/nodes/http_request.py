@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
-from pydantic_core import to_jsonable_python
-
 from flowengine.core.file_values import FileValue
+from flowengine.core.json_values import check_text, write_json
 from flowengine.errors import DefinitionError, OutputError, RunError
 
 __all__ = ["Answer", "Expected", "HttpRequest", "check_header_name", "describe_url", "make_request", "read_body"]
@@ -116,8 +115,7 @@ def _with_query(url: Any, query: Mapping[str, Any]) -> str:
 def _content_of(values: Mapping[str, Any]) -> tuple[bytes | None, str]:
     """The body, and what it is."""
     if "json" in values:
-        text = json.dumps(to_jsonable_python(values["json"]), ensure_ascii=False, allow_nan=False)
-        return text.encode(), "application/json"
+        return write_json(values["json"], "`json`").encode(), "application/json"
     if "form" in values:
         pairs = [(name, _to_text(each)) for name, each in values["form"].items() if each is not None]
         return urlencode(pairs).encode(), "application/x-www-form-urlencoded"
@@ -132,7 +130,7 @@ def _content_of(values: Mapping[str, Any]) -> tuple[bytes | None, str]:
 def _to_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return value if isinstance(value, str) else json.dumps(to_jsonable_python(value), ensure_ascii=False)
+    return check_text(value, "a value") if isinstance(value, str) else write_json(value, "a value")
 
 
 def describe_url(url: str) -> str:

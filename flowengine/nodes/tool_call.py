@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
-from pydantic_core import to_jsonable_python
-
 from flowengine.core.context import Context, NodeResult
+from flowengine.core.json_values import write_json
 from flowengine.core.records import AwaitsPerson
 from flowengine.core.run_scope import RunScope
 from flowengine.engine.ports import Ended, Park
@@ -149,7 +149,7 @@ class ToolNode(FlowNode):
         values = {name: value(context) for name, value in self.arguments.items()}
         if isinstance(self.tool, Tool) and self.tool.function is not None:
             return values
-        return to_jsonable_python(values)
+        return json.loads(write_json(values, "a value of `with`"))
 
     @property
     def sees_all(self) -> bool:

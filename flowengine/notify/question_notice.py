@@ -17,8 +17,7 @@ from email.policy import SMTP
 from email.utils import format_datetime, parseaddr
 from typing import Any, Final, NamedTuple
 
-from pydantic_core import to_jsonable_python
-
+from flowengine.core.json_values import to_json_value
 from flowengine.core.values import thaw
 from flowengine.errors import DefinitionError
 
@@ -66,7 +65,7 @@ class QuestionNotice(NamedTuple):
         """The question as plain text, without the links."""
         parts = [self.message.strip()]
         if self.tool:
-            arguments = json.dumps(to_jsonable_python(self.arguments), ensure_ascii=False, indent=2)
+            arguments = json.dumps(to_json_value(self.arguments), ensure_ascii=False, indent=2)
             parts.append(f"Call of the tool {self.tool} with:\n{_cut(arguments, _MOST)}")
         return "\n\n".join(parts)
 

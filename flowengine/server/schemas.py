@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from flowengine.core.context import NodeStatus, RunStatus
+from flowengine.core.json_values import to_json_value
 from flowengine.core.records import Asked
-from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted, to_json_value
+from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.run_digest import RunDigest, RunNotes
 from flowengine.journal.run_index import RunLine

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from flowengine.engine.events import to_json_value
+from flowengine.core.json_values import to_json_value
 from flowengine.errors import InputError
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.journal.run_export import dumps

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from flowengine.engine.events import to_json_value
+from flowengine.core.json_values import to_json_value
 from flowengine.errors import InputError
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.runs import Question

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from flowengine.engine.events import Event, NodeFailed, TokenStreamed, to_json_value
+from flowengine.core.json_values import to_json_value
+from flowengine.engine.events import Event, NodeFailed, TokenStreamed
 from flowengine.server.problems import ProblemError, problem_response
 from flowengine.serving.api_keys import QuotaError
 from flowengine.serving.outcomes import NODE_STATES, AccessError, KeyReusedError, RunOutcome

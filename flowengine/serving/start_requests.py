@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from flowengine.core.context import EMPTY
-from flowengine.engine.events import to_json_value
+from flowengine.core.json_values import to_json_value
 from flowengine.errors import InputError
 from flowengine.nodes.compiled_flow import InputField
 

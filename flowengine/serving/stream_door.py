@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from flowengine.core.context import EMPTY
-from flowengine.engine.events import to_json_value
+from flowengine.core.json_values import to_json_value
 from flowengine.errors import DefinitionError, InputError
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.runs import Question

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from pydantic_core import to_jsonable_python
-
 from flowengine.core.context import EvaluationResult, NodeResult
+from flowengine.core.json_values import to_json_value
 from flowengine.core.node_traits import traits_of
 from flowengine.core.records import (
     ModelCall,
@@ -344,7 +343,7 @@ class _Fold:
 
     def _text(self, value: Any) -> str:
         """Any value as masked text of bearable length."""
-        plain = to_jsonable_python(value, fallback=str)
+        plain = to_json_value(value)
         text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
         return self._masker.mask(text[:_LONGEST])
 

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from pydantic_core import to_jsonable_python
-
 from flowengine.agents.standalone import run_sync
 from flowengine.core.context import RoutingResult
+from flowengine.core.json_values import to_json_value
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeFinished, NodeRecorded
 from flowengine.errors import ApprovalError, DefinitionError, Diagnostic, FlowError, InputError
@@ -90,7 +89,7 @@ def _check_outputs(expect: ExpectSpec, run: Run) -> Iterator[Unmet]:
             if run.status == expect.status:
                 yield ("outputs", name), f"there is no output '{name}'; there are: {', '.join(run.outputs) or 'none'}"
             continue
-        problem = _describe_difference(matcher, to_jsonable_python(run.outputs[name], fallback=str))
+        problem = _describe_difference(matcher, to_json_value(run.outputs[name]))
         if problem:
             yield ("outputs", name), f"output '{name}' {problem}"
 

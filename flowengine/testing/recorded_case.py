@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from pydantic_core import to_jsonable_python
-
 from flowengine.core.context import EMPTY
 from flowengine.core.file_values import find_files
+from flowengine.core.json_values import to_json_value
 from flowengine.core.records import PREPARING, Answered, ModelCall, ToolCall, question_path
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunFinished, RunStarted
 from flowengine.errors import InputError
@@ -109,7 +108,7 @@ def _parse(text: str) -> Any:
 
 
 def _plain(value: Any, otherwise: Any = None) -> Any:
-    return to_jsonable_python(otherwise if value is None else value, fallback=str)
+    return to_json_value(otherwise if value is None else value)
 
 
 def _shortest(values: Sequence[Any]) -> Any:

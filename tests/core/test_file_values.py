@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowengine.core.file_values import FileValue, binding_files, clean_name, find_files, hash_of
+from flowengine.core.json_values import to_json_value
 from flowengine.core.values import copy_mutable, freeze
-from flowengine.engine.events import to_json_value
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.codec import decode_value, encode_value
 

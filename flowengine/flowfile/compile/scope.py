@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, cast
 from urllib.parse import quote
 
 from flowengine.core.context import Context
+from flowengine.core.json_values import check_text
 from flowengine.core.values import copy_mutable
 from flowengine.errors import TemplateError
 from flowengine.templating.access import Missing
@@ -139,6 +140,7 @@ def address(source: str) -> Value:
 def _encode_part(text: str) -> str:
     if text in ("", ".", ".."):
         raise TemplateError(f"a value in the address is {text!r}, which would lead somewhere else")
+    check_text(text, "a value in the address")
     return quote(text, safe="")
 
 

@@ -1,0 +1,124 @@
+"""Writes any value of a run in JSON's types: leniently for people and prompts, strictly for what others compute with.
+
+Sets come in one order in every process, so that what is made of the text (a key, a prompt, a page) is the same wherever
+it is made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from math import isfinite
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from flowengine.core.records import RECORDS
+from flowengine.errors import RunError
+
+__all__ = ["check_text", "refusing_no_json", "to_json_fields", "to_json_value", "write_json"]
+
+_RECORDS: Final[frozenset[type[Any]]] = frozenset(RECORDS.values())
+_HUGE: Final = 10**4000
+"""Python writes no decimal integer of more than 4,300 digits."""
+
+
+def to_json_value(value: Any) -> Any:
+    """The value in JSON's types; what has no such form becomes its text.
+
+    >>> from flowengine.engine.events import NodeStarted
+    >>> to_json_value({"a": (1, float("inf")), "b": NodeStarted("draft", 1.5)})
+    {'a': [1, 'inf'], 'b': {'type': 'NodeStarted', 'node': 'draft', 'at': 1.5}}
+    >>> to_json_value([b"text", b"\\xff", {"b", "a"}])
+    ['text', '_w==', ['a', 'b']]
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return value if -_HUGE < value < _HUGE else hex(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {_to_key(key): to_json_value(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return _to_json_sequence(cast("Sequence[Any]", value))
+    if isinstance(value, Set):
+        return _to_ordered_list(cast("Set[Any]", value))
+    if isinstance(value, BaseModel):
+        return {name: to_json_value(each) for name, each in value}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: to_json_value(getattr(value, each.name)) for each in fields(value)}
+    try:
+        return to_jsonable_python(value, fallback=str)
+    except UnicodeDecodeError:  # Bytes that are no text.
+        return to_jsonable_python(value, bytes_mode="base64", fallback=str)
+
+
+def to_json_fields(value: tuple[Any, ...], names: Sequence[str]) -> dict[str, Any]:
+    """The fields of a named tuple by their names."""
+    return {name: to_json_value(each) for name, each in zip(names, value, strict=True)}
+
+
+def _to_key(key: Any) -> str:
+    return key if isinstance(key, str) else str(to_json_value(key) if isinstance(key, int) else key)
+
+
+def _to_ordered_list(items: Set[Any]) -> list[Any]:
+    found = [to_json_value(each) for each in items]
+    return sorted(found, key=lambda each: json.dumps(each, sort_keys=True))
+
+
+def _to_json_sequence(value: Sequence[Any]) -> Any:
+    as_dict = getattr(value, "as_dict", None)
+    if as_dict is not None:
+        return as_dict()
+    names: Sequence[str] | None = getattr(value, "_fields", None)
+    if names is None:
+        return [to_json_value(each) for each in value]
+    typed = {"type": type(value).__name__} if type(value) in _RECORDS else {}
+    return typed | to_json_fields(tuple(value), names)
+
+
+# --- What somebody else computes with
+
+
+def write_json(value: Any, what: str) -> str:
+    """The value as JSON that any reader takes; `RunError`, with `what` it is, where JSON has no such value.
+
+    >>> write_json({"a": (1, 2)}, "the body")
+    '{"a": [1, 2]}'
+    >>> write_json(float("nan"), "the body")
+    Traceback (most recent call last):
+    flowengine.errors.RunError: the body cannot be written as JSON: Out of range float values are not JSON compliant
+    """
+    with refusing_no_json(what):
+        text = json.dumps(to_jsonable_python(value), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    return text
+
+
+@contextmanager
+def refusing_no_json(what: str) -> Generator[None]:
+    """Whatever goes wrong while JSON is written, as a `RunError`."""
+    try:
+        yield
+        return
+    except UnicodeDecodeError:
+        reason = "it holds bytes that are no text"
+    except UnicodeEncodeError:
+        reason = "it holds half a surrogate pair, which is no text"
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
+        reason = str(error).partition(";")[0]
+    raise RunError(f"{what} cannot be written as JSON: {reason:.300}")
+
+
+def check_text(text: str, what: str) -> str:
+    """The text, where there is an encoding that can carry it; `RunError` where there is none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RunError(f"{what} holds half a surrogate pair, which is no text") from None
+    return text
