@@ -41,6 +41,8 @@ _REASONS: Final = {
 def read_message(body: Mapping[str, Any]) -> VendorAnswer:
     """A whole answer; `IncompleteAnswerError` where there is none in it."""
     content = body.get("content")
+    if not isinstance(content, list) and body.get("error"):
+        raise StreamFailureError(body)  # Some gateways tell it with a status of 200.
     if not isinstance(content, list):
         raise IncompleteAnswerError("the server's answer is empty, it has no content")
     blocks = [cast("dict[str, Any]", each) for each in cast("list[Any]", content) if isinstance(each, dict)]

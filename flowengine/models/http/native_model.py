@@ -20,11 +20,17 @@ from flowengine.core.secret_values import HiddenStream
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
 from flowengine.models.http.chat_messages import list_of_objects
-from flowengine.models.http.chat_protocol import ChatProtocol, EventReader, VendorAnswer
-from flowengine.models.http.loop_client import HttpAnswer, HttpCall, send_call
+from flowengine.models.http.chat_protocol import (
+    AnswerCollector,
+    ChatProtocol,
+    EventReader,
+    IncompleteAnswerError,
+    VendorAnswer,
+)
+from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
 from flowengine.models.http.vendor_batches import BatchableCall
-from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint
+from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, quote_start
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.messages import ToolRequest, texts_of
 from flowengine.models.model import Model, Reply, Request
@@ -116,10 +122,12 @@ class NativeModel:
         self, answer: HttpAnswer, request: Request, started: float, deadline: float
     ) -> AsyncGenerator[str | Reply]:
         """The text as it comes, and at the end all of it."""
-        if answer.headers.get("content-type", "").startswith("application/json"):  # It knows no streams.
-            with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
-                said = self._protocol.read(self._endpoint.parse(await answer.read()), self._traits)
+        with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
+            first = chunk = await answer.receive()
+            if is_whole := _is_whole(answer, first):  # It knows no streams.
+                said = self._protocol.read(self._endpoint.parse(first + await answer.read()), self._traits)
                 answer.keep_arrived()
+        if is_whole:
             reply = self._finish(said, request, time.perf_counter() - started)
             if reply.content and not answer.is_late:
                 yield reply.content
@@ -130,22 +138,29 @@ class NativeModel:
             EventReader(),
             HiddenStream(self._endpoint.keys),
         )
-        is_open = True
+        is_open, is_broken, heard = True, False, 0
         while is_open and not collector.is_complete:
             with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
-                chunk = await answer.receive()
+                if not chunk:
+                    chunk, is_broken = await _receive(answer, collector)
                 is_open = bool(chunk)
-                said = [collector.add(event) for event in (events.feed(chunk) if chunk else events.close())]
+                ended = () if is_broken else events.close()
+                found = [collector.add(event) for event in (events.feed(chunk) if chunk else ended)]
+                heard += len(found)
                 if not is_open or collector.is_complete:
                     answer.keep_arrived()
-            if (piece := shown.feed("".join(said))) and not answer.is_late:
+            chunk = b""
+            if (piece := shown.feed("".join(found))) and not answer.is_late:
                 yield piece
         if (piece := shown.close()) and not answer.is_late:
             yield piece
         with self._endpoint.telling_errors(request.timeout):
+            if not heard:
+                raise IncompleteAnswerError(f"the server's answer is no stream of events{quote_start(first)}")
             whole = collector.answer()
         yield self._finish(whole, request, time.perf_counter() - started)
-        await answer.finish()
+        if not is_broken:
+            await answer.finish()
 
     # --- What is sent
 
@@ -204,6 +219,28 @@ def make_native_model(
 ) -> Model:
     """The backend of the vendors in `NATIVE`."""
     return NativeModel(name, vendor.name, settings=settings, structured_output=structured_output)
+
+
+def _is_whole(answer: HttpAnswer, beginning: bytes) -> bool:
+    """Whether the answer is one JSON value, whatever its server calls it, or however it was asked for."""
+    said = beginning.lstrip()
+    if said.startswith((b"data:", b"event:", b":")):
+        return False
+    return said.startswith(b"{") or answer.headers.get("content-type", "").startswith("application/json")
+
+
+async def _receive(answer: HttpAnswer, collector: AnswerCollector) -> tuple[bytes, bool]:
+    """(the next bytes, whether the connection broke off). After an answer's own end nothing is lost by that."""
+    try:
+        return await answer.receive(), False
+    except BrokenExchangeError as error:
+        if error.is_final:
+            raise
+        try:
+            collector.answer()
+        except IncompleteAnswerError:
+            raise error from None
+        return b"", True
 
 
 def _failing_at(deadline: float) -> Any:

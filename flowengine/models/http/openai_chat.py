@@ -226,6 +226,8 @@ def _count(usage: Mapping[str, Any], place: str) -> int | None:
     found: Any = usage
     for name in place.split("."):
         found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
@@ -249,6 +251,8 @@ class ChatCollector:
         self._texts: list[str] = []
         self._refusals: list[str] = []
         self._calls: dict[int, list[str]] = {}
+        self._indices: dict[int, int] = {}
+        """Index as the server tells it → the call that its pieces belong to by now."""
         self._kept = KeptFields(traits)
         self._usage: Any = None
         self._model = ""
@@ -303,13 +307,24 @@ class ChatCollector:
     def _add_call(self, call: Mapping[str, Any], position: int) -> None:
         """Name and id come with the first piece of a tool call, its arguments bit by bit."""
         told = call.get("index")
-        index = told if isinstance(told, int) else self._next_index(call, position)
+        index = self._told_index(told, call) if isinstance(told, int) else self._next_index(call, position)
         parts = self._calls.setdefault(index, [f"call_{index}", "", ""])
         named = _as_object(call.get("function"))
         self._kept.add_call(index, call)
         parts[0] = _text(call.get("id")) or parts[0]
-        parts[1] += _text(named.get("name"))
+        name = _text(named.get("name"))
+        parts[1] += "" if name == parts[1] else name  # Some servers say it again with every piece.
         parts[2] += _read_arguments(named.get("arguments"))
+
+    def _told_index(self, told: int, call: Mapping[str, Any]) -> int:
+        """Some servers give every call the index 0: another id with a name begins another call."""
+        index = self._indices.get(told)
+        if index is None:
+            index = max(self._calls, default=told) + 1 if told in self._calls else told
+        elif (id := _text(call.get("id"))) and id != self._calls[index][0] and self._calls[index][1]:
+            index = max(self._calls) + 1 if _text(_as_object(call.get("function")).get("name")) else index
+        self._indices[told] = index
+        return index
 
     def _next_index(self, call: Mapping[str, Any], position: int) -> int:
         """Where a server leaves the index out: a piece with a new id begins a call, others go on with the last one."""

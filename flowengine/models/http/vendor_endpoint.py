@@ -22,7 +22,7 @@ from flowengine.models.http.loop_client import HttpCall, send_call
 from flowengine.models.http.status_errors import FailedAnswer, error_of_answer, show_address, status_of_body
 from flowengine.models.http.vendor_traits import VendorTraits
 
-__all__ = ["CONNECTION_SETTINGS", "VendorEndpoint", "join_address"]
+__all__ = ["CONNECTION_SETTINGS", "VendorEndpoint", "join_address", "quote_start"]
 
 CONNECTION_SETTINGS: Final = frozenset(
     {"api_base", "api_key", "api_version", "base_url", "extra_headers", "organization"}
@@ -78,7 +78,7 @@ class VendorEndpoint:
         try:
             value: Any = json.loads(body)
         except (ValueError, RecursionError):
-            text = f"{self.full_name}: the server's answer cannot be read as JSON{_quote_start(body)}"
+            text = f"{self.full_name}: the server's answer cannot be read as JSON{quote_start(body)}"
             raise TransientModelError(self._secrets.hide(text)) from None
         if not isinstance(value, dict):
             raise TransientModelError(f"{self.full_name}: the server's answer is no JSON object")
@@ -117,7 +117,8 @@ def _to_plain(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__} cannot be sent to a model")
 
 
-def _quote_start(body: bytes) -> str:
+def quote_start(body: bytes) -> str:
+    """What is told of a body that cannot be read."""
     text = " ".join(body[:200].decode("utf-8", "replace").split())
     return f": it begins with {text[:80]!r}" if text else ": it is empty"
 

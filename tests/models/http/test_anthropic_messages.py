@@ -307,6 +307,7 @@ FAILURES: list[tuple[Any, type[ModelError], str]] = [
     (Failure(529, "Overloaded"), TransientModelError, "Overloaded"),
     (Raw(b'{"content": ['), TransientModelError, "cannot be read"),
     (Raw(b'{"type": "message"}'), TransientModelError, "empty"),
+    (Raw(b'{"type": "error", "error": {"type": "overloaded_error", "message": "full"}}'), TransientModelError, "full"),
     (Truncated(), TransientModelError, "broke off"),
 ]
 

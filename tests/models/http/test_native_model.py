@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -263,6 +264,32 @@ async def test_a_server_that_knows_no_streams_is_read_all_the_same(server: Model
     with pytest.raises(PermanentModelError):
         async with model_of(server).stream(asking()) as stream:
             await anext(stream)
+
+
+async def test_what_a_stream_is_is_seen_from_its_beginning(server: ModelServer) -> None:
+    event = b'data: {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}\n\n'
+    whole = Raw(b' {"choices": [{"message": {"content": "hi"}}]}', "text/plain")
+    server.respond_with([Raw(event, "application/json"), whole, Raw(b"<html>Log in", "text/html")])
+    for _ in range(2):
+        async with model_of(server).stream(asking()) as stream:
+            assert [getattr(piece, "content", piece) async for piece in stream] == ["hi", "hi"]
+    with pytest.raises(TransientModelError, match="no stream of events: it begins with '<html>Log in'"):
+        async with model_of(server).stream(asking()) as stream:
+            await anext(stream)
+
+
+@pytest.mark.parametrize(("end", "is_whole"), [(b'"stop"', True), (b"null", False)])
+async def test_an_answer_whose_end_has_come_is_one_although_the_connection_breaks_off(
+    end: bytes, is_whole: bool
+) -> None:
+    event = b'data: {"choices": [{"delta": {"content": "hi"}, "finish_reason": %s}]}\n\n' % end
+    lines = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    said: list[Any] = []
+    with ScriptedHttp(lines + b"%x\r\n%s\r\n" % (len(event), event) + ScriptedHttp.CLOSE) as address:
+        with suppress(TransientModelError):
+            async with model_at(address).stream(asking()) as stream:
+                said += [piece async for piece in stream]
+    assert [each.content for each in said if isinstance(each, Reply)] == ["hi"] * is_whole
 
 
 async def test_an_error_of_the_reader_is_its_own(server: ModelServer) -> None:

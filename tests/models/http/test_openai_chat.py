@@ -82,6 +82,21 @@ def test_tool_calls_that_come_in_pieces_are_put_together(has_index: bool) -> Non
     assert reply.tool_calls == (ToolRequest("a", "f", '{"x": 1}'), ToolRequest("b", "g", "{}"))
 
 
+def test_calls_are_told_apart_where_a_server_gives_all_the_same_index_or_says_names_again() -> None:
+    def piece(index: int, id: str | None, name: str | None, arguments: str) -> Mapping[str, Any]:
+        return delta(tool_calls=[{"index": index, "id": id, "function": {"name": name, "arguments": arguments}}])
+
+    same_index = (piece(0, "a", "f", '{"x": 1}'), piece(0, "b", "f", '{"x":'), piece(0, None, None, " 2}"), END)
+    found = (ToolRequest("a", "f", '{"x": 1}'), ToolRequest("b", "f", '{"x": 2}'))
+    assert streamed(*same_index).reply.tool_calls == found
+    third = (*same_index[:-1], piece(1, "c", "g", "{}"), END)
+    assert streamed(*third).reply.tool_calls == (*found, ToolRequest("c", "g", "{}"))
+    said_again = (piece(0, "a", "f", ""), piece(0, "a", "f", '{"x":'), piece(0, "", "", " 1}"), END)
+    assert streamed(*said_again).reply.tool_calls == found[:1]
+    other_ids = (piece(0, "a", "f", '{"x":'), piece(0, "z", None, " 1}"), END)
+    assert streamed(*other_ids).reply.tool_calls == (ToolRequest("z", "f", '{"x": 1}'),)
+
+
 @pytest.mark.parametrize(
     ("reason", "found"),
     [(None, "stop"), ("stop", "stop"), ("eos", "stop"), ("length", "length"), ("content_filter", "content_filter")],
@@ -96,6 +111,7 @@ def test_a_reason_is_one_of_four(reason: Any, found: str) -> None:
         ("openai", None, TokenUsage()),
         ("openai", {"prompt_tokens": 0, "completion_tokens": 0}, TokenUsage()),
         ("openai", {"prompt_tokens": "many"}, TokenUsage()),
+        ("openai", {"prompt_tokens": 9.0, "completion_tokens": 1.5}, TokenUsage(9)),
         ("openai", {"prompt_tokens": 9, "prompt_tokens_details": None}, TokenUsage(9)),
         ("deepseek", {"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 4}, TokenUsage(9, 1, 4)),
         (
