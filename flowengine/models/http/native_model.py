@@ -124,10 +124,11 @@ class NativeModel:
         """The text as it comes, and at the end all of it."""
         with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
             first = chunk = await answer.receive()
-            if is_whole := _is_whole(answer, first):  # It knows no streams.
+            said: VendorAnswer | None = None
+            if _is_whole(answer, first):  # It knows no streams.
                 said = self._protocol.read(self._endpoint.parse(first + await answer.read()), self._traits)
                 answer.keep_arrived()
-        if is_whole:
+        if said is not None:
             reply = self._finish(said, request, time.perf_counter() - started)
             if reply.content and not answer.is_late:
                 yield reply.content

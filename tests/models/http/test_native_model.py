@@ -285,10 +285,10 @@ async def test_an_answer_whose_end_has_come_is_one_although_the_connection_break
     event = b'data: {"choices": [{"delta": {"content": "hi"}, "finish_reason": %s}]}\n\n' % end
     lines = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     said: list[Any] = []
-    with ScriptedHttp(lines + b"%x\r\n%s\r\n" % (len(event), event) + ScriptedHttp.CLOSE) as address:
-        with suppress(TransientModelError):
-            async with model_at(address).stream(asking()) as stream:
-                said += [piece async for piece in stream]
+    answer = lines + b"%x\r\n%s\r\n" % (len(event), event) + ScriptedHttp.CLOSE
+    with ScriptedHttp(answer) as address, suppress(TransientModelError):
+        async with model_at(address).stream(asking()) as stream:
+            said += [piece async for piece in stream]
     assert [each.content for each in said if isinstance(each, Reply)] == ["hi"] * is_whole
 
 
