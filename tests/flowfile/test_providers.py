@@ -133,7 +133,7 @@ def test_nodes_in_parallel_never_overlap_where_one_call_at_once_is_allowed(tmp_p
 
 
 def test_without_a_limit_they_do_overlap(tmp_path: Path, server: ModelServer) -> None:
-    server.latency = 0.2
+    server.latency = 2.0
     flow = flow_in(tmp_path, f"[providers.openai]\nbase_url = '{server.url}'", PARALLEL)
     flow.run_sync().raise_for_status()
     spans = sorted((each.arrived, each.answered or 0.0) for each in server.requests)

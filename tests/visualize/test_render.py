@@ -180,11 +180,11 @@ def test_a_dot_that_hangs_is_ended_with_its_children(
     fake_dot(tmp_path, f'/bin/sleep 60 & echo $! > "{tmp_path}/child"; wait')
     monkeypatch.setenv("PATH", str(tmp_path))
     begun = time.monotonic()
-    with pytest.raises(PictureError, match=r"did not finish within 0\.3 s"):
-        render(picture_of_run(events), "png", timeout=0.3)
-    assert time.monotonic() - begun < 5
+    with pytest.raises(PictureError, match="did not finish within 2 s"):
+        render(picture_of_run(events), "png", timeout=2.0)
+    assert time.monotonic() - begun < 20
     child = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
         assert time.monotonic() < deadline, "the child lives on"
         time.sleep(0.01)
@@ -200,7 +200,7 @@ def test_a_png_that_dot_cannot_draw_is_a_clear_error(
     fake_dot(tmp_path, f"PATH=/bin:/usr/bin; {script}")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PictureError, match=message):
-        render(Picture("f", (PictureNode("a", "agent"),), ()), "png", timeout=0.2)
+        render(Picture("f", (PictureNode("a", "agent"),), ()), "png", timeout=0.2 if "sleep" in script else 30.0)
 
 
 def test_without_dot_a_png_says_what_to_install_and_an_svg_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

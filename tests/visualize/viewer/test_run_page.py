@@ -343,7 +343,7 @@ def test_an_approval_is_answered_in_the_page(served: tuple[PageServer, Tab]):
     tab.fill("[name=comment]", "fine by me")
     tab.click("#panel button:text('yes')")
     tab.wait("document.readyState === 'complete'")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not server.posted and time.monotonic() < deadline:
         time.sleep(0.01)
     path, fields = server.posted[0]
