@@ -195,8 +195,9 @@ class Progress:
         return "" if self.started is None else self.started.flow
 
     def seconds(self, now: float | None = None) -> float | None:
-        """From the start to the end, or to `now`."""
-        end = self.finished.at if self.finished is not None else now
+        """From the start to the end, or to `now`; a run that waits for a person goes on with its time."""
+        has_ended = self.finished is not None and (now is None or self.finished.status != "waiting")
+        end = self.finished.at if self.finished is not None and has_ended else now
         # The process that went on with the run may have had an earlier clock.
         return None if self.started is None or end is None else max(0.0, end - self.started.at)
 

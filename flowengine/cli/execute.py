@@ -129,8 +129,8 @@ def to_node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[st
 
 _WAITING: Final = 3
 
-Job = Callable[[JournalStore], Awaitable[Run]]
-"""Runs in the store that it is given, whose events are watched."""
+Job = Callable[[JournalStore, local.Live], Awaitable[Run]]
+"""Runs in the store that it is given, whose events are watched, and hands on what agents write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Execution:
             past = read(kept, self.run_id)
         if any(each.writer is None for each in given):
             again = replace(self, past=past)
-            return again.run(lambda kept: local.resume(plan, self.run_id, kept, allow_changed=True))
+            return again.run(lambda kept, live: local.resume(plan, self.run_id, kept, allow_changed=True, live=live))
         self._tell_how_to_answer(past)
         return code
 
@@ -183,8 +183,11 @@ class Execution:
         failure: BaseException | None = None
         with open_journal(choose_store(self.store), self.durability) as kept:
             try:
-                with self.results.alone(), watching(progress, self.reporting, self.results, self.past) as listener:
-                    run = run_until_interrupted(lambda: job(TeeStore(kept, listener)))
+                with (
+                    self.results.alone(),
+                    watching(progress, self.reporting, self.results, self.past, kept) as watch,
+                ):
+                    run = run_until_interrupted(lambda: job(TeeStore(kept, watch), watch.hear))
             except (Exception, SystemExit, BaseExceptionGroup) as error:
                 failure = cast("BaseException", error)  # a node may call sys.exit(); that ends no shell's pipeline
             if run is not None and failure is None:

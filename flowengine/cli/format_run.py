@@ -21,12 +21,13 @@ MAX_VALUE_TEXT: Final = 2000
 """Characters of one value that are shown."""
 
 
-def format_run(progress: Progress, status: str = "") -> Iterator[str]:
-    """The lines of `runs show`. `status`: instead of the record's, which does not know that nobody works on a run."""
-    yield from _format_head(progress, status or progress.status)
+def format_run(progress: Progress, status: str = "", now: float | None = None) -> Iterator[str]:
+    """The lines of `runs show`. `status`: instead of the record's, which does not know that nobody works on a run.
+    `now`: until when a run is told of that goes on or waits."""
+    yield from _format_head(progress, status or progress.status, now)
     yield ""
     rows = in_order(progress)
-    yield from format_table([_format_row(row) for row in rows], right=(3, 4, 5))
+    yield from format_table([_format_row(row, now) for row in rows], right=(3, 4, 5))
     for row in rows:
         if row.error is not None:
             yield ""
@@ -62,7 +63,7 @@ def format_told(told: Notified) -> str:
     return f"told: {whom}" if told.error is None else f"not told: {whom}: {told.error}"
 
 
-def _format_head(progress: Progress, status: str) -> Iterator[str]:
+def _format_head(progress: Progress, status: str, now: float | None) -> Iterator[str]:
     started = progress.started
     if started is None:
         return
@@ -74,7 +75,7 @@ def _format_head(progress: Progress, status: str) -> Iterator[str]:
         facts.append(["labels", " ".join(f"{name}={value}" for name, value in labels.items())])
     facts += _format_origins(started)
     facts += [["status", status], ["started", format_clock(started.at)]]
-    facts.append(["took", format_span(progress.seconds(progress.last_at))])
+    facts.append(["took", format_span(progress.seconds(now or progress.last_at))])
     if progress.idle:
         facts.append(["at work", format_span(progress.working_seconds(progress.last_at))])
     if progress.usage.calls:
@@ -108,7 +109,7 @@ def format_usage(usage: UsageTotals) -> str:
     )
 
 
-def _format_row(row: NodeRow) -> list[str]:
+def _format_row(row: NodeRow, now: float | None) -> list[str]:
     usage = row.usage
     remark = row.cause.replace("_", " ") if row.cause else ""
     if row.result is not None and row.result.route is not None:
@@ -126,7 +127,7 @@ def _format_row(row: NodeRow) -> list[str]:
         row.id,
         row.kind,
         row.status,
-        format_span(row.seconds()) if row.has_run else "",
+        format_span(row.seconds(now if row.status in ("running", "waiting") else None)) if row.has_run else "",
         format_tokens(usage.tokens) if usage.calls else "",
         format_dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else "",
         remark,

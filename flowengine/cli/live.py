@@ -1,4 +1,7 @@
-"""Draws the tree of nodes on a terminal's stderr while a run goes on. It only reads the run's progress."""
+"""Draws the tree of nodes on a terminal's stderr while a run goes on. It only reads what is known of the run.
+
+What agents write stands below their nodes, its last line, made safe: a terminal obeys nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,24 @@ from contextlib import contextmanager
 from time import time
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.cells import cell_len, get_character_cell_size, set_cell_size
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from flowengine.cli.terminal import escape_controls, format_dollars, format_span, format_tokens
+from flowengine.cli.run_outlook import RunOutlook
+from flowengine.cli.terminal import (
+    cut_cell,
+    escape_controls,
+    format_dollars,
+    format_seconds,
+    format_span,
+    format_tokens,
+)
 from flowengine.core.context import NodeStatus
 from visualize.progress import SETTLED, NodeRow, Progress
 
-__all__ = ["draw", "draw_bar", "format_progress_line", "live_tree"]
+__all__ = ["cut_to_end", "draw", "draw_bar", "format_progress_line", "live_tree"]
 
 # --- The tree for rich
 
@@ -43,21 +53,25 @@ _BAR: Final = 6
 _EIGHTHS: Final = "▏▎▍▌▋▊▉█"
 
 
-def draw(progress: Progress, now: float, rows: int, width: int = 100) -> RenderableType:
+_MODEL: Final = 22
+"""Columns of a model's name."""
+
+
+def draw(
+    progress: Progress, now: float, rows: int, width: int = 100, outlook: RunOutlook | None = None
+) -> RenderableType:
     """The flow's line and, below it, at most `rows` lines of the tree of nodes: where there are more, those that matter
     now. A container that has ended is folded to its line; one that goes on shows what goes on, or failed, inside."""
-    table = Table.grid(padding=(0, 2 if width >= _NARROW else 1, 0, 0))
+    outlook = outlook or RunOutlook(progress)
+    gap = 2 if width >= _NARROW else 1
     kept = [0, 4] if width < _VERY_NARROW else [0, 1, 4] if width < _NARROW else [0, 1, 2, 3, 4]
-    for column in kept[:-1]:
-        table.add_column(justify="right" if column else "left", no_wrap=True, overflow="ellipsis")
-    table.add_column()  # where the terminal is narrow, the remark is shortened first
-
-    def add(cells: list[Text]) -> None:
-        table.add_row(*(cells[column] for column in kept))
-
-    add(_format_head(progress, now))
-    shown, hidden = _choose_rows(progress, rows)
+    texts = {row.id: told for row in list(progress.running.values()) if (told := _read_text(outlook, row))}
+    shown, hidden = _choose_rows(progress, rows - min(len(texts), rows // 4))
+    room = rows - len(shown) - bool(hidden)
     units = _Units(progress)
+    cells = [_format_head(progress, now, outlook)]
+    goes_on = now if progress.status in ("running", "waiting") else None
+    below: dict[int, Text] = {}
     for number, (depth, row) in enumerate(shown):
         is_last = (
             not hidden
@@ -65,10 +79,63 @@ def draw(progress: Progress, now: float, rows: int, width: int = 100) -> Rendera
             and not any(other == depth for other, _ in _until_above(shown[number + 1 :], depth))
         )
         branch = "│  " * depth + ("└─ " if is_last else "├─ ")
-        add(_format_line(row, now if progress.finished is None else None, branch, units, width))
+        cells.append(_format_line(row, goes_on, branch, units, width, outlook))
+        if row.id in texts and len(below) < room:
+            begin = "│  " * depth + ("   " if is_last else "│  ") + "  "
+            below[len(cells)] = Text.assemble(
+                (begin, "dim"), (cut_to_end(texts[row.id], width - len(begin) - 1), "italic")
+            )
+    lines = _align([[line[column] for column in kept] for line in cells], width, gap)
+    for at in sorted(below, reverse=True):
+        lines.insert(at, below[at])
     if hidden:
-        table.add_row(Text(f"└─ {hidden:,} more; {progress.settled:,} of {len(progress.nodes):,} done", "dim"))
-    return table
+        lines.append(Text(f"└─ {hidden:,} more; {progress.settled:,} of {len(progress.nodes):,} done", "dim"))
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return Group(*lines)
+
+
+def _align(lines: Sequence[Sequence[Text]], width: int, gap: int) -> list[Text]:
+    """Columns of a width each, the second and those up to the last one flush right; the last has what is left."""
+    sizes = [max(line[column].cell_len for line in lines) for column in range(len(lines[0]) - 1)]
+    gaps = gap * sum(size > 0 for size in sizes)
+    sizes[0] = min(sizes[0], max(8, width - sum(sizes[1:]) - gaps - 1))
+    found: list[Text] = []
+    for line in lines:
+        whole = Text()
+        for number, size in enumerate(sizes):
+            if size:
+                cell = line[number].copy()
+                cell.truncate(size, overflow="ellipsis")
+                blank = Text(" " * (size - cell.cell_len))
+                whole.append_text(blank + cell if number else cell + blank).append(" " * gap)
+        rest = line[-1].copy()
+        rest.truncate(max(0, width - whole.cell_len - 1), overflow="ellipsis")
+        whole.append_text(rest).rstrip()
+        found.append(whole)
+    return found
+
+
+def _read_text(outlook: RunOutlook, row: NodeRow) -> str:
+    """The last line of what a node is writing that has something on it."""
+    heard = outlook.of(row.id)
+    lines = [line for line in heard.text.splitlines() if line.strip()] if heard is not None else []
+    return lines[-1] if lines else ""
+
+
+def cut_to_end(text: str, width: int) -> str:
+    r"""The end of a text, on one line, in at most so many columns; nothing in it moves the cursor.
+
+    >>> cut_to_end("one two three", 9), cut_to_end("\x1b[2Jお茶をどうぞ", 7)
+    ('…wo three', '…どうぞ')
+    """
+    line = " ".join(escape_controls(text.encode(errors="replace").decode()).split())
+    if cell_len(line) <= width:
+        return line
+    left, at = width - 1, len(line)
+    while at and (left := left - get_character_cell_size(line[at - 1])) >= 0:
+        at -= 1
+    return f"…{line[at:].lstrip()}" if width > 0 else ""
 
 
 def _until_above(lines: Sequence[tuple[int, NodeRow]], depth: int) -> Sequence[tuple[int, NodeRow]]:
@@ -114,21 +181,27 @@ def draw_bar(done: int, total: int) -> str:
     return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
 
 
-def format_progress_line(progress: Progress, now: float) -> str:
+def format_progress_line(progress: Progress, now: float, outlook: RunOutlook | None = None) -> str:
     """How far a run is, in one line: for logs and pipes."""
+    outlook = outlook or RunOutlook(progress)
     units, usage = _Units(progress), progress.usage
     top = [row for row in list(progress.nodes.values()) if row.spot.container is None]
     done = sum(row.status in SETTLED for row in top)
-    going = [f"{row.id} {units.describe(row)}".rstrip() for row in top if row.status in ("running", "waiting")]
+    going = [
+        " ".join(each for each in (row.id, units.describe(row), _format_asked(row, now, outlook)) if each)
+        for row in top
+        if row.status in ("running", "waiting")
+    ]
     parts = [f"{format_span(progress.seconds(now))}: {done} of {len(top)} nodes", ", ".join(going[:4])]
     if usage.calls:
         parts += [format_tokens(usage.tokens), format_dollars(usage.cost_usd, is_whole=usage.is_whole)]
+    parts.append(outlook.describe_left(now))
     return escape_controls(" · ".join(each for each in parts if each))
 
 
-def _format_head(progress: Progress, now: float) -> list[Text]:
-    usage = progress.usage
-    run_id = "" if progress.started is None else progress.started.run_id
+def _format_head(progress: Progress, now: float, outlook: RunOutlook) -> list[Text]:
+    usage, started = progress.usage, progress.started
+    remark = [outlook.describe_left(now), "" if started is None else started.run_id]
     return [
         Text.assemble(
             (escape_controls(progress.flow), "bold"),
@@ -138,11 +211,13 @@ def _format_head(progress: Progress, now: float) -> list[Text]:
         Text(format_span(progress.seconds(now))),
         Text(format_tokens(usage.tokens) if usage.calls else ""),
         Text(format_dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else ""),
-        Text(run_id, "dim", no_wrap=True, overflow="ellipsis"),
+        Text("  ".join(each for each in remark if each), "dim"),
     ]
 
 
-def _format_line(row: NodeRow, now: float | None, branch: str, units: _Units, width: int) -> list[Text]:
+def _format_line(
+    row: NodeRow, now: float | None, branch: str, units: _Units, width: int, outlook: RunOutlook
+) -> list[Text]:
     sign, style = _NODE_SIGNS[row.status]
     name = escape_controls(_short_name(row))
     room = max(8, width // 2 - len(branch))
@@ -161,19 +236,36 @@ def _format_line(row: NodeRow, now: float | None, branch: str, units: _Units, wi
         Text(format_span(row.seconds(now)) if row.has_run else ""),
         Text(format_tokens(usage.tokens) if usage.calls else ""),
         Text(format_dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else ""),
-        Text(_format_remark(row), "red" if row.status == "failed" else "dim", no_wrap=True, overflow="ellipsis"),
+        Text(_format_remark(row, now, outlook), "red" if row.status == "failed" else "dim"),
     ]
 
 
-def _format_remark(row: NodeRow) -> str:
+def _format_remark(row: NodeRow, now: float | None, outlook: RunOutlook) -> str:
     """What else there is to say of a node, in one line."""
     if row.error is not None:
-        return escape_controls(row.error.message.split("\n")[0])
+        return cut_cell(row.error.message.split("\n")[0], 400)
+    asked = "" if now is None else _format_asked(row, now, outlook)
+    if asked:
+        return asked
     if row.cause is not None:
         return row.cause.replace("_", " ")
     if row.result is not None and row.result.route is not None:
         return f"→ {escape_controls(row.result.route)}"
     return f"retry {row.retries}" if row.retries and row.status == "running" else ""
+
+
+def _format_asked(row: NodeRow, now: float, outlook: RunOutlook) -> str:
+    """Who was asked and when: a model, or people with the time that they have left."""
+    if row.status == "waiting" and row.questions:
+        asked = next(iter(row.questions.values()))
+        left = "" if asked.expires is None else f", {format_seconds(asked.expires - now)} left"
+        return f"asks{left}: {cut_cell(' or '.join(asked.choices), 40)}"
+    heard = outlook.of(row.id)
+    if heard is None or not heard.model:
+        return ""
+    retried = f", retry {row.retries}" if row.retries else ""
+    model = cut_cell(heard.model.rsplit("/", 1)[-1], _MODEL)
+    return f"asked {model} {format_seconds(now - heard.asked)} ago{retried}"
 
 
 def _short_name(row: NodeRow) -> str:
@@ -228,18 +320,19 @@ _MAX_ROWS = 200
 class _LiveTree:
     """Drawn anew whenever rich asks, from its own thread; it only reads."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, outlook: RunOutlook) -> None:
         self._progress = progress
+        self._outlook = outlook
         self.is_last = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = _MAX_ROWS if self.is_last else max(console.height - 4, 3)
-        yield draw(self._progress, time(), rows, options.max_width)
+        yield draw(self._progress, time(), rows, options.max_width, self._outlook)
 
 
 @contextmanager
-def live_tree(progress: Progress) -> Generator[None]:
-    picture = _LiveTree(progress)
+def live_tree(progress: Progress, outlook: RunOutlook) -> Generator[None]:
+    picture = _LiveTree(progress, outlook)
     with Live(picture, console=Console(stderr=True), refresh_per_second=8, redirect_stdout=True) as live:
         try:
             yield

@@ -24,6 +24,7 @@ __all__ = [
     "fit_columns",
     "format_clock",
     "format_dollars",
+    "format_seconds",
     "format_span",
     "format_table",
     "format_tokens",
@@ -164,6 +165,16 @@ def format_span(seconds: float | None) -> str:
         return f"{minutes} m {rest} s"
     hours = minutes // 60
     return f"{hours} h {minutes % 60} m" if hours < 24 else f"{hours // 24:,} d {hours % 24} h"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration in whole seconds, for what changes while it is read.
+
+    >>> format_seconds(-1.0), format_seconds(4.8), format_seconds(75)
+    ('0 s', '4 s', '1 m 15 s')
+    """
+    whole = max(0, int(seconds))
+    return f"{whole} s" if whole < 60 else format_span(whole)
 
 
 def format_tokens(count: int | None) -> str:

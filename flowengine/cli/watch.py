@@ -5,18 +5,21 @@ It neither runs anything nor writes to the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from time import monotonic, sleep, time
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flowengine.cli.terminal import Results, complain, format_clock, has_live_stderr
-from flowengine.engine.events import Event
+from flowengine.engine.events import Event, NodeStarted, TokenStreamed
 from flowengine.engine.ports import JournalStore
 from flowengine.journal.run_export import event_line
 from flowengine.journal.value_types import only_looking
 from flowengine.runners.queue.run_positions import Standing, standing_of
 from visualize.progress import Progress
+
+if TYPE_CHECKING:
+    from flowengine.cli.run_outlook import RunOutlook
 
 __all__ = ["Reporting", "follow", "format_run_standing", "watching"]
 
@@ -86,73 +89,121 @@ class Reporting(NamedTuple):
     """Errors only on stderr."""
 
 
-class _Watch:
+class ProgressWatch:
     """The journal's listener: it folds first, so that all others see the run as it is after the event."""
 
-    def __init__(self, progress: Progress, reporting: Reporting, results: Results) -> None:
+    def __init__(
+        self, progress: Progress, reporting: Reporting, results: Results, store: JournalStore | None = None
+    ) -> None:
         self._progress = progress
         self._reporting = reporting
         self._results = results
+        self._store = store
+        self._outlook: RunOutlook | None = None
+        self._asked: dict[str, TokenStreamed] = {}
+        """Node → whom it asks, as long as nobody is told."""
         self._is_live = has_live_stderr()
         self._say_at = monotonic() + _FIRST_LINE
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the tree of nodes is drawn, and drawn anew."""
+        is_covered = self._reporting.events and self._results.on_terminal
+        return self._is_live and not self._reporting.quiet and not is_covered
+
+    @property
+    def outlook(self) -> RunOutlook:
+        """What is known beside the record; made once somebody needs it."""
+        if self._outlook is None:
+            from flowengine.cli.run_outlook import RunOutlook  # Most runs end before anybody asks.
+
+            self._outlook = RunOutlook(self._progress, self._store)
+            for piece in self._asked.values():
+                self._outlook.hear(piece)
+        return self._outlook
+
+    def hear(self, piece: TokenStreamed) -> None:
+        """Hear what an agent writes, where somebody is shown it."""
+        if self._outlook is not None:
+            self._outlook.hear(piece)
+        elif piece.model:
+            self._asked[piece.node] = piece
 
     def __call__(self, event: Event) -> None:
         told = len(self._progress.notices)
         self._progress.apply(event)
+        if self._outlook is not None:
+            self._outlook.apply(event)
+        elif self._asked and not isinstance(event, NodeStarted):
+            self._asked.pop(getattr(event, "node", None) or "", None)
         if self._reporting.events:
             self._results.attempt(event_line(event))
         if not self._reporting.quiet and len(self._progress.notices) > told:
             complain(f"notice: {list(self._progress.notices)[-1]}")
-        if (
-            not self._is_live
-            and not self._reporting.quiet
-            and not self._reporting.events
-            and monotonic() > self._say_at
-        ):
-            self._tell_progress()
+        self.tell_progress()
 
-    def _tell_progress(self) -> None:
+    def tell_progress(self) -> None:
         """A line from time to time, where no picture can be drawn: for logs of jobs."""
+        if self._is_live or self._reporting.quiet or self._reporting.events or monotonic() < self._say_at:
+            return
         from flowengine.cli.live import format_progress_line  # rich is not needed before.
 
         self._say_at = monotonic() + _EACH_LINE
         if self._progress.finished is None:
-            complain(format_progress_line(self._progress, time()))
+            complain(format_progress_line(self._progress, time(), self.outlook))
+
+    def close(self) -> None:
+        if self._outlook is not None:
+            self._outlook.close()
 
 
 @contextmanager
 def watching(
-    progress: Progress, reporting: Reporting, results: Results, past: Sequence[Event] = ()
-) -> Generator[Callable[[Event], None]]:
-    """A listener for the run's events; `past` are those of a run that is resumed. It prints what the user wants."""
+    progress: Progress,
+    reporting: Reporting,
+    results: Results,
+    past: Sequence[Event] = (),
+    store: JournalStore | None = None,
+) -> Generator[ProgressWatch]:
+    """A listener for the run's events, whose `hear` takes what agents write. It prints what the user wants.
+
+    `past`: of a run that is resumed. `store`: where earlier runs say how long it may take.
+    """
     for event in past:
         progress.apply(event)
+    watch = ProgressWatch(progress, reporting, results, store)
     with ExitStack() as until_the_end:
-        if has_live_stderr() and not reporting.quiet and not (reporting.events and results.on_terminal):
+        until_the_end.callback(watch.close)
+        if watch.is_drawn:
             from flowengine.cli.live import live_tree  # rich is for terminals.
 
-            until_the_end.enter_context(live_tree(progress))
-        yield _Watch(progress, reporting, results)
+            until_the_end.enter_context(live_tree(progress, watch.outlook))
+        yield watch
 
 
 def follow(store: JournalStore, run_id: str, reporting: Reporting, results: Results, pause: float = 0.1) -> Progress:
     """Watch a run that another process may be writing, until its last event, or until Ctrl-C. Nothing is written.
 
-    One that is in a queue has no last event. `pause`: seconds between two looks at the store.
+    One that is in a queue has no last event; where the tree is drawn, one that waits for a person is watched on.
+    `pause`: seconds between two looks at the store.
     """
     progress, seen = Progress(), 0
     following = RunStanding(store, run_id)
-    with watching(progress, reporting, results) as listener, suppress(KeyboardInterrupt):
+    with watching(progress, reporting, results, store=store) as watch, suppress(KeyboardInterrupt):
         while True:
+            if not reporting.quiet and not reporting.events:
+                watch.outlook.read(run_id)
             with only_looking():
                 events = store.events(run_id, seen)
             for event in events:
-                listener(event)
+                watch(event)
                 seen += 1
+            watch.tell_progress()
             for line in following.news(now=progress.finished is not None and not events):
                 if not reporting.quiet:
                     complain(f"run {run_id}: {line}")
-            if progress.finished is not None and not events and not following.is_in_queue:
+            is_over = progress.finished is not None and not events and not following.is_in_queue
+            if is_over and not (watch.is_drawn and progress.status == "waiting"):
                 break
             sleep(pause)
     return progress

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 from flowengine.engine.events import TokenStreamed
 from flowengine.engine.ports import JournalStore
 
-__all__ = ["LiveReader", "LiveTexts", "forget_live", "read_live", "write_live"]
+__all__ = ["LiveReader", "LiveText", "LiveTexts", "forget_live", "read_live", "write_live"]
 
 _KIND: Final = "live"
 _MOST_NODES: Final = 16
@@ -82,6 +82,10 @@ class LiveTexts:
     def settle(self, node: str) -> None:
         """The node has ended."""
         self._nodes.pop(node, None)
+
+    def of(self, node: str) -> LiveText | None:
+        """What one node is writing, also asked from another thread."""
+        return self._nodes.get(node)
 
     def pieces(self) -> list[TokenStreamed]:
         return [piece for each in self._nodes.values() for piece in each.pieces()]

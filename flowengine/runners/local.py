@@ -54,6 +54,7 @@ from flowengine.runners.sessions import leave_behind, load_session
 from flowengine.version import __version__
 
 __all__ = [
+    "Live",
     "beginning",
     "changed_nodes",
     "fork",

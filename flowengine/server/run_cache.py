@@ -22,7 +22,7 @@ from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.run_notes import notes_of
 from flowengine.journal.value_types import only_looking
 from flowengine.runners.run_listing import RunLister
-from visualize.viewer.flows import RunPoint, point_of, usual_times
+from visualize.usual_times import MOST_EVENTS_TIMED, RUNS_TIMED, RunPoint, point_of, usual_times
 from visualize.viewer.forms import Acting
 from visualize.viewer.notes import RunAbout
 from visualize.viewer.reading import Reading
@@ -38,10 +38,6 @@ _KEPT: Final = 60_000
 """Events of the runs that are kept together; one run is kept however long it is."""
 _MAX_POINTS: Final = 50
 """Runs of a flow that are plotted."""
-_TIMED: Final = 5
-"""Runs by whose times it is said how long another one may still take."""
-_MOST_TIMED: Final = 5_000
-"""Events of each of them."""
 _FLOWS_KEPT: Final = 5.0
 """Seconds for which the names of flows are not asked for again: every run is looked at for them."""
 _PLOTTED: Final = 50_000
@@ -160,9 +156,9 @@ class RunCache:
         infos = [
             info
             for info in self.store.list()
-            if info.flow == flow and info.status == "succeeded" and info.events <= _MOST_TIMED
+            if info.flow == flow and info.status == "succeeded" and info.events <= MOST_EVENTS_TIMED
         ]
-        return usual_times([self._points.get(info.run_id) or self._point(info) for info in infos[:_TIMED]])
+        return usual_times([self._points.get(info.run_id) or self._point(info) for info in infos[:RUNS_TIMED]])
 
     def _point(self, info: RunInfo) -> RunPoint:
         try:

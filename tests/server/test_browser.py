@@ -109,6 +109,10 @@ def test_an_approval_is_answered_in_the_page_and_the_run_goes_on(tab: Tab, serve
     tab.wait("document.querySelector('#panel .approval.dressed')")
     assert "It is **read** by all → publish" in tab.inner_text("#panel .choices")
     assert not tab.is_visible("[name='form.channel']")
+    # Nothing happens, and time goes by: in the head, on the node and in the timeline.
+    for place in ("#took", "[data-node] .standing", "#rows .row"):
+        said = f"[...document.querySelectorAll({place!r})].map((each) => each.textContent).join()"
+        tab.wait(f"{said} !== {json.dumps(tab.evaluate(said))}")
     tab.click("#panel button:text('yes')")  # The choice that has a form opens it first.
     tab.select_option("[name='form.channel']", "mail")
     tab.fill("[name=comment]", "fine by me")

@@ -22,8 +22,8 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from visualize.progress import Progress
-from visualize.viewer.flows import point_of
+from visualize.progress import Progress, folded
+from visualize.usual_times import point_of, time_left
 
 
 def started(*nodes: str) -> RunStarted:
@@ -215,3 +215,20 @@ def test_what_a_fork_copied_with_the_times_of_another_run_begins_with_the_fork()
     copied = [NodeStarted("a", 100), NodeFinished("a", 20, NodeResult("out")), NodeSkipped("b", 21, "condition_false")]
     progress = fold(started("a", "b"), *copied, RunFinished(105, "succeeded", {}))
     assert (progress.nodes["a"].ended, progress.nodes["a"].seconds(), progress.nodes["b"].ended) == (100, 0, 100)
+
+
+def test_a_run_takes_as_long_as_its_longest_way_that_is_left():
+    graph = {
+        "nodes": [[name, "function"] for name in "abcd"],
+        "edges": [["a", "b", []], ["a", "c", []], ["b", "d", []], ["c", "d", []]],
+    }
+    done = [
+        NodeStarted("a", 0.0),
+        NodeFinished("a", 5.0, NodeResult(1)),
+        NodeStarted("b", 10.0),
+        NodeStarted("c", 10.0),
+    ]
+    progress = folded([RunStarted("r", "f", 0.0, {}, {}, {}, graph=graph), *done])
+    assert time_left(progress, {"a": 5, "b": 4, "c": 9, "d": 2}, 12) == 9
+    assert time_left(progress, {"b": 4, "d": 2}, 60) == 2
+    assert time_left(progress, {}, 12) is None

@@ -1,6 +1,7 @@
 // The page of a run: what is chosen, which moment is shown, and what is still to come. It holds the other parts
 // together and draws nothing itself.
 
+const TIMED = 10_000; // Milliseconds after which the server is asked anew where the time went, while nothing happens.
 const CULLED = 150; // Above this many nodes, those out of sight are not displayed.
 
 // The edge at a point or a few pixels beside it: a line is thin to hit.
@@ -137,7 +138,7 @@ class RunPage {
       this.paint();
     });
     document.addEventListener("keydown", (event) => this.press(event, find));
-    setInterval(() => this.isGoing() && this.paint(), 1000);
+    setInterval(() => this.isGoing() && this.tick(), 1000);
   }
 
   // An edge is told of where it begins: its "Why" says of each way on whether it was taken.
@@ -348,7 +349,13 @@ class RunPage {
   }
 
   isGoing() {
-    return this.at === null && this.newest.status === "running" && Boolean(this.head.events) && !this.live?.gone;
+    return this.at === null && ["running", "waiting"].includes(this.newest.status) && Boolean(this.head.events) && !this.live?.gone;
+  }
+
+  // Time goes by, though nothing happens.
+  tick() {
+    this.paint();
+    if (!document.hidden && performance.now() - (this.timed ?? 0) > TIMED) this.renewTimes();
   }
 
   // --- painting
@@ -416,6 +423,7 @@ class RunPage {
     this.isTiming = true;
     this.areTimesStale = false;
     const begun = performance.now();
+    this.timed = begun;
     try {
       const answer = await fetch(this.head.times);
       if (answer.ok) this.setTimes(await answer.json());
@@ -442,7 +450,7 @@ class RunPage {
   }
 
   paintHead(run, now) {
-    const end = run.ended ?? now ?? run.last;
+    const end = (run.status === "waiting" ? now : null) ?? run.ended ?? now ?? run.last;
     const found = run.usage;
     const cost = found.answered && !found.priced ? "unknown" : dollars(found.cost) + (found.priced < found.answered ? " +" : "");
     const texts = {

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.context import EMPTY
 from flowengine.errors import Diagnostic
 from visualize.picture import Picture, closed
-from visualize.progress import Progress
 from visualize.style import dollars, seconds_text
+from visualize.usual_times import RunPoint
 from visualize.viewer.actions import ActionField, command_line, compose_command, group_fields
 from visualize.viewer.forms import Acting, fields_for, form, simple_properties
 from visualize.viewer.graph import graph_markup, legend_markup
@@ -22,7 +21,7 @@ from visualize.viewer.page import page
 from visualize.viewer.parts import badge, note, table
 from visualize.viewer.reading import OPEN_NODES
 
-__all__ = ["FlowLine", "RunPoint", "flow_page", "flows_page", "plot_svg", "point_of", "start_form", "usual_times"]
+__all__ = ["FlowLine", "flow_page", "flows_page", "plot_svg", "start_form"]
 
 # --- The plot of the last runs
 
@@ -32,41 +31,6 @@ _HEIGHT: Final = 130.0
 _LEFT: Final = 72.0
 _TOP: Final = 26.0
 _FOOT: Final = 12.0
-_MOST_TIMED: Final = 1_000
-"""Nodes of a run whose times are kept."""
-
-
-class RunPoint(NamedTuple):
-    """One run, as the plot needs it."""
-
-    run_id: str
-    status: str
-    seconds: float | None
-    cost_usd: float | None
-    nodes: Mapping[str, float] = EMPTY
-    """Nodes at the top that ran → how many seconds they took."""
-
-
-def point_of(progress: Progress) -> RunPoint:
-    """A run's point, from its fold; the time in which it was not going on is none of its work."""
-    run_id = "" if progress.started is None else progress.started.run_id
-    top = (progress.nodes[name] for name in list(progress.skeleton.top.sites)[:_MOST_TIMED])
-    times = {row.id: seconds for row in top if row.has_run and (seconds := row.seconds()) is not None}
-    return RunPoint(run_id, progress.status, progress.working_seconds(progress.last_at), progress.usage.cost_usd, times)
-
-
-def usual_times(points: Sequence[RunPoint]) -> dict[str, Any]:
-    """How long nodes take, by earlier runs: the median of those that at least half of the runs came to.
-
-    >>> usual_times([RunPoint("r", "failed", 3.0, None, {"a": seconds}) for seconds in (1.0, 3.0)])
-    {'runs': 2, 'seconds': {'a': 2.0}}
-    """
-    found: dict[str, list[float]] = {}
-    for point in points:
-        for name, seconds in point.nodes.items():
-            found.setdefault(name, []).append(seconds)
-    usual = {name: median(times) for name, times in found.items() if 2 * len(times) >= len(points)}
-    return {"runs": len(points), "seconds": usual}
 
 
 def plot_svg(points: Sequence[RunPoint]) -> Markup:

@@ -133,14 +133,13 @@ def command(
         state, new_id = dict(map(_parse_pair, pairs)), local.new_run_id()
         inputs = {**started.inputs, **gather_inputs(plan.inputs, changed, None)} if changed else None
 
-        async def begin(kept: JournalStore) -> Run:
-            return await local.fork(
-                plan, run_id, kept, start, state=state, inputs=inputs, new_id=new_id, settings=given
-            )
+        async def begin(kept: JournalStore, live: local.Live) -> Run:
+            how: Any = {"state": state, "inputs": inputs, "new_id": new_id, "settings": given}
+            return await local.fork(plan, run_id, kept, start, live=live, **how)
 
         return Execution(new_id, store, reporting, results, durability, plan=plan).run(begin)
 
-    async def job(kept: JournalStore) -> Run:
+    async def job(kept: JournalStore, live: local.Live) -> Run:
         return await local.resume(
             plan,
             run_id,
@@ -150,7 +149,7 @@ def command(
             assume_done=done,
             settings=given,
             repeat_failed_items=failed_items,
-            live=local.unheard,
+            live=live,
         )
 
     return Execution(run_id, store, reporting, results, durability, past, plan).run(job)

@@ -14,7 +14,7 @@ from flowengine.cli.options import add_running_options, collect_settings, gather
 from flowengine.cli.terminal import Results
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
-from flowengine.runners.local import new_run_id, start, unheard
+from flowengine.runners.local import Live, new_run_id, start
 from flowengine.runners.run import Run
 
 __all__ = ["command"]
@@ -123,7 +123,7 @@ def command(
             batch=pace_of(batch=batch, deadline=deadline),
         ).run()
 
-    async def job(journals: JournalStore) -> Run:
+    async def job(journals: JournalStore, live: Live) -> Run:
         earlier = None if reuse is None else journals.find(reuse)
         return await start(
             plan,
@@ -134,7 +134,7 @@ def command(
             reuse=earlier,
             settings={**given, "folder": os.getcwd()},
             labels=labels,
-            live=unheard,
+            live=live,
         )
 
     return Execution(chosen, store, reporting, results, durability, plan=plan).run(job)

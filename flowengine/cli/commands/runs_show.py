@@ -241,7 +241,9 @@ def show(
     else:
         progress = fold_events(everything)
         lines = (
-            format_run(progress, "interrupted" if is_left else "")
+            format_run(progress, "interrupted", None)
+            if is_left
+            else format_run(progress, now=time())
             if node is None
             else [*format_node(progress.nodes[node], records_of(chosen)), *_format_definition(progress, node)]
         )

@@ -14,8 +14,9 @@ from tests.support.browser import LOOKS, Browser, Tab
 from tests.support.page_server import PageServer, page_server
 from tests.support.sample_run import GRAPH, START, research_run
 from visualize.picture import picture_of_skeleton
+from visualize.usual_times import RunPoint
 from visualize.viewer.comparison import compare_page
-from visualize.viewer.flows import FlowLine, RunPoint, flow_page, flows_page
+from visualize.viewer.flows import FlowLine, flow_page, flows_page
 from visualize.viewer.forms import Acting
 from visualize.viewer.page import problem_page
 from visualize.viewer.reading import Reading

@@ -32,8 +32,9 @@ from tests.support.sample_run import FORM, GRAPH, research_run
 from visualize.picture import picture_of_skeleton
 from visualize.progress import folded
 from visualize.render import render
+from visualize.usual_times import RunPoint, point_of
 from visualize.viewer.comparison import compare_page
-from visualize.viewer.flows import FlowLine, RunPoint, flow_page, flows_page, plot_svg, point_of
+from visualize.viewer.flows import FlowLine, flow_page, flows_page, plot_svg
 from visualize.viewer.forms import Acting, FormAnswer, answer_of, approval_form
 from visualize.viewer.html import approve_url, panel_url, run_url
 from visualize.viewer.page import SCRIPTS, asset, problem_page, script, style_sheet
