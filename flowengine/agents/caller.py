@@ -131,7 +131,8 @@ class Caller(NamedTuple):
         )
 
     async def _text(self, messages: Sequence[Message], purpose: str, loop: ToolLoop) -> StructuredAnswer:
-        """An empty answer is asked for once more (not where `max_retries` is 0), then it is an `OutputError`."""
+        """An empty answer is asked for once more (not where `max_retries` is 0), then it is an `OutputError`. One that
+        was cut off before it said anything would be again."""
         calls_left = min(2, 1 + self.settings.max_retries)
         request, added = self.request(messages), ()
         for call in range(1, calls_left + 1):
@@ -139,6 +140,11 @@ class Caller(NamedTuple):
             added = (*added, *more)
             if reply.content.strip():
                 return StructuredAnswer(reply.content, reply, call, added)
+            if reply.finish_reason == "length":
+                raise OutputError(
+                    f"model '{self.model.name}' was cut off before it said anything: it reached its "
+                    f"`max_tokens`, in which what it thinks counts too"
+                )
             request = replace(request, messages=(*request.messages, *more))
         raise OutputError(f"model '{self.model.name}' gave an empty answer, in {calls_left} call(s)")
 

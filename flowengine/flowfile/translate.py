@@ -130,6 +130,8 @@ def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
         kind = str(said.location[-2]).strip("<>")
         return _Words("FE201", f"'{kind}' takes no '{key}'", _MISPLACED[said.location[-2:-1]][key], True)
     known = _keys_at(said.location[:-1])
+    if said.location[:-1] == ("defaults",) and key in _keys_of(FlowSpec, ("defaults", "agent")):
+        return _Words("FE201", f"unknown key '{key}'", f"; it goes to `agent`: {{agent: {{{key}: …}}}}", True)
     meant = next((each for each in _ELSEWHERE.get(key, ()) if each in known), None)
     hint = f"; did you mean '{meant}'?" if meant else nearest(key, known)
     return _Words("FE201", f"unknown key '{key}'", hint, True)

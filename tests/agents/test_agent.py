@@ -177,6 +177,13 @@ async def test_two_empty_answers_are_an_error() -> None:
         await Agent("a", "Write.", model=model).run_async("x")
 
 
+async def test_an_answer_that_was_cut_off_before_it_began_is_not_paid_twice() -> None:
+    model = ScriptedModel([Reply("", finish_reason="length"), "late"])
+    with pytest.raises(OutputError, match="cut off before it said anything: it reached its `max_tokens`"):
+        await Agent("a", "", model=model).run_async("x")
+    assert len(model.requests) == 1
+
+
 async def test_without_retries_one_empty_answer_is_an_error() -> None:
     with pytest.raises(OutputError, match="empty"):
         await Agent("a", "Write.", model=ScriptedModel([""]), max_retries=0).run_async("x")

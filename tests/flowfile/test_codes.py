@@ -59,6 +59,10 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "nodes: {a: {type: condition, if: 'true', then: b, otherwise: b}, b: {prompt: x}}",
             "3:51: FE201 node 'a': unknown key 'otherwise'; did you mean 'else'?",
         ),
+        (
+            "defaults: {model: offline}\nnodes: {a: {prompt: x}}",
+            "3:12: FE201 unknown key 'model'; it goes to `agent`: {agent: {model: …}}",
+        ),
         ("nodes: {a: {prompt: x, if: 'true'}}", "FE201 node 'a': unknown key 'if'; did you mean 'when'?"),
         ("node: {a: {prompt: x}}", "3:1: FE201 unknown key 'node'; did you mean 'nodes'?"),
         (

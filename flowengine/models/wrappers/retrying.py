@@ -266,8 +266,11 @@ def _seconds_asked(state: RetryCallState) -> float:
 
 def _give_up(state: RetryCallState) -> NoReturn:
     failure, failed = _failure_of(state), state.attempt_number
-    if failed == 1:
+    asked = _seconds_asked(state)
+    told = [f"the server asks to wait {asked:,.0f} s, which is too long"] if asked > LONGEST_WAIT else []
+    told += [f"gave up after {failed} attempts"] if failed > 1 else []
+    if not told:
         raise failure
     raise TransientModelError(
-        f"{failure} (gave up after {failed} attempts)", failure.retry_after, is_rate_limit=failure.is_rate_limit
+        f"{failure} ({', '.join(told)})", failure.retry_after, is_rate_limit=failure.is_rate_limit
     ) from failure
