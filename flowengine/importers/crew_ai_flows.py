@@ -79,7 +79,18 @@ def read_flow(tree: SourceTree, file: str) -> ImportedProject:
     found = [each for each in source.classes() if _is_flow(each)]
     if not found:
         raise DefinitionError(f"{file}: it has no class of a flow")
-    flows = [_FlowReader(crews, source, each).read() for each in found]
+    flows = [reader.read() for each in found if (reader := _FlowReader(crews, source, each)).methods]
+    for each in found:
+        if not any(_methods_of(each)):
+            crews.tell(
+                "lost",
+                f"flow {each.name}",
+                SourcePlace(file, each.lineno),
+                "no method of it starts or listens",
+                "import the file of the class that its methods come from",
+            )
+    if not flows:
+        raise DefinitionError(f"{file}:{found[0].lineno}: no method of the flow '{found[0].name}' starts or listens")
     project.flows[:] = [*flows, *(each for each in project.flows if each not in flows)]
     crews.finish()
     return project

@@ -209,6 +209,9 @@ class _Reader:
             if isinstance(value, str | int | float) and "${" not in str(value) and self.code.uses_parts:
                 self.code.variables[key] = str(value)
                 self.ledger.changed(what, origin, f"{PARTS}.py sets it where nothing else does")
+            elif isinstance(value, str) and re.fullmatch(r"\$\{[^{}]{1,200}\}", value):
+                self.project.environment[key] = f"the code reads it; it was {value[2:-1]}, a value of a connection"
+                self.ledger.changed(what, origin, "a value of a connection, which the environment has", f"set {key}")
             else:
                 self.project.environment[key] = "the code reads it"
                 self.ledger.lost(what, origin, "it has no value that can stand in a file", f"set {key} before the run")

@@ -35,25 +35,28 @@ _NAMES: Final = frozenset(
             "FilePath",
             "PromptTemplate",
         ),
-        *("SystemErrorException", "UserErrorException"),
+        *("SystemErrorException", "UserErrorException", "Image", "chat"),
         *_CONNECTIONS,
     }
 )
 """What the module has that stands in for promptflow."""
 _HOMES: Final = re.compile(
-    r"promptflow(\.(core|tracing|connections|_core\.tool|contracts\.types|exceptions|_utils\.logger_utils|entities))?"
+    r"promptflow(\.(core(\._connection)?|tracing|connections|_core\.tool|contracts\.(types|multimedia)|exceptions"
+    r"|_utils\.logger_utils|(_sdk\.)?entities|tools\.(aoai|openai)))?"
 )
 PARTS_MODULE: Final = '''\
 """Stands in for the parts of promptflow that the code of this project imports."""
 
 from __future__ import annotations
 
+import base64
 import functools
 import inspect
 import logging
 import os
 import re
 import typing
+from pathlib import Path
 from typing import Any
 
 
@@ -143,27 +146,93 @@ class WeaviateConnection(Connection): ...
 class ServerlessConnection(Connection): ...
 
 
+class Image(bytes):
+    """The bytes of an image."""
+
+    def __new__(cls, value: Any = b"", mime_type: str = "image/*", source_url: str | None = None) -> Image:
+        made = super().__new__(cls, value)
+        made._mime_type, made.source_url = mime_type, source_url
+        return made
+
+    def to_base64(self, **settings: Any) -> str:
+        return base64.b64encode(self).decode()
+
+
+def _image(value: Any) -> Any:
+    """The image that a file is, or that a path below this folder names."""
+    if hasattr(value, "read_bytes"):
+        return Image(value.read_bytes(), getattr(value, "media_type", "image/*"))
+    root = Path(__file__).resolve().parent
+    if isinstance(value, str) and (file := (root / value).resolve()).is_relative_to(root) and file.is_file():
+        return Image(file.read_bytes())
+    return Image(value) if isinstance(value, bytes) else value
+
+
+_ROLE = re.compile(r"(?im)^[ \\t]*#?[ \\t]*(system|user|assistant|function|tool)[ \\t]*:[ \\t]*$")
+_GUARD = "\\ue000"
+_CHAT = frozenset(
+    "temperature top_p n stop max_tokens presence_penalty frequency_penalty logit_bias user function_call functions"
+    " tool_choice tools response_format seed".split()
+)
+
+
+def _guard(value: Any) -> Any:
+    """A value whose lines open no role of the chat."""
+    if isinstance(value, str):
+        return _ROLE.sub(lambda found: _GUARD + found[0], value)
+    if isinstance(value, dict):
+        return {key: _guard(each) for key, each in value.items()}
+    return [_guard(each) for each in value] if isinstance(value, list) else value
+
+
+def chat(connection: Any, prompt: str, deployment_name: str = "", model: str = "", **given: Any) -> Any:
+    """Ask a model as promptflow's tool of this name does; such a call is in no journal, and no limit counts it."""
+    from jinja2.sandbox import SandboxedEnvironment
+    from openai import AzureOpenAI, OpenAI
+
+    asked = {key: given.pop(key) for key in _CHAT & given.keys()}
+    asked = {key: value for key, value in asked.items() if value not in (None, "", [], {})}
+    given.pop("stream", None)
+    text = SandboxedEnvironment().from_string(prompt).render(**_guard(given))
+    _, *parts = _ROLE.split(text)
+    pairs = zip(parts[::2], parts[1::2], strict=True) if parts else [("user", text)]
+    messages = [{"role": role.lower(), "content": said.replace(_GUARD, "").strip()} for role, said in pairs]
+    if isinstance(connection, AzureOpenAIConnection):
+        client: Any = AzureOpenAI(
+            api_key=connection.api_key, azure_endpoint=connection.api_base, api_version=connection.api_version
+        )
+    else:
+        client = OpenAI(api_key=connection.api_key, base_url=connection.base_url)
+    answer = client.chat.completions.create(model=deployment_name or model, messages=messages, **asked)
+    message = answer.choices[0].message
+    return message.model_dump() if asked.keys() & {"functions", "tools"} else message.content or ""
+
+
 def tool(function: Any = None, **settings: Any) -> Any:
-    """The function; where it takes a connection and is given a name, it gets the connection of that name."""
+    """The function; a name for a connection becomes that connection, and a file for an image that image."""
     if function is None:
         return tool
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
-            return await function(*args, **_connect(function, kwargs))
+            return _plain(await function(*args, **_fit(function, kwargs)))
 
         return call_async
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        found = function(*args, **_connect(function, kwargs))
-        return "".join(str(each) for each in found) if inspect.isgenerator(found) else found
+        found = function(*args, **_fit(function, kwargs))
+        return "".join(str(each) for each in found) if inspect.isgenerator(found) else _plain(found)
 
     return call
 
 
-def _connect(function: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, Image) else value
+
+
+def _fit(function: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     try:
         hints = typing.get_type_hints(function)
     except Exception:
@@ -173,6 +242,8 @@ def _connect(function: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         kind = next((each for each in kinds if isinstance(each, type) and issubclass(each, Connection)), None)
         if kind is not None and isinstance(value, str):
             kwargs[name] = kind(value)
+        elif Image in kinds:
+            kwargs[name] = _image(value)
     return kwargs
 
 
@@ -239,6 +310,8 @@ class Function(NamedTuple):
     needs: tuple[str, ...]
     """Packages that have to be installed."""
     line: int
+    asks_models: bool
+    """It asks a model by itself."""
 
 
 class PromptFlowCode(CarriedCode):
@@ -297,6 +370,11 @@ class PromptFlowCode(CarriedCode):
             frozenset(connected),
             tuple(needs),
             found.lineno,
+            any(
+                each.module.startswith("promptflow.tools.")
+                for one in self.closure(name)
+                for each in self.modules[one].source.imports()
+            ),
         )
 
     def stub_of(self, name: str) -> tuple[list[str], str]:

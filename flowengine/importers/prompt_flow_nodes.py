@@ -301,6 +301,8 @@ class NodeReader:
         step.arguments = {argument_name(key): to_value(value, self._expression) for key, value in taken.items()}
         step.arguments |= {argument_name(key): None for key in sorted(found.required - taken.keys())}
         changes = [f"it needs {', '.join(found.needs)} to be installed"] if found.needs else []
+        if found.asks_models:
+            changes.append("it asks a model by itself: no journal and no limit knows of such a call")
         self._tell_node(self._origin(), "; ".join(changes))
         self._tell_variables({key: value for key, value in taken.items() if key not in found.connections})
         for key in taken.keys() & found.connections:

@@ -53,6 +53,14 @@ def test_nothing_that_is_there_is_touched(tmp_path: Path):
     assert (tmp_path / "hello.yaml").read_text() == "mine"
 
 
+def test_what_to_do_next_can_be_typed_as_it_stands(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "."]) == 0
+    assert capsys.readouterr().err.endswith("next: flowengine validate hello.yaml; flowengine test\n")
+    assert main(["init", "my flows"]) == 0
+    assert "next: cd 'my flows'; flowengine validate hello.yaml" in capsys.readouterr().err
+
+
 def test_an_unknown_example_is_named_with_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["init", str(tmp_path), "--example", "helo"]) == 2
     assert "there is no example 'helo'; did you mean 'hello'?" in capsys.readouterr().err

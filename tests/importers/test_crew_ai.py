@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flowengine import Flow
+from flowengine.errors import DefinitionError
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
@@ -245,3 +248,13 @@ def test_keys_that_crewai_does_not_know_and_shapes_that_are_not_known_are_told(i
     told = {each.what: (each.outcome, each.note) for each in project.ledger.elements}
     assert told["task note: version"] == ("mapped", "CrewAI leaves such a key out, too")
     assert told["task note: output_pydantic"] == ("changed", "`output`: its JSON Schema, open where it says list[Line]")
+
+
+def test_a_class_of_a_flow_without_methods_of_its_own_is_told(import_files) -> None:
+    empty = "from crewai.flow.flow import Flow\n\n\nclass Bare(Flow):\n    pass\n"
+    with pytest.raises(DefinitionError, match=r"bare\.py:4: no method of the flow 'Bare' starts or listens"):
+        import_files({"pyproject.toml": "", "bare.py": f"{empty}# @start()\n"})
+    begun = "\n\nclass Begun(Flow):\n    @start()\n    def go(self):\n        return 1\n"
+    project, written, _ = import_files({"bare.py": empty.replace("import Flow", "import Flow, start") + begun})
+    assert not written.errors
+    assert [each.what for each in project.ledger.elements if each.outcome == "lost"] == ["flow Bare"]

@@ -23,6 +23,7 @@ from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
 from flowengine.skills.sandbox.sandbox import verdict
 from flowengine.templating.compile import compile_template
+from flowengine.testing.fakes import faked
 from flowengine.testing.model_overrides import with_models
 from tests.support.require import missing
 
@@ -241,6 +242,43 @@ def test_state_requests_and_keys(import_files) -> None:
     assert step.keys["headers_env"] == {"X-Api-Key": "ASK_X_API_KEY", "Authorization": "TOKEN"}
     assert step.keys["json"] == {"a": "x {{ inputs.id }}", "b": "{{ inputs.id }}", "c": [1]}
     assert project.settings["allow_http"] == ["https://shop.example.com/ ASK_X_API_KEY TOKEN"]
+
+
+def test_searches_of_plugins_are_requests_to_the_services_that_they_asked(import_files) -> None:
+    given = {"query": {"type": "mixed", "value": "tea {{#start.text#}}"}}
+    configured = {"max_results": 3, "include_images": 0, "include_domains": "a.example, b.example", "topic": None}
+    address = {"url": {"type": "mixed", "value": "https://x.example/{{#start.text#}}"}}
+    source = app(
+        [
+            start("text"),
+            node("search", "tool", tool_name="tavily_search", tool_parameters=given, tool_configurations=configured),
+            node("known", "tool", tool_name="wikipedia_search", tool_configurations={"language": "de"},
+                tool_parameters={"query": {"type": "variable", "value": ["start", "text"]}}),
+            node("page", "tool", tool_name="jina_reader", tool_parameters=address),
+            node("end", "end", outputs=[{"variable": "text", "value_selector": ["search", "text"]},
+                {"variable": "first", "value_selector": ["known", "json"]}]),
+        ],
+        "start>search search>known known>page page>end",
+    )  # fmt: skip
+    project, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    assert not lost(project)
+    assert list(project.environment) == ["TAVILY_AUTHORIZATION"]
+    search, known, page = project.flows[0].steps[-3:]
+    assert search.keys["json"] == {
+        "query": '{{ ("tea " ~ inputs.text) }}',
+        "max_results": 3,
+        "include_images": False,
+        "include_domains": ["a.example", "b.example"],
+    }
+    assert known.keys["url"] == "https://de.wikipedia.org/w/api.php"
+    assert page.keys["url"] == '{{ "https://r.jina.ai/" ~ ("https://x.example/" ~ inputs.text) }}'
+    answers = {"search": {"body": {"results": [1]}}, "known": {"body": {"query": {}}}, "page": {"body": "text"}}
+    flow = faked(Flow.from_yaml(folder / "sample_app.yaml"), http=answers)
+    done = flow.run_sync({"text": "green"}, store=MemoryStore())
+    assert done.error is None
+    assert json.loads(done.outputs["text"]) == {"results": [1]}
+    assert done.outputs["first"] == [{"query": {}}]
 
 
 def test_what_cannot_be_done_is_a_stub_that_says_so(import_files) -> None:

@@ -6,6 +6,7 @@ With `--agents` it writes what coding agents read instead. It overwrites no file
 from __future__ import annotations
 
 import os
+import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,7 +94,8 @@ def command(folder: str, name: str | None, listing: bool, agents: bool, skills_f
         complain(f"wrote {root / path}")
     if not written:
         complain("everything is there already")
-    complain(f"next: cd {folder}; flowengine validate {wanted}.yaml; flowengine test")
+    enter = "" if Path(folder) == Path() else f"cd {shlex.quote(folder)}; "
+    complain(f"next: {enter}flowengine validate {wanted}.yaml; flowengine test")
     return 0
 
 

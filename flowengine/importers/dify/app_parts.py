@@ -201,7 +201,11 @@ class AppParts:
                     return Value(key_path(f"{base}.{'status' if first == 'status_code' else first}", rest))
                 raise UnknownValueError(f"the {first[:40]} of an answer")
             case "tool" if self._is_known_tool(place):
-                return Value(base if is_clock(place.data) else f"{base}.body")
+                if is_clock(place.data):
+                    return Value(base)
+                if first == "json":
+                    return Value(key_path(f"[{base}.body]", rest), is_plain=False)
+                return Value(f"({base}.body if {base}.body is string else {base}.body | tojson)", is_plain=False)
             case "human-input":
                 return Value(f"{base}.choice" if first == "__action_id" else key_path(f"{base}.form", fields))
             case "loop":
@@ -235,7 +239,10 @@ class AppParts:
         return fields
 
     def _is_known_tool(self, place: DifyNode) -> bool:
-        return is_clock(place.data) or place.data.get("tool_name") in {"webscraper", "jina_reader"}
+        return is_clock(place.data) or (
+            place.data.get("tool_name") in KNOWN_TOOLS
+            and bool({"url", "query"} & as_mapping(place.data.get("tool_parameters")).keys())
+        )
 
     def inside(self, container: DifyNode, place: DifyNode, fields: Sequence[str]) -> Value | None:
         """What the inside of an iteration or a loop sees of it."""
@@ -449,6 +456,10 @@ CLOCK: Final = {
     "weekday": ("year", "month", "day"),
 }
 """Tools of Dify's clock → their parameters; functions of the same names go along."""
+
+
+KNOWN_TOOLS: Final = frozenset({"webscraper", "jina_reader", "tavily_search", "wikipedia_search"})
+"""Tools of plugins that an `http` node does."""
 
 
 def is_clock(data: Mapping[str, Any]) -> bool:

@@ -44,6 +44,19 @@ _SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|passwo
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
 _NETWORK: Final = frozenset({"requests", "httpx", "urllib", "aiohttp", "socket", "http", "ftplib", "smtplib"})
 _LONGEST_LABEL: Final = 60
+_TAVILY: Final = {
+    "search_depth": str,
+    "topic": str,
+    "days": int,
+    "time_range": str,
+    "max_results": int,
+    "include_answer": bool,
+    "include_raw_content": bool,
+    "include_images": bool,
+    "include_domains": list,
+    "exclude_domains": list,
+}
+"""What Dify's search by Tavily takes, which its service takes under the same names."""
 
 
 def plain_words(text: object, longest: int = 400) -> str:
@@ -554,9 +567,70 @@ class NodeConverters(AppParts):
             self.project.allow_http("https://r.jina.ai/")
             step.sample = "text"
             self.note("the service is asked without a key and without further settings")
+        elif name == "tavily_search" and "query" in given:
+            self._ask_tavily(place, step, given, settings)
+        elif name == "wikipedia_search" and "query" in given:
+            self._ask_wikipedia(place, step, given, settings)
         else:
             provider = str(data.get("provider_name") or data.get("provider_id") or "")
             raise UnknownValueError(f"the tool '{name[:60]}' of '{provider[:80]}', a plugin of Dify")
+
+    def _ask_tavily(
+        self, place: DifyNode, step: FlowStep, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
+    ) -> None:
+        """A search of Tavily, as its service is asked by everybody."""
+        wanted: dict[str, Any] = {"query": f"{{{{ {self._argument(given['query'], place)} }}}}"}
+        for key, kind in _TAVILY.items():
+            value = self._constant(key, given, settings)
+            if value in (None, ""):
+                continue
+            if kind is list:
+                wanted[key] = [each.strip() for each in str(value).split(",") if each.strip()]
+            elif kind is bool:
+                wanted[key] = value if isinstance(value, bool) else str(value).lower() in {"1", "true"}
+            elif kind is int:
+                wanted[key] = int(value) if str(value).isdigit() else 5
+            else:
+                wanted[key] = str(value)
+        step.kind = "http"
+        step.keys = {
+            "method": "POST",
+            "url": "https://api.tavily.com/search",
+            "json": {key: escape_values(each) if key != "query" else each for key, each in wanted.items()},
+            "headers_env": {"Authorization": "TAVILY_AUTHORIZATION"},
+            "effect": "none",
+        }
+        self.project.allow_http("https://api.tavily.com/", ["TAVILY_AUTHORIZATION"])
+        self.project.environment["TAVILY_AUTHORIZATION"] = f"the header Authorization of '{place.id}', as `Bearer …`"
+        step.sample = "text"
+        self.note("the service is asked itself; what it answers is its JSON, where Dify made a text of it")
+
+    def _ask_wikipedia(
+        self, place: DifyNode, step: FlowStep, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
+    ) -> None:
+        """The beginnings of the articles that Wikipedia finds."""
+        language = str(self._constant("language", given, settings) or "en")
+        host = f"https://{language if re.fullmatch(r'[a-z]{2,3}', language) else 'en'}.wikipedia.org/"
+        step.kind = "http"
+        step.keys["url"] = f"{host}w/api.php"
+        step.keys["query"] = {
+            "action": "query",
+            "format": "json",
+            "generator": "search",
+            "gsrsearch": f"{{{{ {self._argument(given['query'], place)} }}}}",
+            "gsrlimit": "3",
+            "prop": "extracts",
+            "exintro": "1",
+            "explaintext": "1",
+        }
+        self.project.allow_http(host)
+        step.sample = "text"
+        self.note("Wikipedia is asked itself; what it answers is its JSON, where Dify made a text of it")
+
+    def _constant(self, key: str, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> Any:
+        """A setting of a tool that stands in the file; None where a run alone knows it."""
+        value = given[key].get("value") if key in given else self._setting(settings.get(key))
+        return None if isinstance(value, list | dict) or _REFERENCE.search(str(value)) else value
 
     def _setting(self, value: Any) -> Any:
         return as_mapping(value).get("value", value)
@@ -570,8 +644,13 @@ class NodeConverters(AppParts):
         if lone is not None:
             return self.value(lone[1].split("."), place).with_default()
         if _REFERENCE.search(str(raw)):
-            raise UnknownValueError("an address that is put together")
+            return f"({self._joined(self.text(str(raw), place))})"
         return quote(str(raw or ""))
+
+    def _joined(self, template: str) -> str:
+        """A text with templates in it as one expression."""
+        pieces = [each for each in re.split(r"(\{\{.*?\}\})", template, flags=re.DOTALL) if each]
+        return " ~ ".join(each[2:-2].strip() if each.startswith("{{") else quote(each) for each in pieces) or '""'
 
     def _http(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
@@ -632,12 +711,10 @@ class NodeConverters(AppParts):
         head = re.match(r"(https?://[^/?#{}\s]+)([/?]|\Z)", text)
         if head is None:
             converted = self.text(text, place)
-            pieces = [each for each in re.split(r"(\{\{.*?\}\})", converted) if each]
             self._leave_open()
-            whole = " ~ ".join(each[2:-2].strip() if each.startswith("{{") else quote(each) for each in pieces)
             if "{{" not in converted:
                 raise UnknownValueError(f"the address '{text[:60]}'")
-            return f"{{{{ {whole} }}}}"
+            return f"{{{{ {self._joined(converted)} }}}}"
         if urlsplit(head[1]).username or "@" in head[1]:
             raise UnknownValueError("an address with a password in it")
         self.project.allow_http(f"{head[1]}/", names)
