@@ -24,7 +24,7 @@ _SHOWN: Final = 20
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty, over what is there.")
 @click.option("--json", "as_json", is_flag=True, help="Every element as JSON, for scripts.")
 def command(source: str, target: str, root: str | None, name: str | None, force: bool, as_json: bool) -> int:
-    """Write the flow of another product that FILE, or the one in DIR, is as a project into a folder.
+    """Write a flow of another product, that of FILE or the one in DIR, into a folder, as a project.
 
     IMPORT.md there says what became of each element. The result is validated. Exit code 1 where anything was lost.
     """

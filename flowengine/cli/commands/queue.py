@@ -173,10 +173,11 @@ def queue_command(names: tuple[str, ...], max_age: float | None, as_json: bool, 
     something for runs, runs have lost their job, or the oldest one is due for longer than --max-age.
     """
     with open_journal(choose_store(store)) as kept:
-        from flowengine.runners.queue.rescue import Orphans
-        from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
+        from flowengine.runners.queue.run_queue import queue_store  # It says so where its extra is missing.
 
         place = queue_store(kept)
+        from flowengine.runners.queue.rescue import Orphans
+
         queues = queues_of(place, workers_of(place))
         orphans = {run_id: job.queue for run_id, job in Orphans(place).find().items()}
     if names:

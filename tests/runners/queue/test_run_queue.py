@@ -304,7 +304,7 @@ def test_the_queues_tables_are_made_once(store: PostgresStore) -> None:
     assert len(made) == 1
 
 
-@pytest.mark.parametrize("words", [["submit", "flow.yaml"], ["worker"], ["cancel", "r1"]])
+@pytest.mark.parametrize("words", [["submit", "flow.yaml"], ["worker"], ["cancel", "r1"], ["queue"]])
 @pytest.mark.parametrize("missing", ["procrastinate", "psycopg"])
 def test_without_its_libraries_a_queue_says_what_to_install(tmp_path: Path, missing: str, words: list[str]) -> None:
     flow(tmp_path)
