@@ -40,7 +40,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),
     "plan": ("flowengine.cli.commands.plan", "Say what a flow can cost at most, before it runs."),
     "models": ("flowengine.cli.commands.models", "List the models that the project names."),
-    "export": ("flowengine.cli.commands.export:export_command", "Write a run into one HTML file."),
+    "export": ("flowengine.cli.commands.export:export_command", "Write runs into one HTML file."),
     "runs": ("flowengine.cli.commands.runs", "List the runs of a store, or show one."),
     "resume": ("flowengine.cli.commands.resume", "Go on with a run that was interrupted or failed."),
     "submit": ("flowengine.cli.commands.queue:submit_command", "Put a run into a queue, for a worker."),

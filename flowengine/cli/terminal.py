@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Final, TextIO
 
 from flowengine.errors import StoreUnavailableError
@@ -130,15 +129,16 @@ def has_live_stderr() -> bool:
 # --- JSON lines as a result
 
 
-def put_lines(lines: Sequence[str], output: str | None) -> bool:
-    """Whether they went into a file."""
+def put_lines(lines: Iterable[str], output: str | None) -> bool:
+    """Write them one by one; whether they went into a file."""
     if output is None:
         results = Results()
         for line in lines:
             results.json(line)
         return False
     try:
-        Path(output).write_text("\n".join([*lines, ""]), "utf-8")
+        with open(output, "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         raise StoreUnavailableError(f"{output} cannot be written: {error.strerror}") from error
     return True

@@ -1,4 +1,4 @@
-"""Exports runs and values: as JSON for people and scripts, without personal data, and as one file a run."""
+"""Exports runs and values: as JSON for people and scripts, without personal data, and runs as the lines of a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY, NodeResult
@@ -18,6 +19,8 @@ from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.encode_values import FILE_TAG
+from flowengine.journal.run_digest import RunNotes
+from flowengine.journal.run_notes import decode_notes, encode_notes, keep_notes
 
 if TYPE_CHECKING:
     from flowengine.masking.masker import Masker
@@ -27,12 +30,13 @@ __all__ = [
     "dumps",
     "event_line",
     "masked",
+    "masked_notes",
     "pack_run",
     "read_files",
     "shown",
     "store_run",
     "unpack_run",
-    "unpack_with_files",
+    "unpack_runs",
 ]
 
 # --- Values and events as JSON
@@ -88,6 +92,15 @@ def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Ev
         yield decode(json.dumps([version, name, *hidden], ensure_ascii=False))
 
 
+def masked_notes(notes: RunNotes, masker: Masker) -> RunNotes:
+    """What people say of a run, without personal data and secrets; who they are is not told."""
+    return RunNotes(
+        [each._replace(text=masker.value(each.text), by="") for each in notes.notes],
+        [each._replace(by="") for each in notes.marks],
+        [each._replace(by="") for each in notes.scores],
+    )
+
+
 def _mask(value: Any, masker: Masker) -> Any:
     """The value with its texts masked, but for the hashes and media types of files."""
     files: list[Any] = []
@@ -132,10 +145,12 @@ def _remove_hints(event: Event) -> Event:
             return event
 
 
-# --- A run as one file
+# --- Runs as lines of a file: of each its head, its events and the contents of its files
+#
+# Since version 2 there are contents of files, and since 3 what people say of the run, which stands in its head. A run
+# is written as the first version that has what it needs.
 
-_VERSION: Final = 2
-"""Since 2 there are contents of files; a run without any is written as 1."""
+_VERSION: Final = 3
 
 
 class UnpackedRun(NamedTuple):
@@ -144,6 +159,7 @@ class UnpackedRun(NamedTuple):
     events: list[Event]
     files: Mapping[str, bytes]
     """Hash → content, of the files that the events name."""
+    notes: RunNotes = RunNotes()
 
 
 def read_files(store: JournalStore, events: Iterable[Event]) -> dict[str, bytes]:
@@ -155,12 +171,19 @@ def read_files(store: JournalStore, events: Iterable[Event]) -> dict[str, bytes]
     return {blob: blobs.read_blob(blob) for blob in sorted(named) if blobs.blob_size(blob) is not None}
 
 
-def pack_run(events: Sequence[Event], files: Mapping[str, bytes] = EMPTY) -> Iterator[str]:
-    """The lines of the file; `files`: hash → content."""
+def pack_run(
+    events: Sequence[Event], files: Mapping[str, bytes] = EMPTY, notes: RunNotes | None = None
+) -> Iterator[str]:
+    """The lines of a run; `files`: hash → content. Those of several runs may stand in one file, one after the other."""
     started = events[0]
     assert isinstance(started, RunStarted)  # Stores give out no other runs.
-    head = {"flowengine_run": _VERSION if files else 1, "run_id": started.run_id, "events": len(events)}
-    yield json.dumps(head | {"files": len(files)} if files else head)
+    version = 3 if notes and any(notes) else 2 if files else 1
+    head: dict[str, Any] = {"flowengine_run": version, "run_id": started.run_id, "events": len(events)}
+    if files:
+        head["files"] = len(files)
+    if notes and any(notes):
+        head["notes"] = encode_notes(notes)
+    yield json.dumps(head)
     for event in events:
         yield encode(event)
     for blob, content in files.items():
@@ -168,14 +191,31 @@ def pack_run(events: Sequence[Event], files: Mapping[str, bytes] = EMPTY) -> Ite
 
 
 def unpack_run(lines: Iterable[str], name: str) -> list[Event]:
-    """The events of a file; `name` is the file's, for messages."""
-    return unpack_with_files(lines, name).events
+    """The events of the only run of a file; `name` is the file's, for messages."""
+    found = list(unpack_runs(lines, name))
+    if len(found) > 1:
+        raise StoreCorruptError(f"{name} holds {len(found)} runs, and one is expected")
+    return found[0].events
 
 
-def unpack_with_files(lines: Iterable[str], name: str) -> UnpackedRun:
-    """The events and the contents of a file; `name` is the file's, for messages."""
-    rest = iter(lines)
-    head = _read_head(next(rest, ""), name)
+def unpack_runs(lines: Iterable[str], name: str) -> Iterator[UnpackedRun]:
+    """The runs of a file, one by one, of which there is at least one; `name` is the file's, for messages."""
+    rest = ((number, line.strip()) for number, line in enumerate(lines, 1) if line.strip())
+    yield _read_run(_read_head(next(rest, (1, ""))[1], name), rest, name)
+    for number, line in rest:
+        try:
+            head = _read_head(line, name)
+        except StoreVersionError:
+            raise
+        except StoreCorruptError:
+            raise StoreCorruptError(
+                f"{name}:{number}: there is more than its events, and no further run begins there"
+            ) from None
+        yield _read_run(head, rest, name)
+
+
+def _read_run(head: dict[str, Any], rest: Iterator[tuple[int, str]], name: str) -> UnpackedRun:
+    """The run of a head, whose lines are taken from `rest`."""
     events: list[Event] = []
     files: dict[str, bytes] = {}
 
@@ -184,19 +224,16 @@ def unpack_with_files(lines: Iterable[str], name: str) -> UnpackedRun:
             raise missing_blob(name, blob)
         return files[blob]
 
-    for number, line in enumerate(rest, 2):
-        if line.strip():
-            try:
-                if len(events) < head["events"]:
-                    with binding_files(read_content) if head.get("files") else nullcontext():
-                        events.append(decode(line.strip()))
-                elif head.get("files"):
-                    blob, content = _read_content(line)
-                    files[blob] = content
-                else:
-                    raise StoreCorruptError("there is more than its events")
-            except StoreCorruptError as error:
-                raise StoreCorruptError(f"{name}:{number}: {error}") from error
+    for number, line in islice(rest, head["events"] + head.get("files", 0)):
+        try:
+            if len(events) < head["events"]:
+                with binding_files(read_content) if head.get("files") else nullcontext():
+                    events.append(decode(line))
+            else:
+                blob, content = _read_content(line)
+                files[blob] = content
+        except StoreCorruptError as error:
+            raise StoreCorruptError(f"{name}:{number}: {error}") from error
     if len(events) != head["events"]:
         raise StoreCorruptError(f"{name} is not whole: it has {len(events)} of {head['events']} events")
     if len(files) != head.get("files", 0):
@@ -206,7 +243,7 @@ def unpack_with_files(lines: Iterable[str], name: str) -> UnpackedRun:
     foreign = files.keys() - {file.blob for file in find_files(events)} if files else ()
     if foreign:
         raise StoreCorruptError(f"{name} holds a file that no event names: {min(foreign)[:12]}…")
-    return UnpackedRun(events, files)
+    return UnpackedRun(events, files, decode_notes(head.get("notes")))
 
 
 def _read_content(line: str) -> tuple[str, bytes]:
@@ -237,11 +274,15 @@ def _read_head(line: str, name: str) -> dict[str, Any]:
 
 
 async def store_run(
-    store: JournalStore, events: Sequence[Event], run_id: str | None = None, files: Mapping[str, bytes] = EMPTY
+    store: JournalStore,
+    events: Sequence[Event],
+    run_id: str | None = None,
+    files: Mapping[str, bytes] = EMPTY,
+    notes: RunNotes | None = None,
 ) -> str:
     """Write a run into a store, under its own id or another; `JournalError` where the id is taken.
 
-    `files`: hash → content, of files that the store may not have.
+    `files`: hash → content, of files that the store may not have. `notes`: what people said of it.
     """
     started = events[0]
     assert isinstance(started, RunStarted)  # As `unpack_run` and stores give them.
@@ -258,4 +299,6 @@ async def store_run(
             await waiting
     finally:
         await journal.close()
+    if notes and any(notes):
+        keep_notes(store, started.run_id, notes)
     return started.run_id

@@ -25,7 +25,10 @@ __all__ = [
     "RunScore",
     "add_note",
     "all_notes",
+    "decode_notes",
+    "encode_notes",
     "forget_notes",
+    "keep_notes",
     "notes_of",
     "parse_score",
     "remove_note",
@@ -44,12 +47,12 @@ _MAX_BY: Final = 200
 
 def notes_of(store: JournalStore, run_id: str) -> RunNotes:
     """What was said of a run; nothing for a run that there is not."""
-    return _read(store.recall(_KIND, run_id))
+    return decode_notes(store.recall(_KIND, run_id))
 
 
 def all_notes(store: JournalStore) -> Mapping[str, RunNotes]:
     """Run → what was said of it, for all runs of which anything was."""
-    return {run_id: _read(kept) for run_id, kept in run_index_of(store).kept(_KIND).items()}
+    return {run_id: decode_notes(kept) for run_id, kept in run_index_of(store).kept(_KIND).items()}
 
 
 def add_note(store: JournalStore, run_id: str, text: str, by: str = "", at: float | None = None) -> RunNote:
@@ -107,6 +110,27 @@ def set_score(store: JournalStore, run_id: str, name: str, value: float | None, 
     _change(store, run_id, put)
 
 
+def keep_notes(store: JournalStore, run_id: str, notes: RunNotes) -> None:
+    """Keep what a file says of a run that came with it; what nobody could have said here is left out."""
+    said = RunNotes(
+        [
+            RunNote(secrets.token_hex(4), _check_text(each.text), _check_by(each.by), each.at)
+            for each in notes.notes
+            if each.text.strip() and len(each.text) <= _MAX_TEXT and _is_moment(each.at)
+        ][:_MAX_NOTES],
+        [each._replace(by=_check_by(each.by)) for each in notes.marks if _is_name(each.name) and _is_moment(each.at)][
+            :_MAX_NAMES
+        ],
+        [
+            each._replace(by=_check_by(each.by))
+            for each in notes.scores
+            if _is_name(each.name) and isfinite(each.value) and _is_moment(each.at)
+        ][:_MAX_NAMES],
+    )
+    if any(said):
+        _change(store, run_id, lambda known: said)
+
+
 def forget_notes(store: JournalStore, run_id: str) -> None:
     """The run is no more."""
     if store.recall(_KIND, run_id) is not None:
@@ -134,10 +158,8 @@ def _change(store: JournalStore, run_id: str, change: Callable[[RunNotes], RunNo
     store.events(run_id, _BEYOND)  # It raises where there is no such run.
 
     def revise(kept: Any) -> Any:
-        changed = change(_read(kept))
-        return (
-            {name: [list(each) for each in rows] for name, rows in changed._asdict().items()} if any(changed) else None
-        )
+        changed = change(decode_notes(kept))
+        return encode_notes(changed) if any(changed) else None
 
     store.revise(_KIND, run_id, revise)
 
@@ -146,7 +168,12 @@ _BEYOND: Final = 2**30
 """A position that no run has: asking for what is behind it reads no event."""
 
 
-def _read(kept: Any) -> RunNotes:
+def encode_notes(notes: RunNotes) -> dict[str, Any]:
+    """What `decode_notes` reads, in the types of JSON."""
+    return {name: [list(each) for each in rows] for name, rows in notes._asdict().items()}
+
+
+def decode_notes(kept: Any) -> RunNotes:
     """What was kept; anything that is none of ours, as in a store of somebody else, is left out."""
     if not isinstance(kept, Mapping):
         return RunNotes()
@@ -158,6 +185,8 @@ def _read(kept: Any) -> RunNotes:
     )
 
 
+_SAFE: Final = 2**53
+"""From here on integers are no floats."""
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {"s": (str,), "f": (int, float)}
 
 
@@ -171,7 +200,8 @@ def _has_shape(row: Any, shape: str) -> bool:
         return False
     values = cast("Sequence[Any]", row)
     return len(values) == len(shape) and all(
-        isinstance(each, _TYPES[letter]) for each, letter in zip(values, shape, strict=True)
+        isinstance(each, _TYPES[letter]) and not (isinstance(each, int) and abs(each) >= _SAFE)
+        for each, letter in zip(values, shape, strict=True)
     )
 
 
@@ -187,6 +217,18 @@ def _check_name(name: str, what: str) -> str:
     if not _NAME.fullmatch(found):
         raise InputError(f"{what} {name!r:.80}: a name is 1 to 40 letters, digits, spaces, _ . / and -")
     return found
+
+
+_LAST_MOMENT: Final = 253_402_300_800
+"""The year 10,000, in Unix seconds."""
+
+
+def _is_moment(at: float) -> bool:
+    return 0 <= at < _LAST_MOMENT
+
+
+def _is_name(text: str) -> bool:
+    return text == " ".join(text.split()).lower() and _NAME.fullmatch(text) is not None
 
 
 def _check_by(by: str) -> str:

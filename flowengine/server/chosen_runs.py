@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Sequence
-from io import BytesIO
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from flowengine.errors import FlowEngineError, InputError
+from flowengine.errors import FlowEngineError, InputError, RunNotFoundError
 from flowengine.journal.run_export import pack_run, read_files
-from flowengine.journal.run_notes import add_note, parse_score, remove_note, set_mark, set_score
+from flowengine.journal.run_notes import add_note, notes_of, parse_score, remove_note, set_mark, set_score
 from flowengine.journal.value_types import only_looking
 from flowengine.runners.queue.run_positions import ENDED
 from flowengine.server.problems import ProblemError
 from flowengine.server.requests import ServerParts, get_parts, read_own_form, read_own_pairs
+from visualize.viewer.bundle import run_file, runs_file
 from visualize.viewer.forms import Acting
 from visualize.viewer.html import compare_many_url, run_url, runs_url
 from visualize.viewer.runs import forget_page
@@ -42,8 +41,8 @@ async def act_on_chosen(request: Request) -> Response:
         raise ProblemError(400, "Too many runs", f"at most {_MOST} are taken at once, {len(run_ids)} are chosen")
     if what == "compare":
         return RedirectResponse(compare_many_url(await parts.shelf.do(_by_age, parts, run_ids)), 303)
-    if what == "export":
-        return await parts.shelf.do(_export, parts, run_ids)
+    if what in ("export", "page"):
+        return await parts.shelf.do(_export if what == "export" else _export_page, parts, run_ids)
     if what not in ("cancel", "forget") or parts.read_only:
         raise ProblemError(400, "Nothing to do", f"chosen runs cannot be '{what}'")
     if what == "forget" and fields.get("sure") != "yes":
@@ -93,27 +92,39 @@ def _forget(parts: ServerParts, run_ids: Sequence[str]) -> list[str]:
 
 
 def _export(parts: ServerParts, run_ids: Sequence[str]) -> Response:
-    """The file of one run, or an archive of several."""
-    packed = BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for run_id in run_ids:
-            text = _pack(parts, run_id)
-            if len(run_ids) == 1:
-                return _download(text.encode(), f"{run_id}.jsonl", "application/jsonl")
-            archive.writestr(f"{_file_name(run_id)}.jsonl", text)
-            if packed.tell() > _MOST_BYTES:
-                told = "choose fewer, or use `flowengine runs export`"
-                raise ProblemError(413, "Too large", f"these runs take more than {_MOST_BYTES:,} bytes: {told}")
-    return _download(packed.getvalue(), "runs.zip", "application/zip")
+    """The runs as lines of JSON in one file."""
+    name = run_ids[0] if len(run_ids) == 1 else "runs"
+    return _download(_gather(_pack(parts, run_ids)), f"{name}.jsonl", "application/jsonl")
 
 
-def _pack(parts: ServerParts, run_id: str) -> str:
-    with only_looking():
-        events = parts.shelf.store.events(run_id)
-    lines = list(pack_run(events, read_files(parts.shelf.store, events)))
-    if sum(map(len, lines)) > _MOST_BYTES:
-        raise ProblemError(413, "Too large", f"use `flowengine runs export {run_id}`")
-    return "\n".join([*lines, ""])
+def _pack(parts: ServerParts, run_ids: Sequence[str]) -> Iterator[str]:
+    store = parts.shelf.store
+    for run_id in run_ids:
+        with only_looking():
+            events = store.events(run_id)
+        yield from (f"{line}\n" for line in pack_run(events, read_files(store, events), notes_of(store, run_id)))
+
+
+def _export_page(parts: ServerParts, run_ids: Sequence[str]) -> Response:
+    """The runs as a page that is one file; personal data and secrets are masked."""
+    store, words = parts.shelf.store, {line.info.run_id: line.word for line in parts.shelf.named(run_ids)}
+    missing = [each for each in run_ids if each not in words]
+    if missing:
+        raise RunNotFoundError(f"there is no run '{missing[0]}' any more")
+    if len(words) == 1:
+        return _download(_gather([run_file(store, run_ids[0])]), f"{run_ids[0]}.html", "text/html")
+    return _download(_gather(runs_file(store, words, lambda _: None)), "runs.html", "text/html")
+
+
+def _gather(pieces: Iterable[str]) -> bytes:
+    """The pieces as one, up to a bound."""
+    made = bytearray()
+    for piece in pieces:
+        made += piece.encode()
+        if len(made) > _MOST_BYTES:
+            told = "choose fewer runs, or use `flowengine runs export`"
+            raise ProblemError(413, "Too large", f"it would have more than {_MOST_BYTES:,} bytes: {told}")
+    return bytes(made)
 
 
 def _file_name(run_id: str) -> str:

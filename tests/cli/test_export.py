@@ -60,3 +60,50 @@ def test_a_file_that_cannot_be_written_is_a_usage_error(flowengine: Command) -> 
     said = flowengine("export", "r1", "-o", "nowhere/x.html")
     assert said.code == 2
     assert "cannot write 'nowhere/x.html'" in said.err
+
+
+def test_several_runs_are_one_page_with_a_list_and_what_people_said_of_them(flowengine: Command, folder: Path) -> None:
+    flowengine("run", "shout.yaml", "--run-id", "r1", "-i", "text=mail ada@example.jp", "--session", "ann")
+    flowengine("run", "fragile.yaml", "--run-id", "r2", "--session", "ann")
+    flowengine("run", "shout.yaml", "--run-id", "r3")
+    flowengine("runs", "note", "r1", "ask bob@example.jp", "--mark", "golden", "--score", "quality=0.5")
+    said = flowengine("runs", "export", "--session", "ann", "-o", "ann.html")
+    page = (folder / "ann.html").read_text()
+    assert (said.code, said.err) == (0, f"ann.html: 2 runs, {len(page.encode()):,} bytes\n")
+    assert page.count("<template data-run=") == 2
+    assert 'href="#run=r1"' in page
+    assert page.count(">golden</span>") == 3  # In the list, in the run's head, and among what is said.
+    assert ("ada@example.jp" in page, "bob@example.jp" in page, "MAIL:" in page) == (False, False, True)
+    flowengine("export", "--flow", "shout", "--limit", "1", "-o", "one.html")
+    assert "data-run=" not in (folder / "one.html").read_text()
+    assert flowengine("runs", "export", "r1", "--format", "html", "--unmasked").out.count("bob@example.jp") > 0
+    refused = flowengine("export")
+    assert (refused.code, "name a run, or give --flow" in refused.err) == (2, True)
+    assert "there is nothing to export" in flowengine("runs", "export", "--flow", "none", "-o", "x.html").err
+    with sqlite3.connect(folder / ".flowengine" / "runs.db") as store:
+        store.execute("UPDATE event SET body = 'x' WHERE position / 4294967296 = 2")
+    for name in ("both.html", "both.jsonl"):
+        left = flowengine("runs", "export", "r1", "r2", "-o", name)
+        assert (left.code, "left: " in left.err) == (1, True)
+    assert "1 more could not be read" in (folder / "both.html").read_text()
+
+
+def test_several_runs_go_into_one_file_and_into_another_store_with_what_was_said(
+    flowengine: Command, folder: Path
+) -> None:
+    for run_id in ("r1", "r2"):
+        flowengine("run", "shout.yaml", "--run-id", run_id)
+    flowengine("runs", "note", "r2", "look at this", "--mark", "golden", "--score", "quality=0.5", "--by", "ann")
+    said = flowengine("runs", "export", "--limit", "9", "-o", "all.jsonl")
+    assert (said.code, said.err) == (0, "wrote all.jsonl: 2 runs, 10 events\n")
+    moved = flowengine("runs", "import", "all.jsonl", "--store", "other.db")
+    assert (moved.code, moved.err) == (0, "run r2 is in other.db\nrun r1 is in other.db\n")
+    told = flowengine("runs", "note", "r2", "--store", "other.db").out
+    assert all(" by ann, " in line for line in told.splitlines() if not line.startswith("  "))
+    assert ("marked golden" in told, "quality 0.5" in told, "  look at this" in told) == (True, True, True)
+    again = flowengine("runs", "import", "all.jsonl", "--store", "other.db")
+    assert (again.code, again.err.count("exists already")) == (1, 2)
+    named = flowengine("runs", "import", "all.jsonl", "--store", "other.db", "--as", "r9")
+    assert (named.code, "holds 2" in named.err) == (2, True)
+    hidden = flowengine("runs", "export", "r2", "--masked").out
+    assert ("look at this" in hidden, "ann" in hidden.split("\n")[0]) == (True, False)

@@ -28,7 +28,7 @@ from flowengine.errors import (
 from flowengine.journal import blob_owners
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.run_export import masked, pack_run, read_files, store_run, unpack_with_files
+from flowengine.journal.run_export import masked, pack_run, read_files, store_run, unpack_runs
 from flowengine.journal.sqlite.repair import repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import TeeStore, open_store
@@ -219,8 +219,8 @@ async def test_an_exported_run_brings_its_files(store: Store) -> None:
     events = store.events("r1")
     lines = list(pack_run(events, read_files(store, events)))
     assert json.loads(lines[0]) == {"flowengine_run": 2, "run_id": "r1", "events": 4, "files": 1}
-    found = unpack_with_files(lines, "r1.jsonl")
-    assert found == (list(events), {FILE.blob: SCAN})
+    [found] = unpack_runs(lines, "r1.jsonl")
+    assert found[:2] == (list(events), {FILE.blob: SCAN})
     other = MemoryStore()
     await store_run(other, found.events, "copy", found.files)
     started = other.events("copy")[0]
@@ -246,12 +246,12 @@ def test_hostile_files_of_an_export_are_refused_with_their_place() -> None:
         ([*lines[:-1], '{"file": 1}'], StoreCorruptError, "r1.jsonl:6: not a file"),
         ([*lines[:-1], '{"file": "a", "content": "%%"}'], StoreCorruptError, "r1.jsonl:6: not a file"),
         ([head, *lines[1:], foreign], StoreCorruptError, "holds a file that no event names"),
-        ([lines[0].replace(": 2", ": 3"), *lines[1:]], StoreVersionError, "newer FlowEngine"),
+        ([lines[0].replace(": 2", ": 9"), *lines[1:]], StoreVersionError, "newer FlowEngine"),
         ([lines[0].replace('"files": 1', '"files": -1'), *lines[1:]], StoreCorruptError, "is no exported run"),
         ([lines[0].replace(', "files": 1', ""), *lines[1:]], StoreCorruptError, "more than its events"),
     ]:
         with pytest.raises(error, match=said):
-            unpack_with_files(broken, "r1.jsonl")
+            list(unpack_runs(broken, "r1.jsonl"))
 
 
 def test_a_masked_run_keeps_the_hash_of_a_file_and_masks_its_name() -> None:

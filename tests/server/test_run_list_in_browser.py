@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-import zipfile
 from collections.abc import Iterator
 from contextlib import closing
-from io import BytesIO
+from pathlib import Path
 from time import time
 
 import pytest
@@ -23,11 +22,11 @@ from flowengine.engine.events import (
     RunFinished,
     RunStarted,
 )
-from flowengine.journal.run_export import unpack_run
+from flowengine.journal.run_export import unpack_run, unpack_runs
 from flowengine.journal.run_notes import notes_of
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.server.app import make_app
-from tests.support.browser import Browser
+from tests.support.browser import Browser, Tab
 from tests.support.ui_server import Served, served
 
 SHIFT_CLICK = "new MouseEvent('click', {shiftKey: true, bubbles: true})"
@@ -128,8 +127,31 @@ def test_runs_are_found_chosen_over_pages_and_forgotten(browser: Browser, server
         assert connection.execute("SELECT count(*) FROM digest").fetchone() == (139,)
 
 
+def read_two_runs_of_a_file(tab: Tab, address: str) -> None:
+    """Its list, a run and its node, a link to another node, the run it came from, and back to the list."""
+    shown = "[...document.querySelectorAll('#bundle tbody tr:not([hidden]) a')].map((each) => each.textContent).join()"
+    tab.goto(address)
+    assert (tab.inner_text("h1"), tab.evaluate(shown)) == ("2 runs", "broken,forked")
+    tab.fill("#bundle-find", "declined refund")
+    tab.wait(f"{shown} === 'broken'")
+    tab.fill("#bundle-find", "")
+    tab.click("#bundle >> text=forked")
+    tab.wait("document.querySelector('.facts')?.innerText.includes('Forked from')")
+    assert tab.evaluate("document.title").startswith("✓ refund_desk forked")
+    tab.click("[data-node='1']")
+    tab.wait("location.hash === '#run=forked&node=pay' && document.querySelector('#panel a[href=\"#node=ask\"]')")
+    tab.click("#panel a[href='#node=ask']")
+    tab.wait("location.hash === '#run=forked&node=ask' && document.querySelector('#panel h2, #panel h3')")
+    tab.click(".facts >> text=broken")
+    tab.wait("location.hash.startsWith('#run=broken&node=pay') && document.querySelector('#error')?.innerText")
+    assert tab.inner_text("#error") == "the card was <declined>"
+    tab.click("text=All 2 runs")
+    tab.wait("document.querySelector('#bundle')")
+    assert tab.trouble == []
+
+
 @pytest.mark.long
-def test_two_chosen_runs_are_compared_and_exported(browser: Browser, server: Served):
+def test_two_chosen_runs_are_compared_and_exported(browser: Browser, server: Served, tmp_path: Path):
     with browser.tab() as tab:
         tab.goto(server.door)
         tab.check("[value=forked]")
@@ -146,7 +168,14 @@ def test_two_chosen_runs_are_compared_and_exported(browser: Browser, server: Ser
     assert len(unpack_run(one.text.splitlines(), "x")) == 8
     fields = {"token": token, "do": "export", "run": ["broken", "forked"]}
     both = server.client.post("/selection", data=fields, headers=cookies)
-    assert sorted(zipfile.ZipFile(BytesIO(both.content)).namelist()) == ["broken.jsonl", "forked.jsonl"]
+    assert both.headers["content-disposition"] == 'attachment; filename="runs.jsonl"'
+    assert [len(each.events) for each in unpack_runs(both.text.splitlines(), "x")] == [8, 6]
+    page = server.client.post("/selection", data={**fields, "do": "page"}, headers=cookies)
+    assert page.headers["content-disposition"] == 'attachment; filename="runs.html"'
+    file = tmp_path / "runs.html"
+    file.write_bytes(page.content)
+    with browser.tab() as tab:
+        read_two_runs_of_a_file(tab, file.as_uri())
     for fields, status in (
         ({"do": "export", "run": "broken"}, 403), ({"token": token, "do": "export"}, 400),
         ({"token": token, "do": "dance", "run": "broken"}, 400),

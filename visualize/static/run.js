@@ -247,7 +247,7 @@ class RunPage {
   }
 
   writePlace(isNew) {
-    const place = [];
+    const place = placeOfRun();
     if (this.node !== null) place.push(`node=${encodeURIComponent(this.node)}`);
     if (this.at !== null) place.push(`at=${this.at}`);
     if (this.panel.pane !== "all") place.push(`tab=${this.panel.pane}`);

@@ -22,6 +22,7 @@ __all__ = [
     "Markup",
     "action_url",
     "approve_url",
+    "bundle_url",
     "cancel_url",
     "compare_form_url",
     "compare_many_url",
@@ -79,6 +80,16 @@ def place(node: str | None = None, at: int | None = None) -> str:
     """The part of a run's address behind the path: what our script opens the page at."""
     known = {name: value for name, value in (("node", node), ("at", at)) if value is not None}
     return f"#{urlencode(known, errors='replace', quote_via=quote)}" if known else ""
+
+
+def bundle_url(run_id: str, node: str | None = None) -> str:
+    """A run among those of a page that is one file.
+
+    >>> bundle_url("r1", "ask")
+    '#run=r1&node=ask'
+    """
+    at_node = place(node)
+    return f"#run={_quote_part(run_id)}{f'&{at_node[1:]}' if at_node else ''}"
 
 
 def events_url(run_id: str, after: int = 0) -> str:

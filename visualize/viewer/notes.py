@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from flowengine.journal.run_digest import RunNote, RunNotes
 from flowengine.journal.run_index import digest_of
 from visualize.viewer.forms import Acting, form
-from visualize.viewer.html import Child, Markup, element, join, notes_url, run_url, session_url
+from visualize.viewer.html import Child, Markup, bundle_url, element, join, notes_url, run_url, session_url
 from visualize.viewer.parts import clock, fold
 from visualize.viewer.reading import Reading
 
@@ -21,6 +21,8 @@ class RunAbout(NamedTuple):
     notes: RunNotes = RunNotes()
     led_to: Sequence[str] = ()
     """Runs that were forked from it, or take its results; the newest first."""
+    beside: Collection[str] = ()
+    """Runs that are in the same file."""
 
 
 _MAX_LINKS = 8
@@ -31,7 +33,11 @@ def list_origins(run: Reading, about: RunAbout, *, links: bool) -> list[tuple[st
     digest = digest_of([] if run.progress.started is None else [run.progress.started])
 
     def name(run_id: str, node: str | None = None) -> Child:
-        return element("a", run_id, href=run_url(run_id, node)) if links else element("code", run_id)
+        if links:
+            return element("a", run_id, href=run_url(run_id, node))
+        return (
+            element("a", run_id, href=bundle_url(run_id, node)) if run_id in about.beside else element("code", run_id)
+        )
 
     def names(run_ids: Sequence[str]) -> Child:
         found = [[", " if at else "", name(each)] for at, each in enumerate(run_ids[:_MAX_LINKS])]

@@ -34,6 +34,7 @@ __all__ = [
 # --- Script and style sheet
 
 SCRIPTS: Final = (
+    "bundle.js",
     "panzoom.js",
     "layout.js",
     "fold.js",

@@ -48,7 +48,7 @@ from visualize.viewer.parts import (
 )
 from visualize.viewer.reading import Reading
 
-__all__ = ["export_page", "head_of", "run_page"]
+__all__ = ["export_page", "export_parts", "head_of", "name_run", "run_page"]
 
 
 def run_page(
@@ -66,7 +66,7 @@ def run_page(
     sources["times"] = times_url(run.run_id)
     sources["usual"] = usual
     return page(
-        _make_title(run),
+        name_run(run),
         _make_head(run, links=True, acting=acting, about=about),
         _make_main(run),
         _make_data(run, sources),
@@ -81,23 +81,24 @@ def export_page(
     about: RunAbout = RunAbout(),  # noqa: B008
 ) -> str:
     """The page as one file that opens from a disk. `read`: the contents of files; None: all are left out."""
-    embeds = Embedded(read)
+    parts = export_parts(run, Embedded(read), about)
+    return file_page(name_run(run), *parts, class_="run", status=run.progress.status)
+
+
+def export_parts(run: Reading, embeds: Embedded, about: RunAbout) -> list[Child]:
+    """What stands in the page of a run that is one file, or one of several in a file."""
     panels = run.panels()
     templates = [element("template", node_panel(run, path, embeds=embeds)) for path in panels]
-    whole = element("div", templates, id="panels", hidden=True)
-    return file_page(
-        _make_title(run),
+    return [
         _make_head(run, links=False, embeds=embeds, about=about),
         _make_main(run, embeds),
-        whole,
+        element("div", templates, id="panels", hidden=True),
         _make_data(run, {"list": panels}),
         data_block("times", run.where_time_went.plain()),
-        class_="run",
-        status=run.progress.status,
-    )
+    ]
 
 
-def _make_title(run: Reading) -> str:
+def name_run(run: Reading) -> str:
     return f"{run.progress.flow} {run.run_id}"
 
 

@@ -13,7 +13,17 @@ from flowengine.journal.run_index import ListedRuns, RunLine
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
 from visualize.style import dollars
 from visualize.viewer.forms import Acting, form
-from visualize.viewer.html import Child, Markup, element, join, run_url, runs_url, selection_url, session_url
+from visualize.viewer.html import (
+    Child,
+    Markup,
+    bundle_url,
+    element,
+    join,
+    run_url,
+    runs_url,
+    selection_url,
+    session_url,
+)
 from visualize.viewer.notes import chips
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, clock, note, table, took
@@ -23,6 +33,7 @@ __all__ = [
     "Filters",
     "ListFrame",
     "Preset",
+    "file_list",
     "filters_of",
     "forget_page",
     "presets_of",
@@ -246,25 +257,36 @@ def _make_select(name: str, options: Sequence[str], chosen: str) -> Markup:
 
 
 def _make_list(lines: Sequence[RunLine], frame: ListFrame) -> Markup:
-    """The table, in a form whose buttons act on the runs that are checked. Columns that are empty are left out."""
+    """The table, in a form whose buttons act on the runs that are checked."""
+    acting = frame.acting
+    hidden = None if acting is None else element("input", type="hidden", name=acting.field, value=acting.token)
+    parts = hidden, _make_table(lines, in_file=False), _make_bar(acting)
+    return element("form", parts, method="post", action=selection_url(), class_="selecting")
+
+
+def file_list(lines: Sequence[RunLine]) -> Markup:
+    """The table of the runs of one file, each of which is a place in it."""
+    return _make_table(lines, in_file=True)
+
+
+def _make_table(lines: Sequence[RunLine], *, in_file: bool) -> Markup:
+    """The runs; columns that are empty are left out, and in a file the boxes."""
     titles = ["", "Run", "Flow", "Status", "Started", "Took", "Cost", "Tokens", "Model", "Input", "Error", "Session",
               "Marks"]  # fmt: skip
-    rows = [_make_row(line) for line in lines]
+    rows = [_make_row(line, in_file) for line in lines]
+    always = (*([] if in_file else [""]), "Run", "Flow", "Status", "Started", "Took")
     kept = [
         column
         for column, title in enumerate(titles)
-        if title in ("", "Run", "Flow", "Status", "Started", "Took") or any(join(row[column]) for row in rows)
+        if title in always or (title and any(join(row[column]) for row in rows))
     ]
     numbers = [at for at, column in enumerate(kept) if titles[column] in ("Took", "Cost", "Tokens")]
     every = element("input", type="checkbox", id="choose-all", aria_label="Choose all runs of this page")
-    titled: list[Child] = [every, *(titles[column] for column in kept[1:])]
-    whole = table(titled, [[row[column] for column in kept] for row in rows], numbers=numbers, class_="runs")
-    acting = frame.acting
-    hidden = None if acting is None else element("input", type="hidden", name=acting.field, value=acting.token)
-    return element("form", hidden, whole, _make_bar(acting), method="post", action=selection_url(), class_="selecting")
+    titled: list[Child] = [titles[column] or every for column in kept]
+    return table(titled, [[row[column] for column in kept] for row in rows], numbers=numbers, class_="runs")
 
 
-def _make_row(line: RunLine) -> list[Child]:
+def _make_row(line: RunLine, in_file: bool) -> list[Child]:
     info, digest = line.info, line.digest
     has_calls = digest is not None and digest.calls > 0
     cost, tokens = None, None
@@ -273,9 +295,11 @@ def _make_row(line: RunLine) -> list[Child]:
         tokens = "unknown" if digest.tokens is None else f"{digest.tokens:,}"
     found = line.excerpt or ("" if digest is None else digest.first_input)
     return [
-        element("input", type="checkbox", name="run", value=info.run_id, aria_label=f"Choose {info.run_id}"),
-        element("a", info.run_id, href=run_url(info.run_id)),
-        [info.flow, _link_labels(info.labels)],
+        None
+        if in_file
+        else element("input", type="checkbox", name="run", value=info.run_id, aria_label=f"Choose {info.run_id}"),
+        element("a", info.run_id, href=bundle_url(info.run_id) if in_file else run_url(info.run_id)),
+        [info.flow, _link_labels(info.labels, in_file)],
         badge(line.word),
         clock(info.started),
         took(None if info.finished is None else info.finished - info.started),
@@ -284,12 +308,14 @@ def _make_row(line: RunLine) -> list[Child]:
         _cut(digest.model) if digest is not None else None,
         _cut(found, "found" if line.excerpt else ""),
         _cut(digest.error, "bad") if digest is not None else None,
-        _link_session(digest.session) if digest is not None and digest.session else None,
+        _name_session(digest.session, in_file) if digest is not None and digest.session else None,
         [chips(line.notes), f" {len(line.notes.notes)} ✎" if line.notes.notes else None] if any(line.notes) else None,
     ]
 
 
-def _link_session(session: str) -> Markup:
+def _name_session(session: str, in_file: bool) -> Markup | None:
+    if in_file:
+        return _cut(session)
     return element("a", session, href=session_url(session), title=session, class_="cut")
 
 
@@ -308,7 +334,10 @@ def _make_bar(acting: Acting | None) -> Markup:
         "div",
         element("output", "With the chosen runs:", id="chosen-count"),
         button("compare", "Compare", "Beside each other, the older ones first"),
-        button("export", "Export", "As files, as `flowengine runs export` writes them"),
+        button(
+            "export", "Export", "As lines of JSON, as `flowengine runs export` writes them and `runs import` reads them"
+        ),
+        button("page", "As a page", "As one file to read, masked, as `flowengine runs export --format html` writes it"),
         None if acting is None else button("cancel", "Cancel", "Stop those that go on here or wait in a queue"),
         None if acting is None else button("forget", "Forget…", "Remove them with all that is on record"),
         element("button", "Choose none", type="button", data_choose="none"),
@@ -336,10 +365,12 @@ def forget_page(run_ids: Sequence[str], acting: Acting) -> str:
     return page(title, element("main", element("h1", title), told, element("ul", runs), ask, class_="narrow"))
 
 
-def _link_labels(labels: Mapping[str, str]) -> Sequence[Markup]:
-    """Each label as a link to the runs that have it too."""
+def _link_labels(labels: Mapping[str, str], in_file: bool) -> Sequence[Markup]:
+    """Each label as a link to the runs that have it too; in a file there is no such list."""
     return [
-        element("a", each, href=f"{runs_url()}?{urlencode({'label': each})}", class_="label")
+        element("span", each, class_="label")
+        if in_file
+        else element("a", each, href=f"{runs_url()}?{urlencode({'label': each})}", class_="label")
         for each in _list_label_pairs(labels)
     ]
 

@@ -1,4 +1,4 @@
-"""`flowengine export` writes a run with all its details into one HTML file, which opens without a server.
+"""`flowengine export` writes runs with all their details into one HTML file, which opens without a server.
 
 `flowengine telemetry` exports its trace, to an OpenTelemetry collector or as lines of JSON.
 """
@@ -6,22 +6,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
 from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
+from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, put_lines
-from flowengine.journal.blob_owners import blobs_of
-from flowengine.journal.run_digest import RunNotes
-from flowengine.journal.run_export import masked
-from flowengine.journal.run_notes import notes_of
-from flowengine.runners.run_listing import RunLister
+from flowengine.engine.ports import JournalStore
 from flowengine.telemetry.spans import Span, spans_of
 
-__all__ = ["lines_of"]
+__all__ = ["lines_of", "write_page"]
 
 # --- Spans as lines of JSON: an exporter that needs no SDK and no collector
 
@@ -49,50 +45,51 @@ def lines_of(spans: Sequence[Span]) -> Iterator[str]:
 
 
 @click.command("export", cls=ReadingCommand)
-@click.argument("reference", metavar="RUN")
+@selection
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Of the runs that filters find, the newest N.")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--unmasked", is_flag=True, help="With mail addresses, phone numbers, keys and the like as they are.")
 @store_option
-def export_command(reference: str, file: str | None, unmasked: bool, store: str | None) -> int:
-    """Write RUN (an id, the start of one, or @last) into one HTML file.
+def export_command(selected: Selection, limit: int | None, file: str | None, unmasked: bool, store: str | None) -> int:
+    """Write RUNs (ids, starts of ids, or @last), or all that the filters find, into one HTML file.
 
-    Graph, timeline, prompts, answers and errors are all in it; it asks nothing of any server. Personal data and
-    secrets are masked, as far as patterns find them. Small images are in it with --unmasked only; other files never.
+    Graph, timeline, prompts, answers and errors are all in it, with what people said of the run; of several runs there
+    is a list, too. It asks nothing of any server. Personal data and secrets are masked, as far as patterns find them.
+    Small images are in it with --unmasked only; other files never.
     """
+    with open_journal(choose_store(store)) as kept:
+        return write_page(kept, selected.choose(kept, limit).runs, file, unmasked=unmasked)
+
+
+def write_page(kept: JournalStore, words: Mapping[str, str], file: str | None, *, unmasked: bool) -> int:
+    """Write the page of these runs (run → how it stands); 1 where some of several cannot be read."""
+    from visualize.viewer.bundle import run_file, runs_file  # A trace needs no page.
+
     results = Results()
+    if not words:
+        complain("there is nothing to export")
+        return 0
     if file is None and results.on_terminal:
         raise click.UsageError("a page is no text for a terminal: write it to a file with -o FILE")
-    from visualize.viewer.notes import RunAbout  # A trace needs no page.
-    from visualize.viewer.reading import Reading
-    from visualize.viewer.run import export_page
-
-    with open_journal(choose_store(store)) as kept:
-        events = read(kept, kept.find(reference))
-        shown = Reading(events if unmasked else list(masked(events)))
-        notes = notes_of(kept, shown.run_id)
-        about = RunAbout(notes if unmasked else _mask_notes(notes), RunLister(kept).come_from(shown.run_id))
-        page = export_page(shown, blobs_of(kept).read_blob if unmasked else None, about).encode()
-    if file is None:
-        results.bytes(page)
-        return 0
-    try:
-        Path(file).write_bytes(page)
-    except OSError as error:
-        raise click.UsageError(f"cannot write '{file}': {error.strerror}") from error
-    complain(f"{file}: {len(page):,} bytes")
-    return 0
-
-
-def _mask_notes(notes: RunNotes) -> RunNotes:
-    """What people say, without personal data and secrets; who they are is not told."""
-    from flowengine.masking.masker import Masker  # Its patterns take a while to compile.
-
-    masker = Masker()
-    return RunNotes(
-        [each._replace(text=masker.value(each.text), by="") for each in notes.notes],
-        [each._replace(by="") for each in notes.marks],
-        [each._replace(by="") for each in notes.scores],
+    left: list[str] = []
+    pieces = (
+        runs_file(kept, words, left.append, unmasked=unmasked)
+        if len(words) > 1
+        else [run_file(kept, next(iter(words)), unmasked=unmasked)]
     )
+    if file is None:
+        for piece in pieces:
+            results.bytes(piece.encode())
+    else:
+        try:
+            with open(file, "wb") as page:
+                size = sum(page.write(piece.encode()) for piece in pieces)
+        except OSError as error:
+            raise click.UsageError(f"cannot write '{file}': {error.strerror}") from error
+        complain(f"{file}: {f'{len(words) - len(left):,} runs, ' * (len(words) > 1)}{size:,} bytes")
+    for each in left:
+        complain(f"left: {each}")
+    return 1 if left else 0
 
 
 # --- `flowengine telemetry`

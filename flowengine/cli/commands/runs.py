@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import click
 
 from flowengine.cli.commands.runs_files import export_run, import_run, repair
-from flowengine.cli.commands.runs_list import add_filter_options, list_runs, note_run
+from flowengine.cli.commands.runs_list import list_runs, note_run
 from flowengine.cli.commands.runs_show import show
 from flowengine.cli.commands.runs_test import to_test
 from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import complain
 from flowengine.core.context import RunStatus
-from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, JournalError, StoreUnavailableError
-from flowengine.journal.run_lookup import RunQuery
 from flowengine.runners.queue.run_positions import ENDED, standing_of
-from flowengine.runners.run_listing import RunLister
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -28,59 +25,6 @@ if TYPE_CHECKING:
     from flowengine.journal.postgres.store import PostgresStore
 
 __all__ = ["cancel_runs", "command", "remove", "resume_runs"]
-
-# --- The choice of runs
-
-Command = Callable[..., int]
-
-
-class Chosen(NamedTuple):
-    """What a selection comes to in a store."""
-
-    runs: Mapping[str, str]
-    """Run → how it stands, in a word: the named ones first, then the newest."""
-    named: frozenset[str]
-
-
-class Selection(NamedTuple):
-    """Runs by name, by filters, or both."""
-
-    references: tuple[str, ...]
-    query: RunQuery
-
-    @property
-    def has_filters(self) -> bool:
-        return self.query != RunQuery()
-
-    def choose(self, store: JournalStore) -> Chosen:
-        """The runs; a `click.UsageError` where nothing was said of which."""
-        if not self.references and not self.has_filters:
-            raise click.UsageError(
-                "name a run, or give --flow, --status, --label, --since, --older-than, --ended-since, --search, "
-                "--mark or --session"
-            )
-        named = [store.find(each) for each in self.references]
-        lister = RunLister(store)
-        found = lister.page(self.query, patience=_PATIENCE).lines if self.has_filters else ()
-        words = {line.info.run_id: line.word for line in (*lister.named(named), *found)}
-        return Chosen(words, frozenset(named))
-
-
-_PATIENCE: Final = 600.0
-"""Seconds for which runs of an older store are read for a search."""
-
-
-def selection(function: Command) -> Command:
-    """RUNs by name and by `add_filter_options`, as the argument `selected`."""
-
-    @click.argument("references", metavar="[RUN]...", nargs=-1)
-    @add_filter_options
-    @wraps(function)
-    def command(references: tuple[str, ...], query: RunQuery, **others: Any) -> int:
-        return function(selected=Selection(references, query), **others)
-
-    return command
-
 
 # --- `flowengine runs rm`
 

@@ -1,8 +1,9 @@
-"""`flowengine runs export`, `import` and `repair` move a run as one file, and save what a damaged store still holds."""
+"""`flowengine runs export`, `import` and `repair` move runs as one file, and save what a damaged store still holds."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -19,11 +20,22 @@ from flowengine.cli.run_access import (
     read,
     store_option,
 )
+from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, format_table, put_lines
 from flowengine.core.file_values import find_files
 from flowengine.engine.events import Event, RunStarted
-from flowengine.errors import StoreUnavailableError
-from flowengine.journal.run_export import dumps, masked, pack_run, read_files, store_run, unpack_with_files
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.journal.run_export import (
+    dumps,
+    masked,
+    masked_notes,
+    pack_run,
+    read_files,
+    store_run,
+    unpack_runs,
+)
+from flowengine.journal.run_notes import notes_of
 from flowengine.journal.sqlite.repair import Repair, repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
@@ -82,25 +94,91 @@ _MACHINE_FIELDS: Final = frozenset({"folder", "queue", "priority"})
 
 
 @click.command("export", cls=ReadingCommand)
-@click.argument("reference", metavar="RUN")
+@selection
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Of the runs that filters find, the newest N.")
 @click.option("-o", "--output", metavar="FILE", help="Where to; left out: stdout.")
 @click.option(
-    "--masked", "hides", is_flag=True, help="Without personal data and secrets, as far as patterns find them."
+    "--format",
+    "shape",
+    type=click.Choice(("jsonl", "html")),
+    help="Lines of JSON, or a page to read.  [default: by the end of FILE, else jsonl]",
+)
+@click.option(
+    "--masked/--unmasked",
+    "hides",
+    default=None,
+    help="Without personal data and secrets, as far as patterns find them, or with them.  [default: pages are masked]",
 )
 @store_option
-def export_run(reference: str, output: str | None, hides: bool, store: str | None) -> int:
-    """Write RUN with all its events and files into one file. It holds inputs, prompts and answers as they were.
+def export_run(
+    selected: Selection, limit: int | None, output: str | None, shape: str | None, hides: bool | None, store: str | None
+) -> int:
+    """Write RUNs (ids, starts of ids, or @last), or all that the filters find, into one file.
 
-    With --masked the contents of its files are left out.
+    As lines of JSON it has each run with its events and files, as they were, and what people said of it: `flowengine
+    runs import` reads it. With --masked the contents of files are left out. As a page it is what `flowengine export`
+    writes.
     """
+    is_page = shape == "html" or (shape is None and (output or "").lower().endswith((".html", ".htm")))
     with open_journal(choose_store(store)) as kept:
-        events = read(kept, kept.find(reference))
-        files = {} if hides else read_files(kept, events)
-    lines = list(pack_run(list(masked(events)) if hides else events, files))
-    if put_lines(lines, output):
-        left_out = " without the contents of files" if hides and any(find_files(events)) else ""
-        complain(f"wrote {output}: {len(events)} events{f', {len(files)} files' if files else ''}{left_out}")
-    return 0
+        words = selected.choose(kept, limit).runs
+        if is_page:
+            from flowengine.cli.commands.export import write_page  # Pages have a price.
+
+            return write_page(kept, words, output, unmasked=hides is False)
+        if not words:
+            complain("there is nothing to export")
+            return 0
+        lines = RunLines(kept, list(words), masked=bool(hides))
+        # Of a single run that cannot be read no file is begun.
+        if put_lines(lines if len(words) > 1 else list(lines), output):
+            complain(f"wrote {output}: {lines.describe()}")
+    for each in lines.left:
+        complain(f"left: {each}")
+    return 1 if lines.left else 0
+
+
+class RunLines:
+    """The lines of runs, read one by one, and what there was of them."""
+
+    def __init__(self, kept: JournalStore, run_ids: Sequence[str], *, masked: bool) -> None:
+        self.left: list[str] = []
+        """Why runs are not in it."""
+        self._kept = kept
+        self._run_ids = run_ids
+        self._masked = masked
+        self._events = self._files = self._named = 0
+
+    def __iter__(self) -> Iterator[str]:
+        masker = None
+        if self._masked:
+            from flowengine.masking.masker import Masker  # Its patterns take a while to compile.
+
+            masker = Masker()
+        for run_id in self._run_ids:
+            try:
+                events = read(self._kept, run_id)
+                files = {} if masker else read_files(self._kept, events)
+            except JournalError as error:
+                if len(self._run_ids) == 1:
+                    raise
+                self.left.append(str(error))
+                continue
+            notes = notes_of(self._kept, run_id)
+            self._events += len(events)
+            self._files += len(files)
+            self._named += any(find_files(events))
+            if masker is not None:
+                events, notes = list(masked(events, masker)), masked_notes(notes, masker)
+            yield from pack_run(events, files, notes)
+
+    def describe(self) -> str:
+        """What was written."""
+        number = len(self._run_ids) - len(self.left)
+        runs = f"{number:,} runs, " if len(self._run_ids) > 1 else ""
+        files = f", {self._files:,} files" if self._files else ""
+        left_out = " without the contents of files" if self._masked and self._named else ""
+        return f"{runs}{self._events:,} events{files}{left_out}"
 
 
 @click.command("import")
@@ -108,9 +186,9 @@ def export_run(reference: str, output: str | None, hides: bool, store: str | Non
 @click.option("--as", "run_id", metavar="ID", help="Under another id than its own.")
 @store_option
 def import_run(file: str, run_id: str | None, store: str | None) -> int:
-    """Put the run of an exported FILE (- is stdin) into the store.
+    """Put the runs of an exported FILE (- is stdin) into the store.
 
-    Its flow is then looked for in the working folder, and not where the file says. Who resumes it takes for true
+    Their flows are then looked for in the working folder, and not where the file says. Who resumes one takes for true
     what the file says has happened.
     """
     if run_id is not None and not RUN_ID.fullmatch(run_id):
@@ -119,18 +197,29 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnavailableError(f"{file} cannot be read: {error}") from error
-    found = unpack_with_files(text.split("\n"), file)
-    events = _drop_foreign_paths(found.events)
+    found = list(unpack_runs(text.split("\n"), file))  # All of it: of a file that is not whole nothing is taken.
+    if run_id is not None and len(found) > 1:
+        raise click.UsageError(f"--as goes with one run, and {file} holds {len(found):,}")
+    left = 0
     with open_journal(choose_store(store)) as kept:
-        complain(f"run {anyio.run(store_run, kept, events, run_id, found.files)} is in {format_store(store)}")
-    return 0
+        for each in found:
+            try:
+                made = anyio.run(store_run, kept, _drop_foreign_paths(each.events), run_id, each.files, each.notes)
+            except JournalError as error:
+                if len(found) == 1:
+                    raise
+                left += 1
+                complain(f"left: {error}")
+                continue
+            complain(f"run {made} is in {format_store(store)}")
+    return 1 if left else 0
 
 
 def _drop_foreign_paths(events: list[Event]) -> list[Event]:
     """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
     which no worker takes up: it was not submitted here."""
     started = events[0]
-    assert isinstance(started, RunStarted)  # `unpack_with_files` gives no other.
+    assert isinstance(started, RunStarted)  # `unpack_runs` gives no other.
     path = None if started.path is None else PurePath(started.path)
     if path is not None and (path.is_absolute() or ".." in path.parts):
         path = PurePath(path.name)

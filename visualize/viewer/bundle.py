@@ -1,0 +1,83 @@
+"""Makes a page that is one file: of a run, or of several with a list of them. It reads them one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.errors import JournalError
+from flowengine.journal.blob_owners import blobs_of
+from flowengine.journal.run_export import masked, masked_notes
+from flowengine.journal.run_index import RunLine, digest_of, run_index_of
+from flowengine.journal.run_lookup import labels_of
+from flowengine.journal.run_notes import notes_of
+from flowengine.journal.value_types import only_looking
+from flowengine.masking.masker import Masker
+from visualize.viewer.html import Markup, element, whole
+from visualize.viewer.notes import RunAbout
+from visualize.viewer.page import file_page
+from visualize.viewer.parts import Embedded, badge_text
+from visualize.viewer.reading import Reading
+from visualize.viewer.run import export_page, export_parts, name_run
+from visualize.viewer.runs import file_list
+
+__all__ = ["run_file", "runs_file"]
+
+_HERE: Final = Markup("<!--the runs of this file-->")
+
+
+def run_file(store: JournalStore, run_id: str, *, unmasked: bool = False) -> str:
+    """One run. Raises what the store raises."""
+    run, about = _read(store, run_id, None if unmasked else Masker())
+    return export_page(run, blobs_of(store).read_blob if unmasked else None, about)
+
+
+def runs_file(
+    store: JournalStore, words: Mapping[str, str], leave: Callable[[str], None], *, unmasked: bool = False
+) -> Iterator[str]:
+    """Several runs, in pieces of the file. `words`: run → how it stands; `leave` hears of those that cannot be read."""
+    masker = None if unmasked else Masker()  # One for all: the same value has the same sign in each of them.
+    embeds = Embedded(blobs_of(store).read_blob if unmasked else None)
+    title = f"{len(words):,} runs"
+    top = element("nav", element("strong", "FlowEngine"), element("a", f"All {title}", href="#"), class_="top")
+    before, _, after = file_page(title, top, _HERE, class_="bundle").partition(_HERE)
+    yield before
+    lines: list[RunLine] = []
+    for run_id, word in words.items():
+        try:
+            run, about = _read(store, run_id, masker)
+        except JournalError as error:
+            leave(str(error))
+            continue
+        lines.append(_make_line(run, about, word))
+        name = f"{badge_text(run.progress.status)[0]} {name_run(run)}"
+        parts = export_parts(run, embeds, about._replace(beside=words.keys()))
+        yield whole(element("template", parts, data_run=run_id, data_title=name))
+    left = len(words) - len(lines)
+    note = element("p", f"{left:,} more could not be read.", class_="note bad") if left else None
+    find = element("input", type="search", id="bundle-find", placeholder="Find a run  ( / )", aria_label="Find a run")
+    listed = element("div", note, file_list(lines), data_list="file")
+    yield whole(element("main", element("h1", title), element("p", find), listed, id="bundle", class_="wide"))
+    yield after
+
+
+def _read(store: JournalStore, run_id: str, masker: Masker | None) -> tuple[Reading, RunAbout]:
+    with only_looking():
+        events = store.events(run_id)
+    notes, led_to = notes_of(store, run_id), run_index_of(store).runs_from(run_id)
+    if masker is not None:
+        events, notes = list(masked(events, masker)), masked_notes(notes, masker)
+    return Reading(events), RunAbout(notes, led_to)
+
+
+def _make_line(run: Reading, about: RunAbout, word: str) -> RunLine:
+    """What the list tells, of what is shown: where that is masked, the list is."""
+    started, finished = run.progress.started, run.progress.finished
+    assert started is not None  # Stores give out no other runs.
+    ended = None if finished is None else finished.at
+    info = RunInfo(
+        started.run_id, started.flow, run.progress.status, started.at, ended, len(run.events), started.path,
+        labels=labels_of(started),
+    )  # fmt: skip
+    return RunLine(info, word, digest_of(run.events), about.notes)
