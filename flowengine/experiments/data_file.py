@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
@@ -18,13 +17,27 @@ from typing import IO, Any, Final, NamedTuple, cast
 from flowengine.core.context import EMPTY
 from flowengine.core.flow_paths import open_regular
 from flowengine.errors import Diagnostic, FlowError, InputError, did_you_mean
-from flowengine.nodes.compiled_flow import REQUIRED, InputField, checked_inputs, parse_text, refuse_constant
+from flowengine.nodes.compiled_flow import (
+    REQUIRED,
+    InputField,
+    checked_inputs,
+    parse_text,
+    refuse_constant,
+    refuse_twins,
+)
 from flowengine.runners.row_runs import DataRow
 
 __all__ = ["DataError", "DataFile", "RawRow", "open_data", "parse_mapping", "read_rows"]
 
 _MAX_LINE: Final = 64_000_000
 """Bytes of one row."""
+_NO_TEXT: Final = (b"PAR1", b"PK\x03\x04", b"\x1f\x8b", b"SQLite format 3\0", b"Obj\x01", b"ARROW1")
+"""How files begin that people have rows in: Parquet, workbooks, gzip, databases, Avro, Arrow."""
+_TABLE_ERRORS: Final = {
+    "unexpected end of data": "a quoted cell of this row does not end",
+    "new-line character": "a line ends in a carriage return alone",
+}
+"""How an error of the library begins → what is to be said of the row's first line."""
 
 
 class DataError(FlowError):
@@ -69,7 +82,9 @@ def _read_json_lines(path: Path, file: IO[bytes]) -> Iterator[RawRow]:
             continue
         number += 1
         try:
-            value: Any = json.loads(text.decode("utf-8"), parse_constant=refuse_constant)
+            value: Any = json.loads(
+                text.decode("utf-8"), parse_constant=refuse_constant, object_pairs_hook=refuse_twins
+            )
         except json.JSONDecodeError as error:
             raise _wrong(path, f"expected one JSON object on the line: {error.msg}", line, error.colno) from None
         except (ValueError, RecursionError) as error:
@@ -87,34 +102,42 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
     while data := file.readline(_MAX_LINE + 1):
         if len(data) > _MAX_LINE:
             raise _wrong(path, f"a row has at most {_MAX_LINE:,} bytes")
+        if first and data.startswith(_NO_TEXT):
+            raise _wrong(path, "it is no text: expected .csv, .tsv, or one JSON object on each line")
         yield data.removeprefix(b"\xef\xbb\xbf") if first else data
         first = False
 
 
 def _read_table(path: Path, file: IO[bytes], delimiter: str) -> Iterator[RawRow]:
-    with _long_cells():
-        reader = csv.reader(_decoded(path, file), delimiter=delimiter, strict=True)
-        try:
-            head = next(reader, None)
-            if head is None:
-                return
-            head = [name.strip() for name in head]
-            _check_head(path, head)
-            number = 0
-            for cells in reader:
-                if not cells:
-                    continue
-                number += 1
-                if len(cells) != len(head):
-                    raise _wrong(
-                        path, f"expected {len(head)} cells as in the head, found {len(cells)}", reader.line_num
-                    )
-                yield RawRow(number, reader.line_num, dict(zip(head, cells, strict=True)), True)
-        except csv.Error as error:
-            raise _wrong(path, f"expected comma-separated values: {error}", reader.line_num) from None
+    csv.field_size_limit(
+        max(csv.field_size_limit(), _MAX_LINE)
+    )  # One for all readers: nobody lowers it again.
+    reader, began = csv.reader(_decoded(path, file), delimiter=delimiter, strict=True), 1
+    try:
+        head = next(reader, None)
+        if head is None:
+            return
+        head = [name.strip() for name in head]
+        _check_head(path, head, delimiter)
+        number, began = 0, reader.line_num + 1
+        for cells in reader:
+            began = reader.line_num + 1
+            if not cells:
+                continue
+            number += 1
+            if len(cells) != len(head):
+                raise _wrong(path, f"expected {len(head)} cells as in the head, found {len(cells)}", reader.line_num)
+            yield RawRow(number, reader.line_num, dict(zip(head, cells, strict=True)), True)
+    except csv.Error as error:
+        said = next((ours for theirs, ours in _TABLE_ERRORS.items() if str(error).startswith(theirs)), str(error))
+        raise _wrong(path, f"expected comma-separated values: {said}", began) from None
 
 
-def _check_head(path: Path, head: Sequence[str]) -> None:
+def _check_head(path: Path, head: Sequence[str], delimiter: str) -> None:
+    other = next((each for each in ",;\t" if len(head) == 1 and each != delimiter and each in head[0]), None)
+    if other is not None:
+        said = "cells with tabs between them" if delimiter == "\t" else "comma-separated values (.tsv: with tabs)"
+        raise _wrong(path, f"expected {said}, found one column {head[0]!r:.80}: is {other!r} between them?", 1)
     for place, name in enumerate(head, 1):
         if not name:
             raise _wrong(path, f"column {place} has no name in the head", 1)
@@ -128,15 +151,6 @@ def _decoded(path: Path, file: IO[bytes]) -> Iterator[str]:
             yield data.decode("utf-8")
         except UnicodeDecodeError:
             raise _wrong(path, "it is not UTF-8 text", line) from None
-
-
-@contextmanager
-def _long_cells() -> Generator[None]:
-    before = csv.field_size_limit(_MAX_LINE)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
 
 
 def _wrong(path: Path, message: str, line: int | None = None, column: int | None = None) -> DataError:

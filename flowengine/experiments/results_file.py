@@ -46,10 +46,10 @@ class ResultsFile:
     def __init__(self, path: str, *, columns: Sequence[str], outputs: Sequence[str]) -> None:
         """`columns` of the data and `outputs` of the flow are the columns of a table."""
         self.path = Path(path)
-        self._beside = self.path.with_name(f"{self.path.name}.part")
         self._is_table = self.path.suffix.lower() in (".csv", ".tsv")
         if self.path.is_dir() or not self.path.parent.is_dir():
             raise InputError(f"-o {path}: there is no folder for such a file")
+        self._beside = self.path.with_name(f"{self.path.name}.part")
         try:
             self._file = self._beside.open("w", encoding="utf-8", errors="backslashreplace", newline="")
         except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ __all__ = [
     "parse_text",
     "partial_outputs_of",
     "refuse_constant",
+    "refuse_twins",
 ]
 
 # --- A run's inputs
@@ -168,6 +170,20 @@ def _find_declared_type(field: InputField) -> str | None:
 def refuse_constant(name: str) -> NoReturn:
     """For `json.loads(parse_constant=…)`: NaN and the infinities are no JSON."""
     raise ValueError(f"{name} is not JSON")
+
+
+def refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads(object_pairs_hook=…)`: of a name that stands twice, readers take one or the other.
+
+    >>> refuse_twins([("a", 1), ("b", 2), ("a", 3)])
+    Traceback (most recent call last):
+    ValueError: 'a' stands twice in an object
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = Counter(each for each, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"{name!r:.80} stands twice in an object")
+    return found
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from flowengine.nodes.compiled_flow import refuse_constant, refuse_twins
 from flowengine.server.flow_catalog import Library
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
@@ -89,7 +89,7 @@ async def read_json_object(request: Request, most: int) -> dict[str, Any]:
 def parse_json(body: bytes) -> Any:
     """The value of a body; a `ProblemError` for what is no JSON, has a name twice, or is nested too deep."""
     try:
-        found: Any = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_make_object)
+        found: Any = json.loads(body, parse_constant=refuse_constant, object_pairs_hook=refuse_twins)
     except RecursionError:
         raise _TOO_DEEP from None
     except ValueError as error:
@@ -100,15 +100,6 @@ def parse_json(body: bytes) -> Any:
 
 
 _TOO_DEEP: Final = ProblemError(400, "Too deep", f"the body is nested deeper than {_MAX_DEPTH}")
-
-
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What stands twice is read one way here and another way by whoever let it pass before."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        name = Counter(each for each, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"{name!r:.80} stands twice in an object")
-    return found
 
 
 def _is_too_deep(found: Any) -> bool:
@@ -158,10 +149,6 @@ async def read_body(request: Request, most: int) -> bytes:
     except ClientDisconnect:
         raise ProblemError(400, "Cut off", "the body did not come to its end") from None
     return b"".join(parts)
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 async def read_own_form(request: Request, most: int = _MAX_FORM_BYTES) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from flowengine.errors import InputError
 from flowengine.experiments.data_file import DataError, open_data, parse_mapping, read_rows
+from flowengine.experiments.results_file import ResultsFile
 from flowengine.nodes.compiled_flow import InputField
 
 FIELDS = {"text": InputField("string"), "n": InputField("integer", default=1), "items": InputField("array", default=[])}
@@ -33,7 +34,12 @@ def written(folder: Path, name: str, text: str) -> Path:
         ("rows.csv", "text,text\na,b\n", "two columns are called 'text'"),
         ("rows.csv", "text,\na,b\n", "column 2 has no name"),
         ("rows.csv", "text,n\na\n", "rows.csv:2: FE117 expected 2 cells as in the head, found 1"),
-        ("rows.csv", 'text,n\n"a,1\n', "expected comma-separated values"),
+        ("rows.csv", 'text,n\na,1\n"b,1\nc,2\n', "rows.csv:3: FE117 expected comma-separated values: a quoted cell of"),
+        ("rows.csv", "text,n\ra,1\r", "rows.csv:1: FE117 expected comma-separated values: a line ends in a carriage"),
+        ("rows.csv", "text;n\na;1\n", "rows.csv:1: FE117 expected comma-separated values (.tsv: with tabs), found one"),
+        ("rows.tsv", "text,n\na,1\n", "found one column 'text,n': is ',' between them?"),
+        ("rows.parquet", "PAR1....PAR1", "rows.parquet: FE117 it is no text: expected .csv, .tsv, or one JSON object"),
+        ("rows.jsonl", '{"text": "a", "text": "b"}\n', "'text' stands twice in an object"),
         ("none.csv", None, "cannot read the file: No such file"),
     ],
 )
@@ -98,3 +104,9 @@ def test_a_mapping_that_is_none_is_refused(pairs: list[str]) -> None:
 def test_a_long_cell_is_read(tmp_path: Path) -> None:
     [row] = read_rows(written(tmp_path, "a.csv", "text\n" + "x" * 500_000 + "\n"))
     assert len(row.values["text"]) == 500_000
+
+
+@pytest.mark.parametrize("name", ["", ".", "none/results.jsonl"])
+def test_results_go_to_no_folder(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no folder for such a file"):
+        ResultsFile(name and str(tmp_path / name), columns=[], outputs=[])
