@@ -27,6 +27,7 @@ from flowengine.experiments.results_file import ResultsFile, to_record
 from flowengine.journal.run_export import dumps
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.row_runs import RowResult, RowRuns, RowSet, open_row_set
+from flowengine.runners.set_lease import hold_set
 
 __all__ = ["RowMeter", "RowsCommand", "pace_of", "rows_exit_code"]
 
@@ -178,7 +179,8 @@ class RowsCommand:
                 code = report(error)
                 complain("  --allow-changed goes on with the flow as it is now; --fresh runs all rows anew")
                 return code
-            return self._run(data, rows, store)
+            with hold_set(store, rows.id):  # Before the results of whoever is at work on it are written over.
+                return self._run(data, rows, store)
 
     def _open_set(self, data: DataFile, store: JournalStore) -> RowSet:
         key = dumps([os.path.realpath(self.data), data.mapping, self.settings.get("model")])

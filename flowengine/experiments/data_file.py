@@ -109,9 +109,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _read_table(path: Path, file: IO[bytes], delimiter: str) -> Iterator[RawRow]:
-    csv.field_size_limit(
-        max(csv.field_size_limit(), _MAX_LINE)
-    )  # One for all readers: nobody lowers it again.
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))  # One for all readers: nobody lowers it again.
     reader, began = csv.reader(_decoded(path, file), delimiter=delimiter, strict=True), 1
     try:
         head = next(reader, None)

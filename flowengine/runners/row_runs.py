@@ -50,6 +50,7 @@ from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import resume, start
 from flowengine.runners.run import Run
+from flowengine.runners.set_lease import hold_set
 
 __all__ = ["DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "content_key", "open_row_set"]
 
@@ -203,26 +204,35 @@ class RowRuns:
         """Run the rows (a mapping is the inputs of one), and give their results in the rows' order.
 
         Close it to stop early (`contextlib.aclosing`). Rows that a spent budget kept from beginning have no result.
-        What keeps records from being written ends it with a `JournalError`.
+        What keeps records from being written ends it with a `JournalError`, a `RunBusyError` where another process
+        is at work on the set.
         """
         await self.plan.ready()
         batcher = BATCHING.get()
         order = _InOrder(_WINDOW if batcher is None else _BATCHED_WINDOW)
         failure: BaseException | None = None
-        async with order.wake, order.woken, anyio.create_task_group() as tasks:
-            source = _Source(rows, order)
-            order.workers = self.concurrency
-            for _ in range(self.concurrency):
-                tasks.start_soon(self._work, source, order)
-                if batcher is not None:
-                    tasks.start_soon(self._go_on, order)
-            with suppress(GeneratorExit):  # Whoever stops early: the group closes, and is not told of it.
-                while (result := await order.take()) is not None:
-                    yield result
-            failure = order.failure
-            tasks.cancel_scope.cancel()
+        with hold_set(self.store, self.rows.id) as keep_holding:
+            async with order.wake, order.woken, anyio.create_task_group() as tasks:
+                tasks.start_soon(self._hold, keep_holding, order)
+                source = _Source(rows, order)
+                order.workers = self.concurrency
+                for _ in range(self.concurrency):
+                    tasks.start_soon(self._work, source, order)
+                    if batcher is not None:
+                        tasks.start_soon(self._go_on, order)
+                with suppress(GeneratorExit):  # Whoever stops early: the group closes, and is not told of it.
+                    while (result := await order.take()) is not None:
+                        yield result
+                failure = order.failure
+                tasks.cancel_scope.cancel()
         if failure is not None:  # Raised once the group is closed, so that it comes out alone.
             raise failure
+
+    async def _hold(self, keep_holding: Callable[[], Awaitable[None]], order: _InOrder) -> None:
+        try:
+            await keep_holding()
+        except Exception as error:
+            order.fail(error)
 
     async def _work(self, source: _Source, order: _InOrder) -> None:
         try:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+from flowengine.journal.stores import open_store
 from tests.cli.conftest import Command
 
 ROWS = '{"n": 1}\n{"n": "x"}\n{"n": 3, "note": "three"}\n'
@@ -39,6 +43,20 @@ def test_a_table_comes_back_as_a_table_that_computes_nothing(flowengine: Command
     first, second = csv.DictReader((folder / "out.csv").read_text().splitlines())
     assert (first["output.loud"], second["output.loud"]) == ("'=1+1", "HELLO")
     assert (first["body"], first["loud"], first["status"]) == ("=1+1", "a", "succeeded")
+
+
+def test_rows_and_results_that_another_process_is_at_work_on_are_left_alone(flowengine: Command, folder: Path) -> None:
+    (folder / "rows.jsonl").write_text('{"n": 1}\n')
+    command = ("run", "typed.yaml", "--data", "rows.jsonl", "-o", "out.jsonl")
+    flowengine(*command)
+    results = (folder / "out.jsonl").read_text()
+    with closing(open_store(f"sqlite:///{folder / '.flowengine' / 'runs.db'}")) as store:
+        parent = {"host": socket.gethostname(), "process": os.getppid(), "born": "", "at": 0.0}
+        set_id = store.list()[0].labels["set"]
+        store.revise("rows.held", set_id, lambda before: parent)
+    said = flowengine(*command)
+    assert (said.code, f"set {set_id} are being run by process {os.getppid()} on " in said.err) == (2, True)
+    assert (folder / "out.jsonl").read_text() == results
 
 
 def test_an_edited_flow_is_told_with_the_two_ways_on(flowengine: Command, folder: Path) -> None:
