@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.model_server import ModelServer
+from tests.support.quiet_ports import quiet_port
 
 Command = Callable[..., Any]
 
@@ -103,12 +103,11 @@ def test_plan_says_where_two_layers_of_retries_multiply(flowengine: Command, fol
 def test_doctor_asks_those_in_use_and_says_what_came_back(
     flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ModelServer(responder=["Hi"]) as server, socket.create_server(("127.0.0.1", 0)) as gone:
+    with ModelServer(responder=["Hi"]) as server:
         monkeypatch.setenv("FLOWENGINE_ALLOW_MODEL_REQUESTS", "1")
         monkeypatch.setenv("OPENAI_API_KEY", "sk-not-shown")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        dead = f"http://127.0.0.1:{gone.getsockname()[1]}"
-        gone.close()
+        dead = f"http://127.0.0.1:{quiet_port()}"
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", dead)
         said = flowengine("doctor", "--probe")
     assert said.code == 1

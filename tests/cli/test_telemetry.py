@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.support.quiet_ports import quiet_port
 
 Command = Callable[..., Any]
 
@@ -14,8 +15,7 @@ Command = Callable[..., Any]
 def test_an_export_that_nothing_takes_is_a_failure(flowengine: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     flowengine("run", "shout.yaml", "--run-id", "r1")
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = quiet_port()
     said = flowengine("telemetry", "r1", "--otlp", f"http://127.0.0.1:{port}")
     assert (said.code, said.out) == (1, "")
     assert said.err == f"error: 0 of 2 spans arrived at http://127.0.0.1:{port}: nothing answers there\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request
 from flowengine.models.open import get_llm
+from tests.support.quiet_ports import quiet_port
 
 QUESTION = (Message("system", "Be brief."), Message("user", "hi"))
 SCHEMA = {"type": "object", "properties": {"route": {"enum": ["a", "b"]}}, "required": ["route"]}
@@ -83,9 +83,7 @@ async def test_nobody_listening_is_transient() -> None:
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "ollama", "groq", "google", "hosted_vllm", "lmstudio"])
 async def test_an_error_of_a_connection_says_where_and_holds_no_words_of_the_library(provider: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    base = f"http://127.0.0.1:{port}"
+    base = f"http://127.0.0.1:{quiet_port()}"
     model = get_llm(f"{provider}/m", environ={}, api_key="sk-1234567", api_base=base, max_retries=0)
     told = str(await error_of(model))
     assert told.startswith(f"{provider}/m: no connection to {base}")

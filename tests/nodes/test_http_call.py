@@ -23,6 +23,7 @@ from flowengine.nodes.node import RetryPolicy
 from flowengine.runners.run import Run
 from tests.support.http_script import ScriptedHttp
 from tests.support.odd_server import OddServer, say
+from tests.support.quiet_ports import quiet_port
 
 pytestmark = pytest.mark.anyio
 
@@ -314,9 +315,8 @@ async def test_a_request_that_was_refused_or_never_sent_is_sent_by_the_next_resu
     assert (await flow.run(run_id="r1", store=store)).status == "failed"
     del server.routes["/"]
     (await flow.resume("r1", store=store)).raise_for_status()
-    with OddServer() as gone:
-        pass
-    flow = Flow("f", {"a": node(gone, method="POST")})
+    away = f"http://127.0.0.1:{quiet_port()}/"
+    flow = Flow("f", {"a": node(server, away, sender=HttpSender([away], {}), method="POST")})
     run = await flow.run(run_id="r2", store=store)
     assert "no connection to 127.0.0.1" in message(run)
     assert (await flow.resume("r2", store=store)).status == "failed"

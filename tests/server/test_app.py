@@ -39,7 +39,7 @@ def test_it_can_be_mounted_below_a_path(browser: Browser, folder: Path):
         tab.click("#panel button:text('yes')")  # The choice that has a form opens it first.
         tab.select_option("[name='form.channel']", "mail")
         tab.click("#panel button:text('yes')")
-        tab.wait("document.querySelector('#status')?.textContent.includes('succeeded')", 10)
+        tab.wait("document.querySelector('#status')?.textContent.includes('succeeded')")
         tab.click("text=Flows")
         tab.click("tbody a:text-is('shout')")
         tab.wait("document.querySelector('h1')?.textContent === 'shout'")

@@ -24,6 +24,7 @@ from tests.server.conftest import FLOWS
 from tests.server.test_following import other_process
 from tests.support.browser import LOOKS, Browser, Tab
 from tests.support.pace import done_within
+from tests.support.quiet_ports import quiet_port
 from tests.support.sample_run import START, layered_run, mapped_run, model_call, research_run
 from tests.support.ui_server import Served, served
 
@@ -58,12 +59,12 @@ def keep(events: list[Event], run_id: str) -> None:
 def test_a_run_of_another_process_appears_in_the_list_and_moves_to_its_end(tab: Tab, server: Served):
     assert tab.evaluate("location.search") == ""
     with other_process(pause=0.01):
-        tab.wait("document.querySelector('tbody tr a')?.textContent === 'other'", 10)
+        tab.wait("document.querySelector('tbody tr a')?.textContent === 'other'")
         assert "running" in tab.texts("tbody tr")[0]
         tab.click("tbody tr a")
         tab.wait("document.querySelector('#status')?.textContent.includes('running')")
-        tab.wait("document.querySelector(\"[data-node='5']\")?.classList.contains('s-succeeded')", 20)
-        tab.wait("document.querySelector('#status').textContent.includes('succeeded')", 30)
+        tab.wait("document.querySelector(\"[data-node='5']\")?.classList.contains('s-succeeded')")
+        tab.wait("document.querySelector('#status').textContent.includes('succeeded')")
     assert tab.texts("#moment") == ["301 of 301 · end"]
     tab.goto(server.url)
     tab.wait("document.querySelector('tbody tr')?.textContent.includes('succeeded')")
@@ -117,7 +118,7 @@ def test_an_approval_is_answered_in_the_page_and_the_run_goes_on(tab: Tab, serve
     tab.select_option("[name='form.channel']", "mail")
     tab.fill("[name=comment]", "fine by me")
     tab.click("#panel button:text('yes')")
-    tab.wait("document.querySelector('#status')?.textContent.includes('succeeded')", 10)
+    tab.wait("document.querySelector('#status')?.textContent.includes('succeeded')")
     assert tab.evaluate("location.hash") == "#node=ask"
     answered = server.get(f"/api/runs/{run_id}")
     assert answered["nodes"]["publish"]["output"] == "YES"
@@ -135,15 +136,15 @@ def test_a_flow_is_started_in_its_page_and_the_run_is_cancelled_in_its_own(tab: 
     tab.click("text=Start it")
     tab.fill("[name='form.text']", "oh")
     tab.click("button:text('Start')")
-    tab.wait("document.querySelector('#status')?.textContent.includes('succeeded')", 10)
-    tab.wait("document.querySelector('.folds')?.innerHTML.includes('OH')", 10)
+    tab.wait("document.querySelector('#status')?.textContent.includes('succeeded')")
+    tab.wait("document.querySelector('.folds')?.innerHTML.includes('OH')")
     tab.goto(f"{server.url}/flows/sleep")
     tab.click("text=Start it")
     tab.fill("[name=form]", "{}") if tab.query_selector("[name=form]") else None
     tab.click("button:text('Start')")
-    tab.wait("document.querySelector('#status')?.textContent.includes('running')", 10)
+    tab.wait("document.querySelector('#status')?.textContent.includes('running')")
     tab.click("text=Cancel the run")
-    tab.wait("document.querySelector('#status')?.textContent.includes('cancelled')", 10)
+    tab.wait("document.querySelector('#status')?.textContent.includes('cancelled')")
     assert not tab.is_visible("text=Cancel the run")
     tab.goto(f"{server.url}/flows/bad")
     assert tab.query_selector("text=Start it") is None
@@ -246,12 +247,12 @@ def test_a_page_of_another_site_cannot_post_here(browser: Browser, server: Serve
 def test_the_page_goes_on_when_the_connection_was_lost(browser: Browser, folder: Path):
     """The browser asks again with the last event that it has."""
     with other_process(pause=0.02), browser.tab() as tab:
-        with served(make_app("sqlite:///runs.db", token="x" * 20, durability="process")) as first:
+        port = quiet_port()
+        with served(make_app("sqlite:///runs.db", token="x" * 20, durability="process"), port) as first:
             tab.goto(first.at("/runs/other"))
             tab.wait("document.getElementById('scrub').max > 10")
-            port = first.port
         with served(make_app("sqlite:///runs.db", token="x" * 20, durability="process"), port):
-            tab.wait("document.querySelector('#status').textContent.includes('succeeded')", 30)
+            tab.wait("document.querySelector('#status').textContent.includes('succeeded')")
 
 
 # --- speed
@@ -298,7 +299,7 @@ def test_a_run_of_ten_thousand_nodes_can_be_used_within_five_seconds(
         with done_within(5):
             tab.goto(server.at(f"/runs/{run_id}"))
             tab.click("#rows .row >> nth=3")
-        tab.wait("document.querySelector('#panel h2')", 20)
+        tab.wait("document.querySelector('#panel h2')")
         tab.key("j")
         tab.key("k")
         tab.click("[data-zoom=fit]")
@@ -344,16 +345,16 @@ def test_what_an_agent_of_another_process_writes_is_seen_and_whom_it_asks(browse
         while not any(info.run_id == "slow" for info in store.list()):
             time.sleep(0.02)
         tab.goto(server.at("/runs/slow#node=say"))
-        tab.wait("document.querySelector('#graph .detail').textContent.startsWith('asked scripted ')", 20)
+        tab.wait("document.querySelector('#graph .detail').textContent.startsWith('asked scripted ')")
         process.stdin.write("\n\n")
         process.stdin.flush()
-        tab.wait("document.getElementById('writing')?.textContent.startsWith('Green tea')", 20)
+        tab.wait("document.getElementById('writing')?.textContent.startsWith('Green tea')")
         with browser.tab() as late:  # Who comes now is told of the beginning, too.
             late.goto(server.at("/runs/slow#node=say"))
-            late.wait("document.getElementById('writing')?.textContent.startsWith('Green tea')", 20)
+            late.wait("document.getElementById('writing')?.textContent.startsWith('Green tea')")
         process.stdin.write("\n" * 9)
         process.stdin.flush()
-        tab.wait("document.querySelector('#status').textContent.includes('succeeded')", 20)
+        tab.wait("document.querySelector('#status').textContent.includes('succeeded')")
         tab.wait("!document.getElementById('writing')")
         tab.wait("!document.querySelector('#graph .detail').textContent.includes('asked')")
         process.stdin.close()

@@ -10,7 +10,6 @@ import atexit
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from flowengine.version import install_hint
+from tests.support.quiet_ports import quiet_port
 from tests.support.require import missing
 
 __all__ = ["PASSWORD", "USER", "Server", "empty_database", "server", "why_missing"]
@@ -62,7 +62,7 @@ class Server:
             missing(reason)
         self.folder = Path(tempfile.mkdtemp(prefix="flowengine-postgres-"))
         self._disk = disk
-        self.port = _free_port()
+        self.port = quiet_port()
         self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         self._settings = [] if durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
         self._settings += ["-c", "track_commit_timestamp=on"] if times else []
@@ -190,9 +190,3 @@ def empty_database() -> str:
 @cache
 def _shared() -> str:
     return server().database()
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]

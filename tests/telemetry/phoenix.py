@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
 from flowengine.telemetry.otel import send
 from flowengine.telemetry.spans import spans_of
+from tests.support.quiet_ports import quiet_port
 
 PINNED = "arize-phoenix==20.26.1"
 ASKED = """{ projects { edges { node { traceCount spans(first: 100) { edges { node {
@@ -39,7 +39,7 @@ def phoenix(folder: Path) -> Generator[str]:
     """A server on loopback, and its address."""
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     subprocess.run([folder / "venv/bin/pip", "install", "--quiet", PINNED], check=True)
-    ports = [str(_free_port()) for _ in range(2)]
+    ports = [str(quiet_port()) for _ in range(2)]
     own = {"PHOENIX_PORT": ports[0], "PHOENIX_GRPC_PORT": ports[1], "PHOENIX_HOST": "127.0.0.1"}
     rest = {"PHOENIX_WORKING_DIR": str(folder), "PHOENIX_TELEMETRY_ENABLED": "false"}
     with open(folder / "log", "wb") as log:
@@ -52,11 +52,6 @@ def phoenix(folder: Path) -> Generator[str]:
     finally:
         process.terminate()
         process.wait(30)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 def _await(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from flowengine.runners.run import Run
 from flowengine.telemetry import conventions as names
 from flowengine.telemetry.otel import send
 from flowengine.telemetry.spans import spans_of
+from tests.support.quiet_ports import quiet_port
 
 
 class Collector:
@@ -195,13 +195,8 @@ def test_spans_that_the_collector_rejects_did_not_arrive(collector: Collector):
 
 @pytest.mark.long
 def test_a_collector_that_is_not_there_is_told_of():
-    delivery = send([spans_of(a_run().events)], f"http://127.0.0.1:{closed_port()}")
+    delivery = send([spans_of(a_run().events)], f"http://127.0.0.1:{quiet_port()}")
     assert (delivery.arrived, delivery.problem) == (0, "nothing answers there")
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 def test_with_content_messages_have_the_parts_of_the_convention():

@@ -15,6 +15,7 @@ from require import missing, require
 
 from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.toolset import Offer, ToolSet
+from tests.support.quiet_ports import quiet_port
 from tests.support.serving import open_mcp
 
 # The HTTP library leaves its event streams to the garbage collector when they are cancelled; trio says so.
@@ -44,9 +45,7 @@ def everything() -> str:
 
 @pytest.fixture(scope="module")
 def everything_url(everything: str) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = quiet_port()
     process = subprocess.Popen(
         [everything, "streamableHttp"],
         env={"PATH": os.environ["PATH"], "PORT": str(port)},

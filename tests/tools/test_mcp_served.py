@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from flowengine.tools.mcp.client import Served, serve
 from flowengine.tools.mcp.connection import McpConnection
 from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.toolset import Offer
+from tests.support.quiet_ports import quiet_port
 
 Settings = Callable[..., McpServer]
 
@@ -113,9 +113,7 @@ async def test_a_wrong_allow_list_is_one_callers_matter(server: Settings) -> Non
 @pytest.fixture
 def growing_url() -> Iterator[str]:
     """The growing server over streamable HTTP."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = quiet_port()
     command = [sys.executable, str(GROWING), "streamable-http", str(port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

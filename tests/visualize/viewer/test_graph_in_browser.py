@@ -217,7 +217,7 @@ def test_a_live_run_says_whom_it_asks_what_is_left_and_that_its_server_is_gone(b
         assert tab.texts("#took") == took  # The clock stands.
         tab.trouble.clear()  # The browser says that there was no answer.
         server.is_open = True
-        tab.wait("document.querySelector('.banner').hidden", 10)
+        tab.wait("document.querySelector('.banner').hidden")
         server.tell(RunFinished(START + 9, "failed"))
         tab.wait("window.told.length === 1")
         assert tab.evaluate("window.told[0][0]") == "research: failed"
@@ -229,13 +229,13 @@ def test_two_thousand_nodes_are_moved_on_a_canvas_and_are_themselves_again_at_re
     path.write_text(export_page(Reading(layered_run(2_000, 40))))
     with browser.tab() as tab:
         tab.goto(path.as_uri())
-        tab.wait("document.querySelector('#graph .node.s-succeeded')", 20)
+        tab.wait("document.querySelector('#graph .node.s-succeeded')")
         moved = (
             "document.querySelector('.motion').hidden === {} && document.querySelector('#graph').style.opacity === '{}'"
         )
         tab.evaluate("document.getElementById('view').dispatchEvent(new WheelEvent('wheel', { deltaY: -200 }))")
-        tab.wait(moved.format("false", "0"), 10)
-        tab.wait(moved.format("true", ""), 10)
+        tab.wait(moved.format("false", "0"))
+        tab.wait(moved.format("true", ""))
         tab.fill("#find", "n1999")
         assert tab.evaluate("!document.querySelector(\"[data-node='1999']\").hasAttribute('display')")
         assert tab.trouble == []

@@ -95,7 +95,7 @@ def test_the_list_renews_itself_and_keeps_what_is_chosen(browser: Browser, serve
         server.pages["/"] = runs_page(
             listed([INFOS[0]._replace(run_id="fresh", status="running"), *INFOS]), frame=FRAME
         )
-        tab.wait("document.querySelector('tbody tr a').textContent === 'fresh'", 10)
+        tab.wait("document.querySelector('tbody tr a').textContent === 'fresh'")
         assert tab.texts("tr.chosen a[href^='/runs/']") == ["run000"]
         assert tab.trouble == []
 

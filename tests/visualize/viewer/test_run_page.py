@@ -374,7 +374,7 @@ def test_a_run_of_a_thousand_nodes_can_be_used_within_two_seconds(browser: Brows
         with done_within(2):
             tab.goto(f"{server.url}/runs/run1000")
             tab.click("#rows .row:has-text('n3')")
-        tab.wait("document.querySelector('#panel h2')", 20)
+        tab.wait("document.querySelector('#panel h2')")
         tab.key("j")
         tab.key("k")
         tab.click("[data-zoom=fit]")
