@@ -11,7 +11,20 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from flowengine import Agent, ApprovalNode, ConditionNode, Flow, FlowBuilder, FunctionNode, LoopNode, MapNode
+from flowengine import (
+    Agent,
+    ApprovalNode,
+    Budget,
+    ConditionNode,
+    Flow,
+    FlowBuilder,
+    FunctionNode,
+    LoopNode,
+    MapNode,
+    NodeLimits,
+    RetryPolicy,
+    RunLimits,
+)
 from flowengine import builder as keywords
 from flowengine.errors import DefinitionError
 from flowengine.flow import FlowSettings, RunOptions
@@ -63,6 +76,22 @@ def test_a_mistyped_argument_is_told_with_the_nearest(owner: str):
 def test_a_mistyped_argument_of_an_agent_is_told_with_the_nearest(wrong: str, meant: str):
     with pytest.raises(DefinitionError, match=f"'{wrong}'; did you mean '{meant}'"):
         Agent("a", "Say it.", **{wrong: "x"})
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: RunLimits(concurrency=0), "concurrency must be a number, and 1 at least, not 0"),
+        (lambda: RunLimits(timeout=float("nan")), "timeout must be a number, and 0 at least, not nan"),
+        (lambda: RunLimits(bounds=Budget(cost_usd=float("nan"))), "cost_usd must be a number"),
+        (lambda: NodeLimits(bounds=Budget(model_calls=-1)), "model_calls must be a number, and 0 at least, not -1"),
+        (lambda: RetryPolicy(attempts=0), "attempts must be a number, and 1 at least, not 0"),
+        (lambda: FunctionNode(print, timeout="3s"), "timeout must be a number, and 0 at least, not '3s'"),
+    ],
+)
+def test_a_bound_that_would_hold_a_run_for_ever_or_bound_nothing_is_refused(make: Callable[[], Any], told: str):
+    with pytest.raises(DefinitionError, match=told):
+        make()
 
 
 def test_options_of_a_vendor_still_reach_the_model_call():

@@ -590,8 +590,8 @@ async def test_a_conditions_answer_may_be_composed_or_decomposed(answer: str):
     assert (run.nodes["a"].output, run.nodes["b"].status) == ("caf\u00e9", "succeeded")
 
 
-@pytest.mark.parametrize("wrong", ["m[0].x", "a.b", "", "a]", "a\nb"])
-def test_an_id_that_reads_as_another_nodes_path_is_refused(wrong: str):
+@pytest.mark.parametrize("wrong", ["m[0].x", "a.b", "", "a]", "a\nb", 3, b"a", None])
+def test_an_id_that_reads_as_another_nodes_path_is_refused(wrong: Any):
     nodes = {wrong: FunctionNode(name)}
     with pytest.raises(FlowError, match="is not a valid id of a node"):
         Flow("f", nodes)

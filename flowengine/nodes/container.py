@@ -70,9 +70,9 @@ _IN_PATHS: Final = re.compile(r"[.\[\]\x00-\x1f\x7f]")
 """What separates a node from the place of it in the paths of a run."""
 
 
-def _check_id(name: str) -> None:
+def _check_id(name: object) -> None:
     """Refuse an id that could be read as the path of another node."""
-    if not name or _IN_PATHS.search(name):
+    if not isinstance(name, str) or not name or _IN_PATHS.search(name):
         text = f"{name!r:.60} is not a valid id of a node: text without '.', '[', ']' and control characters"
         raise FlowError([Diagnostic("FE206", text)])
 

@@ -34,6 +34,19 @@ __all__ = ["FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits",
 # --- Bounds of a run and of its parts, as data
 
 
+def _check_least(name: str, value: object, least: float) -> None:
+    """`DefinitionError` for what is no number, or a smaller one: a run would wait for ever, or have no bound at all."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+        raise DefinitionError(f"{name} must be a number, and {least} at least, not {value!r:.60}")
+
+
+def _check_bounds(bounds: Budget, timeout: float | None) -> None:
+    for name, value in {**bounds._asdict(), "timeout": timeout}.items():
+        _check_least(name, value, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class RunLimits:
     """Budget of a whole run."""
@@ -48,6 +61,10 @@ class RunLimits:
     on_limit: OnLimit = "fail"
     """At a bound, or when the time is up: the run fails, pauses (to be resumed), or ends with what it has."""
 
+    def __post_init__(self) -> None:
+        _check_least("concurrency", self.concurrency, 1)
+        _check_bounds(self.bounds, self.timeout)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeLimits:
@@ -58,6 +75,9 @@ class NodeLimits:
     """Seconds for all attempts together."""
     on_limit: OnLimit = "fail"
     """The part fails; the run pauses; a container ends with what it has."""
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.bounds, self.timeout)
 
 
 # --- When and how often a failed node is run again, as data
@@ -77,6 +97,11 @@ class RetryPolicy:
     jitter: bool = True
     """Shorten each pause at random, by up to half, so that many nodes do not come back at once."""
     on: tuple[Literal["invalid_output", "error"], ...] = ("invalid_output", "error")
+
+    def __post_init__(self) -> None:
+        _check_least("attempts", self.attempts, 1)
+        _check_least("initial", self.initial, 0)
+        _check_least("max", self.max, 0)
 
     def covers(self, error: BaseException) -> bool:
         """`invalid_output` is an output that does not fit its shape; `error` is everything else.
@@ -175,6 +200,7 @@ class FlowNode(ABC):
     ) -> None:
         for name in unknown:
             raise unknown_argument(type(self).__name__, name, _arguments_of(type(self)))
+        _check_least("timeout", timeout, 0)
         self.needs = (needs,) if isinstance(needs, str) else tuple(needs)
         self.reads = tuple(reads)
         self.join: Join = join
