@@ -36,8 +36,16 @@ class RunScope:
     True
     """
 
-    def __init__(self, fence: Fence | None = None, threads: int | None = None, files: FileKeeper | None = None) -> None:
-        """`threads`: plain functions that are at work at once, `DEFAULT_THREADS` where it is None."""
+    def __init__(
+        self,
+        fence: Fence | None = None,
+        threads: int | None = None,
+        files: FileKeeper | None = None,
+        *,
+        has_tasks: bool = True,
+    ) -> None:
+        """`threads`: plain functions that are at work at once, `DEFAULT_THREADS` where it is None. `has_tasks`: whether
+        tasks may be started; to be ready for them takes a third of the time of a short run."""
         self._most = threads or DEFAULT_THREADS
         self.fence = fence
         """Asked before a node and before a model call begins; None where the run can be nobody else's."""
@@ -45,8 +53,9 @@ class RunScope:
         """Takes files in for the run; None where its store keeps none."""
         self._held: dict[Hashable, Any] = {}
         self._closing: list[Callable[[], Awaitable[None]]] = []
-        self._tasks: TaskGroup
-        self._has_tasks = False
+        self._may_start = has_tasks
+        self._tasks: TaskGroup | None = None
+        self._has_started = False
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What is held under a key, made for the first caller."""
@@ -61,7 +70,9 @@ class RunScope:
 
     def start_soon(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A task that lives until the run ends; then it is cancelled. What it raises ends the run."""
-        self._has_tasks = True
+        if self._tasks is None:
+            raise RuntimeError("no node of this run starts tasks: set `starts_tasks = True` in the class of the one that does")
+        self._has_started = True
         self._tasks.start_soon(task)
 
     def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -69,7 +80,8 @@ class RunScope:
         self._closing.append(close)
 
     async def __aenter__(self) -> RunScope:
-        self._tasks = await anyio.create_task_group().__aenter__()
+        if self._may_start:
+            self._tasks = await anyio.create_task_group().__aenter__()
         return self
 
     async def __aexit__(
@@ -79,7 +91,9 @@ class RunScope:
             with anyio.move_on_after(CLOSING_SECONDS, shield=True):
                 while self._closing:
                     await self._closing.pop()()
-        if self._has_tasks:  # A cancellation costs as much as the rest of a short run.
+        if self._tasks is None:
+            return None
+        if self._has_started:  # A cancellation costs as much as the rest of a short run.
             self._tasks.cancel_scope.cancel()
         if error is None or isinstance(error, anyio.get_cancelled_exc_class()):
             return await self._tasks.__aexit__(kind, error, trace)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from inspect import isfunction
 from typing import Any, Final, NamedTuple, cast
@@ -157,7 +158,7 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     flowengine.errors.RunNotFoundError: no run '@last': runs.db holds no runs
     """
     if url is None:
-        url = "memory:"
+        return _make(_SCHEMES["memory"], "memory:", durability)
     if url in _SCHEMES:
         raise StoreUnavailableError(
             f"'{url}' would be a file of that name: use {url}: for the kind, ./{url} for a file"
@@ -174,14 +175,18 @@ def _scheme_of(url: str) -> str:
 
 
 def _make(kind: _StoreKind, url: str, durability: Durability) -> JournalStore:
+    return _load(kind)(url, durability)
+
+
+@cache
+def _load(kind: _StoreKind) -> _MakeStore:
     module, _, name = kind.target.partition(":")
     try:
-        make: _MakeStore = getattr(import_module(module), name)
+        return getattr(import_module(module), name)
     except ImportError as error:
         if kind.extra is None:
             raise
         raise StoreUnavailableError(f"{kind.says} needs its driver: {install_hint(kind.extra)} ({error})") from error
-    return make(url, durability)
 
 
 _GROUP: Final = "flowengine.stores"

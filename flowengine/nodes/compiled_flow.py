@@ -232,6 +232,11 @@ class CompiledFlow:
         return [(path, node) for path, node in every_node(self.definitions) if node.checks_servers]
 
     @cached_property
+    def starts_tasks(self) -> bool:
+        """Whether tasks may begin in a run of it that live as long as the run."""
+        return any(node.starts_tasks for _, node in every_node(self.definitions))
+
+    @cached_property
     def code(self) -> Mapping[str, str]:
         """Node → hash of the functions that it calls, where its definition does not have them."""
         return {

@@ -33,6 +33,7 @@ class ConditionNode(FlowNode):
     """
 
     kind: ClassVar[str] = "condition"
+    starts_tasks: ClassVar[bool] = False
 
     def __init__(
         self,

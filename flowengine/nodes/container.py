@@ -28,6 +28,7 @@ class ContainerNode(FlowNode):
     """A node that runs other nodes. It holds no slot of the run's concurrency, and is not retried: its nodes are."""
 
     container: ClassVar[bool] = True
+    starts_tasks: ClassVar[bool] = False
 
     def __init__(self, nodes: Mapping[str, FlowNode], **settings: Unpack[NodeSettings]) -> None:
         super().__init__(**settings)

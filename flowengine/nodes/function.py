@@ -41,6 +41,7 @@ class FunctionNode(FlowNode):
     """
 
     kind: ClassVar[str] = "function"
+    starts_tasks: ClassVar[bool] = False
 
     def __init__(
         self,

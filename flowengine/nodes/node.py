@@ -171,6 +171,8 @@ class FlowNode(ABC):
     container: ClassVar[bool] = False
     records_effect: ClassVar[bool] = False
     """Whether it puts the beginning of its own effect on record."""
+    starts_tasks: ClassVar[bool] = True
+    """Whether a task may begin in it that lives as long as the run (a server, the wait for a person's answer)."""
     in_thread: bool = False
     """Whether its work is done in a thread, of which a run has so many."""
 

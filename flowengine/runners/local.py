@@ -148,6 +148,8 @@ async def inputs_with_files(
     plan: CompiledFlow, inputs: Mapping[str, Any], store: JournalStore, run_id: str
 ) -> Mapping[str, Any]:
     """The inputs for `beginning`, with the files among them in the store."""
+    if not inputs and not plan.inputs:
+        return inputs
     return await take_files(plan.inputs, inputs, _keeper(plan, store, run_id))
 
 
@@ -539,7 +541,8 @@ async def _schedule(
     tell: Callable[[], None] | None,
 ) -> LimitError | _Refused | None:
     """Run what can run; the limit that ended it early, or what kept it from beginning."""
-    async with RunScope(fence, limits.concurrency, files) as scope:
+    has_tasks = plan.starts_tasks or shown is not None
+    async with RunScope(fence, limits.concurrency, files, has_tasks=has_tasks) as scope:
         refused = await _check_servers(plan, walk, scope)
         if refused is not None:
             return refused
