@@ -91,6 +91,7 @@ class Walk:
     """
 
     __slots__ = (
+        "__weakref__",
         "_causes",
         "_children",
         "_conflicts",
