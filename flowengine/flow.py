@@ -76,6 +76,7 @@ class RunOptions(TypedDict, total=False):
     reuse: str | None
     limits: RunLimits | None
     labels: Mapping[str, str]
+    live: bool
 
 
 class Flow:
@@ -212,6 +213,7 @@ class Flow:
         reuse: str | None = None,
         limits: RunLimits | None = None,
         labels: Mapping[str, str] = EMPTY,
+        live: bool = False,
     ) -> Run:
         """Run to the end. `store` is a URL (`sqlite:///runs.db`) or an open store; None: in memory.
 
@@ -219,6 +221,10 @@ class Flow:
         and what this run leaves is kept for the next one if it succeeds. `reuse`: an earlier run of this flow in
         the store; its results are taken where nothing that matters to them has changed since. `labels`: short texts
         by which the run is found again (`Runs.list`).
+
+        `live`: other processes with the same store, such as the viewer, see whom agents ask and what they write while
+        they write it. Each call of a model is then asked for as a stream, which costs about half a millisecond of CPU
+        more, and of which some servers do not tell the tokens: so it is done only where somebody wants to look.
 
         A node that fails is told in `Run.status`; `Run.raise_for_status()` raises it. Raises
         `InputError` for inputs that do not fit and `JournalError` when the record cannot be kept.
@@ -233,6 +239,7 @@ class Flow:
                 reuse=None if reuse is None else journals.find(reuse),
                 limits=limits,
                 labels=labels,
+                live=_hear(live),
             )
         return _kept(run, store)
 
@@ -302,13 +309,14 @@ class Flow:
         assume_done: Collection[str] = (),
         limits: RunLimits | None = None,
         repeat_failed_items: bool = False,
+        live: bool = False,
     ) -> Run:
         """Go on with a run of the store that was interrupted or failed (see `runners.local.resume`).
 
         `repeat_failed_items`: also the items that failed in maps with `on_item_error: collect` or `skip`.
 
         `retry_effects`, `assume_done`: nodes whose call to an external tool was interrupted, and what
-        a person decided about it.
+        a person decided about it. `live`: as for `run`.
         """
         with _opened(store, durability) as journals:
             run = await local.resume(
@@ -320,6 +328,7 @@ class Flow:
                 assume_done=assume_done,
                 limits=limits,
                 repeat_failed_items=repeat_failed_items,
+                live=_hear(live),
             )
         return _kept(run, store)
 
@@ -401,10 +410,16 @@ class Flow:
         state: Mapping[str, Any] | None = None,
         durability: Durability = "full",
         limits: RunLimits | None = None,
+        live: bool = False,
     ) -> Run:
-        """A new run that shares the past of one of the store and begins at `node` (see `runners.local.fork`)."""
+        """A new run that shares the past of one of the store and begins at `node` (see `runners.local.fork`).
+
+        `live`: as for `run`.
+        """
         with _opened(store, durability) as journals:
-            run = await local.fork(self.plan, journals.find(run_id), journals, node, state=state or {}, limits=limits)
+            begun = journals.find(run_id)
+            how: Any = {"state": state or {}, "limits": limits, "live": _hear(live)}
+            run = await local.fork(self.plan, begun, journals, node, **how)
         return _kept(run, store)
 
     async def approve(
@@ -419,8 +434,11 @@ class Flow:
         form: Any = None,
         durability: Durability = "full",
         limits: RunLimits | None = None,
+        live: bool = False,
     ) -> Run:
         """Answer the question that a run waits with (`journal.approvals.answer`), and go on with it here.
+
+        `live`: as for `run`.
 
         A run that is at work, here or in another process, is left to its owner, who takes the answer in: then it
         comes back as it is, `running`.
@@ -433,7 +451,7 @@ class Flow:
             given = await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
             if given.writer is not None:
                 return _kept(local.read_run(self.plan, journals.events(run_id)), store)
-        return await self.resume(run_id, store=store, durability=durability, limits=limits)
+        return await self.resume(run_id, store=store, durability=durability, limits=limits, live=live)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {len(self.plan.graph)} nodes>"
@@ -459,6 +477,11 @@ async def _streamed(
             receive.close()
             send.close()
     stream.raise_failure()
+
+
+def _hear(live: bool) -> local.Live | None:
+    """The listener of a run in this process, that others are to see: nobody here."""
+    return local.unheard if live else None
 
 
 def _send_text(send: Callable[[TokenStreamed], None], piece: TokenStreamed) -> None:

@@ -6,9 +6,10 @@ now is tried again with the next piece: nobody needs this to go on with the run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
-from typing import Final
+from threading import Lock
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -36,6 +37,9 @@ class LiveBoard:
         self._texts = LiveTexts()
         self._news = anyio.Event()
         self._is_shown = False
+        self._is_over = False
+        self._writing = Lock()
+        """Held while something is written, so that nothing is shown once the end has taken it away."""
         scope.start_soon(self._show)
         scope.at_end(self._clear)
 
@@ -50,10 +54,19 @@ class LiveBoard:
             self._news = anyio.Event()
             self._is_shown = True
             with suppress(JournalError):
-                plain = self._texts.as_plain()
-                await anyio.to_thread.run_sync(partial(write_live, self._store, self._run_id, plain))
+                await anyio.to_thread.run_sync(self._write, self._texts.as_plain())
 
     async def _clear(self) -> None:
         if self._is_shown:
             with suppress(JournalError), anyio.move_on_after(_AT_END):
-                await anyio.to_thread.run_sync(forget_live, self._store, self._run_id, abandon_on_cancel=True)
+                await anyio.to_thread.run_sync(self._forget, abandon_on_cancel=True)
+
+    def _write(self, plain: Mapping[str, Any]) -> None:
+        with self._writing:
+            if not self._is_over:
+                write_live(self._store, self._run_id, plain)
+
+    def _forget(self) -> None:
+        with self._writing:
+            self._is_over = True
+            forget_live(self._store, self._run_id)
