@@ -242,6 +242,9 @@ class TemplateSyntaxError(DefinitionError):
 class RunError(FlowEngineError):
     """This run went wrong."""
 
+    retry_after: float | None = None
+    """Seconds that a server asked to wait before another attempt, where one did."""
+
 
 class NodeError(RunError):
     """A node failed; `node` is its path, the cause is chained."""
@@ -322,7 +325,6 @@ class TransientModelError(ModelError):
     def __init__(self, message: str, retry_after: float | None = None, *, is_rate_limit: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds that the server asked to wait, or None."""
         self.is_rate_limit = is_rate_limit
         """Whether the vendor had too many requests (429): others who ask it had better wait, too."""
 

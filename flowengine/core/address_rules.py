@@ -20,12 +20,23 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["AddressRule", "Origin", "RefusedAddressError", "allowed_url", "check_addresses", "origin_of", "read_rule"]
+__all__ = [
+    "AddressRule",
+    "Origin",
+    "RefusedAddressError",
+    "allowed_url",
+    "check_addresses",
+    "leads_elsewhere",
+    "origin_of",
+    "read_rule",
+]
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UP: Final = re.compile(r"[.\s\x00]*\.\.[.\s\x00]*(;.*)?", re.DOTALL)
+"""A part of a path that some server takes for the folder above."""
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _EMBEDDED: Final = IPv6Network("::/96")
 
@@ -53,7 +64,7 @@ def read_rule(entry: str) -> AddressRule | None:
     (None, None)
     """
     beginning, *words = entry.split() or [""]
-    if _parts(beginning) is None or ".." in unquote(unquote(beginning)) or "\\" in beginning:
+    if _parts(beginning) is None or leads_elsewhere(beginning):
         return None
     variables = [each for each in words if _VARIABLE.fullmatch(each)]
     try:
@@ -76,7 +87,7 @@ def allowed_url(url: str, allowed: Sequence[str]) -> AddressRule | None:
     [None, None, None, None, None, None]
     """
     wanted = _parts(url)
-    if wanted is None or ".." in unquote(unquote(wanted[1])) or "\\" in url:
+    if wanted is None or leads_elsewhere(url):
         return None
     for each in allowed:
         rule = read_rule(each)
@@ -86,6 +97,17 @@ def allowed_url(url: str, allowed: Sequence[str]) -> AddressRule | None:
             if wanted[1] == known[1] or wanted[1].startswith(f"{folder}/"):
                 return rule
     return None
+
+
+def leads_elsewhere(url: str) -> bool:
+    """Whether an address may be read as that of another place: it has a part `..`, however that is written, or a
+    backslash.
+
+    >>> [leads_elsewhere(f"https://a.example/v1/{each}") for each in ("main...dev", "%2e%2e/x", "..;/x", "a%2F..%2Fb")]
+    [False, True, True, True]
+    """
+    path = url.partition("?")[0]
+    return "\\" in url or any(_UP.fullmatch(each) for each in re.split(r"[/\\]", unquote(unquote(path))))
 
 
 def origin_of(url: str) -> Origin | None:

@@ -462,9 +462,17 @@ def error_info(error: BaseException) -> ErrorInfo:
     if isinstance(error, LimitError):
         return ErrorInfo(kind, str(error), part=error.part, limit=error.limit, needed=error.needed)
     if isinstance(error, FlowEngineError):
-        cause = f" ({describe_error(error.__cause__)})" if error.__cause__ is not None else ""
+        is_told = error.__cause__ is None or (bool(text := _text_of(error.__cause__)) and text in str(error))
+        cause = "" if is_told else f" ({describe_error(error.__cause__)})"
         return ErrorInfo(kind, f"{error}{cause}")
     return ErrorInfo(kind, describe_error(error), _format_traceback(error))
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # See `describe_error`.
+        return ""
 
 
 def _format_traceback(error: BaseException) -> str:

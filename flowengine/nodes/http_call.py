@@ -14,10 +14,11 @@ from flowengine.core.json_schema import find_misfits
 from flowengine.core.records import ToolCall, tool_key
 from flowengine.engine.view import NodeContext
 from flowengine.errors import DefinitionError, OutputError, RunError, UnknownEffectError
+from flowengine.models.http.status_errors import read_retry_after
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.http_request import Answer, Expected, HttpRequest, describe_url, make_request, read_body
 from flowengine.nodes.http_sender import Sender, SentAnswer
-from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
+from flowengine.nodes.node import LONGEST_ASKED, Effect, FlowNode, NodeSettings, Value
 from flowengine.tools.result_text import cut, text_of
 
 __all__ = ["EFFECTS", "HttpNode"]
@@ -106,7 +107,11 @@ class HttpNode(FlowNode):
             said = cut(hide.hide(answer.content[:2_000].decode("utf-8", "replace")), 300)
             wanted = ", ".join(map(str, self.expected.status))
             asked = f"{self.method} {describe_url(sent.url)}"
-            raise RunError(f"{asked} answered {answer.status} where {wanted} is expected{said and f': {said}'}")
+            error = RunError(f"{asked} answered {answer.status} where {wanted} is expected{said and f': {said}'}")
+            error.retry_after = read_retry_after(answer.headers)
+            if error.retry_after is not None and error.retry_after > LONGEST_ASKED:
+                error.args = (f"{error}; it asks to wait {error.retry_after:,.0f} s, which is too long",)
+            raise error
         body = await self._body(context, answer, sent.url)
         if self.expected.schema is not None:
             misfits = find_misfits(self.expected.schema, body)

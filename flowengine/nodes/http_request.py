@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from flowengine.core.file_values import FileValue
 from flowengine.core.json_values import check_text, write_json
+from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError, OutputError, RunError
 
 __all__ = ["Answer", "Expected", "HttpRequest", "check_header_name", "describe_url", "make_request", "read_body"]
@@ -24,7 +25,9 @@ _OURS: Final = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect", "keep-alive")
 ) | {"accept-encoding", "proxy-authorization", "proxy-connection"}
 """Headers that say where a message goes and where it ends."""
-_TEXTS: Final = re.compile(r"text/.+|application/(.+\+)?(xml|javascript|x-www-form-urlencoded)")
+_TEXTS: Final = re.compile(
+    r"text/.+|application/(.+\+)?(xml|javascript|x-www-form-urlencoded|(x-)?(ndjson|jsonlines|yaml)|jsonl|toml|sql)"
+)
 _JSON: Final = re.compile(r".+/(.+\+)?json")
 _LONGEST_URL: Final = 8_000
 
@@ -100,7 +103,7 @@ def _header_value(name: str, value: Any) -> str:
 
 def _with_query(url: Any, query: Mapping[str, Any]) -> str:
     if not isinstance(url, str):
-        raise RunError(f"the address is a text, found {type(url).__name__}")
+        raise RunError(f"the address must be a text, found {describe_value(url)}")
     pairs: list[tuple[str, str]] = []
     for name, value in query.items():
         values = cast("list[Any]", value if isinstance(value, list | tuple) else [value])
@@ -140,7 +143,8 @@ def describe_url(url: str) -> str:
     'https://api.example.com/v1/orders?…'
     """
     path, query, _ = url.partition("?")
-    return f"{path[:300]}{query and '?…'}"
+    shown = path[:300] if path.isprintable() else repr(path[:300])[1:-1]
+    return f"{shown}{query and '?…'}"
 
 
 def read_body(answer: Answer) -> Any:
@@ -158,7 +162,7 @@ def read_body(answer: Answer) -> Any:
         return answer.content
     try:
         return answer.content.decode(_charset_of(parameters))
-    except (UnicodeDecodeError, LookupError):
+    except (UnicodeError, LookupError):
         return answer.content.decode("utf-8", "replace") if media_type else answer.content
 
 

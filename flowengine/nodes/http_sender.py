@@ -23,6 +23,7 @@ from flowengine.core.address_rules import (
     RefusedAddressError,
     allowed_url,
     check_addresses,
+    leads_elsewhere,
     origin_of,
 )
 from flowengine.core.secret_values import Secrets
@@ -36,6 +37,7 @@ from flowengine.models.http.connection_pool import (
     proxy_headers,
 )
 from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, ResponseHead, make_request
+from flowengine.models.http.loop_client import HttpAnswer
 from flowengine.nodes.http_request import Answer, HttpRequest, describe_url
 from flowengine.version import __version__
 
@@ -119,7 +121,7 @@ class HttpSender:
     def _rule_for(self, url: str) -> AddressRule:
         rule = allowed_url(url, self.allowed)
         if rule is None:
-            hint = did_you_mean(url, self.allowed) or "; list its beginning in `allow_http` of the project file"
+            hint = _hint_for(url, [each.split()[0] for each in self.allowed if each.strip()])
             raise RunError(f"the address '{describe_url(url)}' is not allowed{hint}")
         return rule
 
@@ -195,14 +197,24 @@ class HttpSender:
         raise RunError(told)
 
     async def _read(self, connection: HttpConnection, head: ResponseHead, shown: str) -> bytes:
-        encoding = head.headers.get("content-encoding", "identity")
-        if encoding.lower() not in ("", "identity"):
-            raise UnknownEffectError(f"{shown}: the answer is packed ({encoding:.40}), which was not asked for")
-        pieces, size = list[bytes](), 0
-        while piece := await connection.receive():
-            pieces.append(piece)
-            size += len(piece)
-            if size > self.max_bytes:
-                told = f"{shown}: the answer has more than {self.max_bytes:,} bytes (`max_file` of [files])"
-                raise UnknownEffectError(told)
-        return b"".join(pieces)
+        """The body, unpacked: some servers keep files packed, and do not heed that nobody asked for it."""
+        answer = HttpAnswer(connection, head)
+        answer.largest = self.max_bytes
+        try:
+            return await answer.read()
+        except BrokenExchangeError as error:
+            if not error.is_final:
+                raise
+            told = f"{shown}: the answer has more than {self.max_bytes:,} bytes (`max_file` of [files])"
+            raise UnknownEffectError(told) from None
+
+
+def _hint_for(url: str, beginnings: Sequence[str]) -> str:
+    """What to do about an address that is not allowed."""
+    if leads_elsewhere(url):
+        return ": a part `..` of it, or a backslash, would lead somewhere else"
+    if any(url.startswith(each.rstrip("/")) for each in beginnings):
+        return (
+            ": it has a user's name, a blank, or letters that no address has, or goes on right behind what is allowed"
+        )
+    return did_you_mean(url, beginnings) or "; list its beginning in `allow_http` of the project file"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from inspect import isawaitable
 from random import random
 from time import perf_counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -26,9 +26,12 @@ from flowengine.engine.levels import timeout_error
 from flowengine.engine.ports import Ended, Known, Node, Skip
 from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
-from flowengine.errors import NodeTimeoutError, OverdueError, TemplateError, UnknownEffectError
+from flowengine.errors import NodeTimeoutError, OverdueError, RunError, TemplateError, UnknownEffectError
 from flowengine.nodes.leaving import LeavableBody
-from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable
+from flowengine.nodes.node import LONGEST_ASKED, FlowNode, NodeLimits, RetryPolicy, Testable
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 __all__ = ["wrapped"]
 
@@ -264,7 +267,8 @@ class _Retrying:
             pause = tenacity.wait_exponential(multiplier=policy.initial * 2**failed, max=policy.max)
 
         def seconds(state: tenacity.RetryCallState) -> float:
-            return min(pause(state), policy.max) * (1 - random() / 2 if policy.jitter else 1)
+            own = min(pause(state), policy.max) * (1 - random() / 2 if policy.jitter else 1)
+            return max(own, _seconds_asked(state))
 
         async def tell(state: tenacity.RetryCallState) -> None:
             assert state.outcome is not None
@@ -274,7 +278,9 @@ class _Retrying:
             await context.note(RetryRecord(attempt, describe_error(failure), state.next_action.sleep))
 
         retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(policy.attempts - failed),
+            stop=lambda state: (
+                state.attempt_number >= policy.attempts - failed or _seconds_asked(state) > LONGEST_ASKED
+            ),
             wait=seconds,
             retry=tenacity.retry_if_exception(policy.covers),
             sleep=anyio.sleep,
@@ -282,3 +288,9 @@ class _Retrying:
             reraise=True,
         )
         return await retrying(self._node.run, context)
+
+
+def _seconds_asked(state: RetryCallState) -> float:
+    """Seconds that a server wants to be left alone, where it was one that failed."""
+    failure = state.outcome and state.outcome.exception()
+    return (failure.retry_after or 0.0) if isinstance(failure, RunError) else 0.0

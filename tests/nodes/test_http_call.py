@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 from flowengine import Flow
 from flowengine.core.file_values import FileValue
-from flowengine.core.records import ToolCall
+from flowengine.core.records import Retry, ToolCall
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.errors import DefinitionError, EffectPendingError
 from flowengine.journal.codec import decode, encode
@@ -204,7 +206,7 @@ async def test_bytes_and_long_answers_become_files_and_longer_ones_an_error(serv
     )
 
 
-async def test_an_endless_answer_is_left_at_its_bound_and_packed_ones_at_once(server: OddServer):
+async def test_an_endless_answer_is_left_at_its_bound(server: OddServer):
     def endless(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("transfer-encoding", "chunked")
@@ -217,9 +219,58 @@ async def test_an_endless_answer_is_left_at_its_bound_and_packed_ones_at_once(se
 
     server.routes["/"] = endless
     assert "more than 20,971,520 bytes" in message(await run_of(node(server)))
-    server.routes["/"] = lambda handler: say(handler, b"\x1f\x8b", content_encoding="gzip")
-    assert "the answer is packed (gzip)" in message(await run_of(node(server)))
+    bomb = gzip.compress(b" " * 40_000_000)
+    server.routes["/"] = lambda handler: say(handler, bomb, content_encoding="gzip")
+    assert "more than 20,971,520 bytes" in message(await run_of(node(server)))
     assert server.seen[0].headers["accept-encoding"] == "identity"
+
+
+PACKED = gzip.compress(b'{"a": ') + gzip.compress(b"1}")
+
+
+@pytest.mark.parametrize(
+    ("packed", "encoding", "told"),
+    [
+        (PACKED, "gzip", None),
+        (zlib.compress(b'{"a": 1}'), "deflate", None),
+        (PACKED[:-9], "gzip", "breaks off"),
+        (b"oops", "gzip", "cannot be unpacked"),
+        (b"oops", "br", "packs its answer as 'br'"),
+    ],
+)
+async def test_an_answer_that_is_packed_unasked_is_unpacked_whole_or_not_at_all(
+    server: OddServer, packed: bytes, encoding: str, told: str | None
+):
+    server.routes["/"] = lambda handler: say(
+        handler, packed, content_encoding=encoding, content_type="application/json"
+    )
+    run = await run_of(node(server))
+    if told is None:
+        assert run.raise_for_status().outputs["a"]["body"] == {"a": 1}
+    else:
+        assert told in message(run)
+        assert message(run).count(told) == 1, "the cause says nothing else"
+
+
+async def test_a_retry_waits_for_as_long_as_the_server_asks_within_reason(server: OddServer):
+    asked = ["0.05", "7200"]
+    server.routes["/"] = lambda handler: say(handler, b"", status=429, retry_after=asked[len(server.seen) - 1])
+    run = await run_of(node(server, retry=RetryPolicy(attempts=5, initial=0.001, max=0.002)))
+    assert "answered 429 where 2xx is expected; it asks to wait 7,200 s, which is too long" in message(run)
+    assert len(server.seen) == 2
+    [pause] = [each.record for each in run.events if isinstance(each, NodeRecorded) and type(each.record) is Retry]
+    assert pause.delay >= 0.05
+
+
+async def test_an_address_that_is_refused_says_why(server: OddServer):
+    sender = HttpSender([f"{server.url}/v1/ TOKEN"])
+    run = await run_of(node(server, f"{server.url}/v1/compare/main...dev", sender=sender))
+    assert run.raise_for_status().outputs["a"]["status"] == 200
+    for path, why in (("v1/..%2Fx", "a part `..`"), ("v1\\x", "or a backslash"), ("v1/a\r\nb", "a blank")):
+        told = message(await run_of(node(server, f"{server.url}/{path}", sender=sender)))
+        assert why in told
+        assert "TOKEN" not in told
+        assert told.isprintable()
 
 
 async def test_a_slow_sender_is_left_at_the_nodes_timeout(server: OddServer):

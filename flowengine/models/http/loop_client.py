@@ -37,9 +37,13 @@ _REST: Final = 0.05
 
 
 class _Unpacker(Protocol):
-    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
+    @property
+    def eof(self) -> bool: ...
 
-    def flush(self) -> bytes: ...
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
 
 
 class HttpCall:
@@ -73,7 +77,8 @@ class HttpAnswer:
         """Bytes of the body, unpacked, that are read at most."""
         self.postponed: BaseException | None = None
         self._size = 0
-        self._packed = _unpacker(self.headers.get("content-encoding", ""))
+        self._is_packed = _is_packed(self.headers.get("content-encoding", ""))
+        self._packed: _Unpacker | None = None
 
     @property
     def is_fine(self) -> bool:
@@ -90,7 +95,7 @@ class HttpAnswer:
         while not self.is_read:
             chunk = await self._connection.receive()
             self.is_read = not chunk
-            if self._packed is not None:
+            if self._is_packed:
                 chunk = self._unpack(chunk)
             self._size += len(chunk)
             if self._size > self.largest:
@@ -118,20 +123,31 @@ class HttpAnswer:
             self.postponed = self._connection.cancellation  # Scopes cancel again by themselves, tasks are told once.
 
     def _unpack(self, chunk: bytes) -> bytes:
-        assert self._packed is not None
+        """Of a packed body; several may follow each other in one."""
+        data = b""
         try:
-            data = self._packed.decompress(chunk, self.largest + 1 - self._size) if chunk else self._packed.flush()
+            while chunk and (room := self.largest + 1 - self._size - len(data)) > 0:
+                if self._packed is None or self._packed.eof:
+                    self._packed = zlib.decompressobj(_ANY_FORMAT)
+                data += self._packed.decompress(chunk, room)
+                rest = self._packed.unused_data
+                chunk = rest if rest.startswith(_GZIP) else b""
         except zlib.error:
             raise BrokenExchangeError("the server's answer cannot be unpacked") from None
+        if self.is_read and self._packed is not None and not self._packed.eof:
+            raise BrokenExchangeError("the server's packed answer breaks off")
         return data
 
 
-def _unpacker(encoding: str) -> _Unpacker | None:
+_ANY_FORMAT: Final = 47
+"""Tells gzip and zlib apart by itself."""
+_GZIP: Final = b"\x1f\x8b"
+
+
+def _is_packed(encoding: str) -> bool:
     encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
-        return None
-    if encoding in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(47)  # Tells gzip and zlib apart by itself.
+    if encoding in ("", "identity", "gzip", "x-gzip", "deflate"):
+        return encoding not in ("", "identity")
     raise BrokenExchangeError(f"the server packs its answer as '{encoding:.20}', which was not asked for")
 
 
