@@ -458,7 +458,7 @@ async def test_a_letter_interrupted_by_its_nodes_timeout_waits_for_a_decision() 
             return NodeResult(result.text)
 
     store = MemoryStore()
-    flow = Flow("slow", {"letter": Slow(timeout=0.5)})
+    flow = Flow("slow", {"letter": Slow(timeout=1.0)})
     run = await flow.run(run_id="r1", store=store)
     assert any(isinstance(event, NodeFailed) for event in run.events)
     with pytest.raises(EffectPendingError, match="node 'letter', tool 'send'"):
