@@ -18,7 +18,7 @@ from flowengine.cli.watch import Reporting
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.nodes.compiled_flow import InputField, parse_text, refuse_constant
+from flowengine.nodes.compiled_flow import InputField, parse_text, read_float, refuse_constant
 
 __all__ = [
     "OPTION_OF",
@@ -100,7 +100,7 @@ def _read_text(what: str, path: str) -> str:
 def _read_inputs_file(path: str) -> dict[str, Any]:
     text = _read_text("--inputs", path)
     try:
-        values: Any = json.loads(text, parse_constant=refuse_constant)
+        values: Any = json.loads(text, parse_constant=refuse_constant, parse_float=read_float)
     except (ValueError, RecursionError) as error:
         raise InputError(f"--inputs: '{path}' is not JSON: {error}") from error
     if not isinstance(values, dict):

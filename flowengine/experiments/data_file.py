@@ -22,6 +22,7 @@ from flowengine.nodes.compiled_flow import (
     InputField,
     checked_inputs,
     parse_text,
+    read_float,
     refuse_constant,
     refuse_twins,
 )
@@ -83,7 +84,10 @@ def _read_json_lines(path: Path, file: IO[bytes]) -> Iterator[RawRow]:
         number += 1
         try:
             value: Any = json.loads(
-                text.decode("utf-8"), parse_constant=refuse_constant, object_pairs_hook=refuse_twins
+                text.decode("utf-8"),
+                parse_constant=refuse_constant,
+                parse_float=read_float,
+                object_pairs_hook=refuse_twins,
             )
         except json.JSONDecodeError as error:
             raise _wrong(path, f"expected one JSON object on the line: {error.msg}", line, error.colno) from None

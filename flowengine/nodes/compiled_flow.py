@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from typing import Any, Final, NoReturn, cast
 
 import anyio
@@ -50,6 +51,7 @@ __all__ = [
     "outputs_of",
     "parse_text",
     "partial_outputs_of",
+    "read_float",
     "refuse_constant",
     "refuse_twins",
 ]
@@ -152,7 +154,7 @@ def parse_text(name: str, text: str, field: InputField | None) -> Any:
     if expected is None:
         return text
     try:
-        return json.loads(text, parse_constant=refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant, parse_float=read_float)
     except (ValueError, RecursionError) as error:
         raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}") from error
 
@@ -170,6 +172,14 @@ def _find_declared_type(field: InputField) -> str | None:
 def refuse_constant(name: str) -> NoReturn:
     """For `json.loads(parse_constant=…)`: NaN and the infinities are no JSON."""
     raise ValueError(f"{name} is not JSON")
+
+
+def read_float(text: str) -> float:
+    """For `json.loads(parse_float=…)`: a number beyond all floats would be an infinity."""
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text:.40} is beyond all numbers")
+    return value
 
 
 def refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-from flowengine.nodes.compiled_flow import refuse_constant, refuse_twins
+from flowengine.nodes.compiled_flow import read_float, refuse_constant, refuse_twins
 from flowengine.server.flow_catalog import Library
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
@@ -89,7 +89,9 @@ async def read_json_object(request: Request, most: int) -> dict[str, Any]:
 def parse_json(body: bytes) -> Any:
     """The value of a body; a `ProblemError` for what is no JSON, has a name twice, or is nested too deep."""
     try:
-        found: Any = json.loads(body, parse_constant=refuse_constant, object_pairs_hook=refuse_twins)
+        found: Any = json.loads(
+            body, parse_constant=refuse_constant, parse_float=read_float, object_pairs_hook=refuse_twins
+        )
     except RecursionError:
         raise _TOO_DEEP from None
     except ValueError as error:

@@ -44,6 +44,8 @@ class Conversation(NamedTuple):
     """Its name; None: it has none."""
     keeps_session: bool = False
     """Whether one without a name gets one, by which it goes on."""
+    previous: str | None = None
+    """The run that gave the answer before, where the message says so."""
 
 
 class ChatRun(NamedTuple):
@@ -195,6 +197,11 @@ async def _find_waiting(
     service: FlowService, flow: str, conversation: Conversation, caller: FlowCaller | None
 ) -> str | None:
     """The run of the conversation that waits, the newest one."""
+    previous = conversation.previous
+    if previous is not None:  # The first run of a conversation has no label of the name that it got itself.
+        before = await service.outcome(previous, caller)
+        if (before.flow, before.status) == (flow, "waiting"):
+            return previous
     if conversation.session is not None:
         names = {_name_of(conversation.session, ())}
     else:  # The run was started by an earlier message: the conversation ended with it then.

@@ -177,6 +177,8 @@ class FlowService:
             run_id = run_id_of_key(run_key, flow, name)
         run_id = run_id or local.new_run_id()
         given = check_labels({**(labels or EMPTY), **({} if name is None else {CALLER: name})})
+        if session is not None and not session.strip():
+            raise InputError("a session is named by 1 to 200 characters, not by none")
         if labels and name is not None and labels.get(CALLER, name) != name:
             raise InputError(f"label '{CALLER}' is set by the server")
         start = RunStart(

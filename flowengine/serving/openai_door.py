@@ -172,7 +172,8 @@ class _OpenAiDoor:
         call = read_responses_call(body, request.headers.get(_SESSION_HEADER))
         session = call.session if call.previous is None else await self._find_session(call.previous, caller_of(request))
         keeps = session is None and body.get("store") is not False
-        asked = await self._ask(request, call, Conversation(call.messages, session, keeps))
+        previous = None if call.previous is None else _run_of(call.previous)
+        asked = await self._ask(request, call, Conversation(call.messages, session, keeps, previous))
         if call.stream:
             return event_stream(_stream(asked, ResponseStream(call)), asked.headers)
         answer = await answer_while_heard(request, lambda: _gather(asked))
@@ -180,7 +181,7 @@ class _OpenAiDoor:
 
     async def _find_session(self, response_id: str, caller: FlowCaller | None) -> str:
         """The conversation of an earlier response."""
-        record = await self._service.record(response_id.removeprefix("resp_"), caller)
+        record = await self._service.record(_run_of(response_id), caller)
         session = session_of(start_of(record.events), caller)
         if session is None:
             raise OpenAiError("that response was not stored", 404, param="previous_response_id")
@@ -191,6 +192,10 @@ class _OpenAiDoor:
         shape = find_chat_shape(self._service.flow(call.model, caller))
         chat = await begin_chat(self._service, call.model, conversation, caller, run_key=run_key, inputs=call.inputs)
         return _Asked(self._service, caller, call, shape, chat, run_key is not None or not chat.is_new)
+
+
+def _run_of(response_id: str) -> str:
+    return response_id.removeprefix("resp_")
 
 
 class _Asked(NamedTuple):

@@ -143,6 +143,13 @@ def test_a_response_follows_another(client: openai.OpenAI) -> None:
         client.responses.create(model="poet", input="x", previous_response_id=alone.id)
 
 
+def test_a_response_that_asks_is_answered_by_the_one_that_follows_it(client: openai.OpenAI) -> None:
+    asked = client.responses.create(model="ship", input="v3")
+    unclear = client.responses.create(model="ship", input="hm", previous_response_id=asked.id)
+    answered = client.responses.create(model="ship", input="ship it", previous_response_id=unclear.id)
+    assert (answered.id, answered.output_text) == (asked.id, "shipped v3")
+
+
 def test_a_response_is_streamed_with_what_was_thought(client: openai.OpenAI) -> None:
     with client.responses.stream(model="poet", input="Bees fly.", reasoning={"summary": "auto"}) as stream:
         kinds = [event.type for event in stream]
