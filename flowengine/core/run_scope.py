@@ -71,7 +71,9 @@ class RunScope:
     def start_soon(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A task that lives until the run ends; then it is cancelled. What it raises ends the run."""
         if self._tasks is None:
-            raise RuntimeError("no node of this run starts tasks: set `starts_tasks = True` in the class of the one that does")
+            raise RuntimeError(
+                "no node of this run starts tasks: set `starts_tasks = True` in the class of the one that does"
+            )
         self._has_started = True
         self._tasks.start_soon(task)
 

@@ -390,6 +390,18 @@ async def test_opening_and_closing_leaves_no_process_and_no_file_open(server: Se
     assert held() <= before
 
 
+def test_a_flow_with_a_server_says_what_to_install_where_the_library_is_missing(tmp_path: Path) -> None:
+    ask = "{type: tool, tool: clock.now, effect: none, retry: {attempts: 2}}"
+    flow = f"flowengine: v1\nname: time\nmcp_servers: [{{name: clock, command: x}}]\nnodes: {{ask: {ask}}}\n"
+    (tmp_path / "time.yaml").write_text(flow, "utf-8")
+    (tmp_path / "flowengine.toml").write_text('allow_mcp = ["x"]\n', "utf-8")
+    lacking = "import sys; sys.modules |= dict.fromkeys(['mcp', 'mcp_types'])\n"
+    code = f"{lacking}from flowengine.cli.main import main; main(['run', 'time.yaml'])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "MCP servers need the 'mcp' extra, and 'mcp' is not installed: pip install" in told.stderr
+    assert "a bug in FlowEngine" not in told.stderr
+
+
 def test_the_library_is_not_loaded_before_it_is_needed() -> None:
     code = "import sys, flowengine.tools.mcp.client; sys.exit('mcp' in sys.modules or 'httpx2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

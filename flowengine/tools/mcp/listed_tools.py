@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mcp_types import AudioContent, CallToolResult, ContentBlock, EmbeddedResource, ImageContent, TextContent
-from mcp_types import TextResourceContents as TextResource
+from typing_extensions import TypeIs
 
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean
@@ -19,7 +18,8 @@ from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.result_text import MAX_TEXT, cut, text_of
 from flowengine.tools.tool import Effect, ToolResult
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # Without the extra `mcp` a flow is told so, by what imports this.
+    from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
     from mcp_types import Tool as ListedTool
 
 __all__ = ["Description", "check_allowed", "describe", "result_of"]
@@ -114,9 +114,9 @@ def _read_files(blocks: Sequence[ContentBlock]) -> Iterator[bytes]:
     """Images, sound and binary resources; what is no base64 is none."""
     for block in blocks:
         encoded = ""
-        if isinstance(block, ImageContent | AudioContent):
+        if block.type == "image" or block.type == "audio":
             encoded = block.data
-        elif isinstance(block, EmbeddedResource) and not isinstance(block.resource, TextResource):
+        elif block.type == "resource" and not _is_text(block.resource):
             encoded = block.resource.blob
         if encoded:
             with suppress(ValueError):
@@ -136,18 +136,24 @@ def _join_parts(parts: list[str]) -> str:
 
 
 def _format_block(block: ContentBlock) -> str:
-    if isinstance(block, TextContent):
+    if block.type == "text":
         return block.text
-    if isinstance(block, ImageContent | AudioContent):
+    if block.type == "image" or block.type == "audio":
         return f"[{block.type}: {_one_line(block.mime_type)}, {_format_size(block.data)}]"
-    if isinstance(block, EmbeddedResource):
+    if block.type == "resource":
         resource = block.resource
-        if isinstance(resource, TextResource):
+        if _is_text(resource):
             return f"[resource {_one_line(resource.uri)}]\n{resource.text}"
         kind = _one_line(resource.mime_type or "of unknown type")
         return f"[resource {_one_line(resource.uri)}: binary data, {kind}, {_format_size(resource.blob)}]"
     about = f": {_one_line(block.description)}" if block.description else ""
     return f"[link to resource {_one_line(block.uri)} '{_one_line(block.name)}'{about}]"
+
+
+def _is_text(resource: TextResourceContents | BlobResourceContents) -> TypeIs[TextResourceContents]:
+    from mcp_types import TextResourceContents  # Who has an answer of a server has the library.
+
+    return isinstance(resource, TextResourceContents)
 
 
 def _format_size(base64: str) -> str:
