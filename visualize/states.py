@@ -6,7 +6,7 @@ the last writer decides. It knows rows and writes, and nothing of pages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
@@ -88,6 +88,25 @@ class States:
         """Key → value where the states that all nodes left behind meet."""
         places = self._enter(None, "") if self.keys else {}
         return self._read(*_merge_places(places)) if places else {}
+
+    def so_far(self) -> dict[str, Any]:
+        """Key → value as far as the run has come: also of what is written inside of a container that goes on."""
+        store = StateStore(self._rules)
+        layer = store.root
+        for number, writes in enumerate(self._list_writes(self._progress.skeleton.top, "")):
+            layer = store.write(number, layer, writes)
+        return self._read(store, layer)
+
+    def _list_writes(self, level: SkeletonLevel, unit: str) -> Iterator[Mapping[str, Any]]:
+        """What was written, in the order of the flow; a container that has succeeded says it for its body."""
+        for name, site in level.sites.items():
+            row = self._progress.nodes.get(unit + name)
+            if row is not None and row.status == "succeeded" and row.result is not None:
+                yield from [row.result.state] if row.result.state else []
+            elif row is not None and site.body is not None and site.kind != "subflow":
+                between = ".round" if site.kind == "loop" else ""
+                for number in sorted(row.units):
+                    yield from self._list_writes(site.body, f"{row.id}{between}[{number}].")
 
     def _rule(self, key: str) -> str:
         return self._rules[key].merge if key in self._rules else ""

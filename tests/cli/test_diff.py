@@ -33,6 +33,7 @@ def test_two_runs_are_told_apart_with_causes_first_and_by_words(flowengine: Comm
     assert [each["kind"] for each in found[1]["causes"]] == ["inputs"]
     assert (found[1]["first"], found[2]["first"], found[1]["nodes"]) == ("shout", None, {"shout": ["output"]})
 
+    assert flowengine("diff", "b2").out == flowengine("diff", "a1", "b2").out  # With the run before.
     said = flowengine("diff", "a1", "b2", "--html", str(folder / "two.html"))
     assert "two.html" in said.err
     assert "one <del>small</del> <ins>large</ins> cat" in (folder / "two.html").read_text("utf-8")
@@ -41,8 +42,8 @@ def test_two_runs_are_told_apart_with_causes_first_and_by_words(flowengine: Comm
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("a1",), "2 to 10 runs are compared, and 1 are named"),
-        (("a1",) * 11, "2 to 10 runs are compared, and 11 are named"),
+        (("a1",), "there is no earlier run of the flow of run 'a1': name two runs"),
+        (("a1",) * 11, "up to 10 runs are compared, and 11 are named"),
         (("a1", "b2", "--json", "--html", "x.html"), "exclude each other"),
         (("a1", "b2", "--unmasked"), "goes with --html only"),
         (("a1", "b2", "--html", "nowhere/x.html"), "cannot write 'nowhere/x.html'"),

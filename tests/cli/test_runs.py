@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,10 @@ def test_a_failed_nodes_events_do_not_hold_the_runs_end(flowengine: Command, run
 
 def test_a_run_as_json_is_what_run_printed(flowengine: Command) -> None:
     ran = json.loads(flowengine("run", "fragile.yaml", "--json", "--run-id", "r1").out)
-    assert json.loads(flowengine("runs", "show", "r1", "--json").out) | {"outputs": {}} == ran
+    shown = json.loads(flowengine("runs", "show", "r1", "--json").out)
+    about = {name: shown.pop(name) for name in ("inputs", "session", "notes", "marks", "scores", "led_to")}
+    assert about == {"inputs": {}, "session": "", "notes": [], "marks": [], "scores": [], "led_to": []}
+    assert shown | {"outputs": {}} == ran
 
 
 def test_a_run_as_events_is_its_whole_record(flowengine: Command, runs: None) -> None:
@@ -201,3 +205,73 @@ def test_why_tells_of_each_node_or_of_one_what_was_decided(flowengine: Command, 
     one = flowengine("runs", "show", "b2", "--why", "--node", told[0]["node"])
     assert one.out.splitlines()[0] == f"{told[0]['node']}: {told[0]['status']}"
     assert flowengine("runs", "show", "b2", "--why", "--events").code == 2
+
+
+ROUNDS = """
+flowengine: v1
+name: rounds
+inputs: {word: {type: string, default: tea}}
+shared_state:
+  said: {type: array, default: [], merge: append}
+nodes:
+  talk:
+    type: loop
+    max_iterations: 2
+    initial: {n: 1}
+    carry: {n: 2}
+    until: round.n >= 2
+    nodes:
+      say: {prompt: "Say {{ inputs.word }}.", set: {said: ["{{ round.n }}"]}}
+"""
+
+
+def test_the_terminal_shows_what_the_page_does_of_calls_state_input_and_moments(
+    flowengine: Command, folder: Path
+) -> None:
+    (folder / "rounds.yaml").write_text(ROUNDS)
+    assert flowengine("run", "rounds.yaml", "--run-id", "r1").code == 0
+
+    def show(*options: str) -> str:
+        said = flowengine("runs", "show", "r1", *options)
+        assert said.code == 0, said.err
+        return said.out
+
+    rows = [line.split() for line in show("--calls").splitlines()]
+    assert [row[1:3] for row in rows] == [["NODE", "FOR"], *[[f"talk.round[{n}].say", "generation"] for n in (0, 1)]]
+    assert [each["node"] for each in json.loads(show("--calls", "--json", "--node", "talk.round[1].say"))] == [
+        rows[2][1]
+    ]
+    one = show("--call", rows[2][0])
+    assert one.startswith(f"node talk.round[1].say, event {rows[2][0]}\nmodel call for generation: ")
+    assert "    Say tea." in one
+    assert json.loads(show("--call", rows[2][0], "--json"))["purpose"] == "generation"
+    assert json.loads(show("--state", "--json")) == {"said": [1, 2]}
+    assert json.loads(show("--state", "--json", "--at", rows[2][0])) == {"said": [1]}
+    assert show("--state") == "said\n  [1, 2]\n"
+    second = show("--node", "talk.round[1].say")
+    assert 'shared state that it saw\n  {"said": [1]}' in second
+    assert "wrote said (append)\n  [1{+, 2+}]" in second
+    given = json.loads(show("--node", "talk.round[1].say", "--json"))
+    assert given["given"][-1] == {"what": "Shared state that it saw", "value": {"said": [1]}}
+    assert given["wrote"] == [{"key": "said", "had": True, "before": [1], "after": [1, 2], "rule": "append"}]
+    assert [row.split()[1] for row in show("--at", "0").splitlines() if row.startswith("status")] == ["running"]
+    assert len(show("--at", "2", "--events").splitlines()) == 3
+    for options, told in {
+        ("--at", "999"): "events, the last one is",
+        ("--call", "0"): "event 0 is no call of a model or a tool",
+        ("--calls", "--state"): "exclude each other",
+        ("--state", "--node", "talk"): "exclude each other",
+        ("--calls", "--events"): "goes with --node and --json only",
+        ("--at", "1", "--watch"): "--watch goes with --events only",
+    }.items():
+        refused = flowengine("runs", "show", "r1", *options)
+        assert (refused.code, told in refused.err) == (2, True), refused.err
+
+
+def test_of_a_run_that_nobody_works_on_one_node_is_shown(flowengine: Command, folder: Path) -> None:
+    flowengine("run", "shout.yaml", "--run-id", "r1")
+    with sqlite3.connect(folder / ".flowengine" / "runs.db") as store:
+        store.execute("DELETE FROM event WHERE position = (SELECT max(position) FROM event)")
+        store.execute("UPDATE run SET status = 'running', finished = NULL, ended = NULL")
+    assert flowengine("runs", "show", "r1", "--node", "shout").out.startswith("node     shout\n")
+    assert "interrupted" in flowengine("runs", "show", "r1").out

@@ -94,6 +94,9 @@ def list_run_actions(run: Reading, acting: Acting | None = None) -> Iterator[Run
         yield RunAction("again", "Run again", command)
     if status in ("succeeded", "failed"):
         yield RunAction("test", "Make a test of it", shlex.join(["flowengine", "runs", "to-test", run.run_id, *words]))
+    if acting is None:
+        yield RunAction("note", "Note, mark, score", shlex.join(["flowengine", "runs", "note", run.run_id, "TEXT"]))
+        yield RunAction("compare", "Compare with the run before", shlex.join(["flowengine", "diff", run.run_id]))
     if isinstance(started.settings.get("queue"), str) and status in ("running", "waiting") and not is_here:
         yield RunAction("cancel", "Cancel the run", shlex.join(["flowengine", "cancel", run.run_id, *words]))
 
@@ -108,6 +111,10 @@ def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> 
     base = ["flowengine", "resume", run.run_id, "--from", node]
     command = shlex.join([*base, *words])
     other = command if acting is not None else shlex.join([*base, "--set", "KEY=VALUE", "-i", "KEY=VALUE"])
+    if acting is None and row.status == "waiting":
+        for asked_at, asked in row.questions.items():
+            answer = ["flowengine", "approve", run.run_id, asked_at, "--choice", *asked.choices[:1]]
+            yield RunAction("approve", "Answer", shlex.join(answer))
     if acting is None and row.usage.calls:
         asked = [
             "flowengine",

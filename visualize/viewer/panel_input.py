@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from flowengine.core.records import MapBegan, Received, RoundEnded
 from flowengine.engine.events import NodeRecorded
@@ -18,36 +18,49 @@ from visualize.viewer.parts import fold, note, section, value
 from visualize.viewer.reading import Reading
 from visualize.why import rows_before
 
-__all__ = ["definition_section", "input_sections"]
+__all__ = ["InputPart", "definition_section", "input_sections", "list_inputs"]
 
 _MAX_BEFORE: Final = 12
 """Nodes before one whose outputs are shown with it."""
 
 
-def input_sections(run: Reading, row: NodeRow) -> Iterator[Markup]:
-    """What the node was given, its item or round, what came from before, and the state that it saw."""
-    part = run.part(row.id)
-    for seq, event in part:
+class InputPart(NamedTuple):
+    """Something that a node was given."""
+
+    title: str
+    value: Any
+    seq: int | None = None
+    """The event that brought it."""
+    node: str = ""
+    """The node before it whose output it is."""
+
+
+def list_inputs(run: Reading, row: NodeRow) -> Iterator[InputPart]:
+    """What the node was handed, its item or round, what came from the nodes before it, and the state that it saw."""
+    for seq, event in run.part(row.id):
         if isinstance(event, NodeRecorded) and isinstance(event.record, Received):
             given = {name: parse_excerpt(text) for name, text in event.record.values.items()}
-            yield section("Handed to it", value(given), seq=seq)
-    yield from _unit_sections(run, row)
+            yield InputPart(_HANDED, given, seq)
+    yield from _list_unit(run, row)
     before = rows_before(run.progress, row)
     for each in before[:_MAX_BEFORE]:
         if each.result is not None and each.result.output is not None:
-            title = ["From ", element("a", each.id[len(each.spot.unit) :], href=place(each.id))]
-            yield section(title, value(each.result.output), seq=run.end_position(each.id))
+            yield InputPart("From ", each.result.output, run.end_position(each.id), each.id)
     if len(before) > _MAX_BEFORE:
-        yield note(f"And from {len(before) - _MAX_BEFORE:,} more nodes.")
+        yield InputPart(f"And from {len(before) - _MAX_BEFORE:,} more nodes", None)
     started = run.progress.started
     if not before and row.spot.container is None and started is not None and started.inputs:
-        yield section("Inputs of the run", value(started.inputs))
+        yield InputPart("Inputs of the run", started.inputs)
     seen = run.states.seen(row.id)
     if seen:
-        yield section("Shared state that it saw", fold(", ".join(seen), value(seen)))
+        yield InputPart(_SEEN, seen)
 
 
-def _unit_sections(run: Reading, row: NodeRow) -> Iterator[Markup]:
+_HANDED: Final = "Handed to it"
+_SEEN: Final = "Shared state that it saw"
+
+
+def _list_unit(run: Reading, row: NodeRow) -> Iterator[InputPart]:
     """The item or the variables of the round that the node ran in."""
     container = None if row.spot.container is None else run.row(row.spot.container)
     if container is None or row.spot.number is None:
@@ -55,9 +68,22 @@ def _unit_sections(run: Reading, row: NodeRow) -> Iterator[Markup]:
     for seq, event in run.part(container.id):
         record = event.record if isinstance(event, NodeRecorded) else None
         if isinstance(record, MapBegan) and row.spot.number < len(record.items):
-            yield section(f"Item {row.spot.number}", value(parse_excerpt(record.items[row.spot.number])), seq=seq)
+            yield InputPart(f"Item {row.spot.number}", parse_excerpt(record.items[row.spot.number]), seq)
         elif isinstance(record, RoundEnded) and record.number == row.spot.number and record.variables:
-            yield section(f"Variables of round {record.number}", value(record.variables), seq=seq)
+            yield InputPart(f"Variables of round {record.number}", record.variables, seq)
+
+
+def input_sections(run: Reading, row: NodeRow) -> Iterator[Markup]:
+    """What the node was given, as parts of its panel."""
+    for part in list_inputs(run, row):
+        if part.value is None:
+            yield note(f"{part.title}.")
+        elif part.title == _SEEN:
+            yield section(part.title, fold(", ".join(part.value), value(part.value)))
+        else:
+            name = part.node.removeprefix(row.spot.unit)
+            link = element("a", name, href=place(part.node)) if part.node else None
+            yield section([part.title, link] if link else part.title, value(part.value), seq=part.seq)
 
 
 def parse_excerpt(text: str) -> Any:

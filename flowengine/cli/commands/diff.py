@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from flowengine.cli.format_parts import mark_words
 from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.run_access import ReadingCommand, choose_store, fold_events, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
@@ -25,7 +26,7 @@ from visualize.run_difference import (
     outputs_of,
 )
 from visualize.states import States
-from visualize.word_diff import diff_words, shorten_pieces
+from visualize.viewer.runs import run_before
 
 __all__ = ["command", "format_difference"]
 
@@ -84,15 +85,7 @@ _FIGURES: Final[Sequence[tuple[str, str, Callable[[Any], str]]]] = (
 def _format_cause(cause: LikelyCause) -> Iterator[str]:
     yield f"  {cause.kind}: {shorten(cause.title)}"
     if cause.kind not in ("model", "options", "settings") and (cause.before is not None or cause.after is not None):
-        yield from indent_lines("\n".join(_mark_words(cause.before, cause.after)), "      ")
-
-
-def _mark_words(before: Any, after: Any) -> Sequence[str]:
-    """Both values as one text: `[-only the first-]` and `{+only the second+}`."""
-    texts = ["" if each is None else shown(each) for each in (before, after)]
-    marks = {"removed": "[-{}-]", "added": "{{+{}+}}"}
-    pieces = shorten_pieces(diff_words(*texts), lines=1, most=2_000)
-    return "".join(marks.get(each.kind, "{}").format(each.text) for each in pieces).splitlines()
+        yield from indent_lines("\n".join(mark_words(cause.before, cause.after)), "      ")
 
 
 def _compare_values(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
@@ -102,7 +95,7 @@ def _compare_values(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]
             yield f"  {mark} {name}: {shorten(shown(value))}"
         elif a[name] != b[name]:
             yield f"  {name}"
-            yield from indent_lines("\n".join(_mark_words(a[name], b[name])), "    ")
+            yield from indent_lines("\n".join(mark_words(a[name], b[name])), "    ")
 
 
 def _format_node(a: RunSide, b: RunSide, path: str, differs: Sequence[str]) -> list[str]:
@@ -164,7 +157,7 @@ def _to_objects(sides: Sequence[RunSide]) -> list[dict[str, Any]]:
 
 
 @click.command("diff", cls=ReadingCommand)
-@click.argument("references", metavar="RUN RUN [RUN]…", nargs=-1, required=True)
+@click.argument("references", metavar="RUN [RUN]...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print an object a run; differences are to the first.")
 @click.option("--html", metavar="FILE", help="Write the comparison as one HTML page, with personal data masked.")
 @click.option("--unmasked", is_flag=True, help="With --html: mail addresses, keys and the like as they are.")
@@ -172,16 +165,23 @@ def _to_objects(sides: Sequence[RunSide]) -> list[dict[str, Any]]:
 def command(references: Sequence[str], as_json: bool, html: str | None, unmasked: bool, store: str | None) -> int:
     """Compare two runs, or up to ten as a table: what most likely made the difference, where it begins, and its price.
 
+    One RUN is compared with the run of its flow before it.
     Words that only the first run has are [-marked so-], those of the second {+so+}.
     """
-    if not 2 <= len(references) <= MOST_RUNS:
-        raise click.UsageError(f"2 to {MOST_RUNS} runs are compared, and {len(references)} are named")
+    if len(references) > MOST_RUNS:
+        raise click.UsageError(f"up to {MOST_RUNS} runs are compared, and {len(references)} are named")
     if as_json and html is not None:
         raise click.UsageError("--json and --html exclude each other")
     if unmasked and html is None:
         raise click.UsageError("--unmasked goes with --html only: nothing is masked elsewhere")
     with open_journal(choose_store(store)) as kept:
-        recorded = [read(kept, kept.find(each)) for each in references]
+        run_ids = [kept.find(each) for each in references]
+        if len(run_ids) == 1:
+            before = run_before(kept.list(), run_ids[0])
+            if before is None:
+                raise click.UsageError(f"there is no earlier run of the flow of run '{run_ids[0]}': name two runs")
+            run_ids.insert(0, before)
+        recorded = [read(kept, each) for each in run_ids]
     if html is not None:
         page = _make_page(recorded if unmasked else [list(masked(each)) for each in recorded])
         try:

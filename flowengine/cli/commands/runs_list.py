@@ -32,7 +32,7 @@ from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
 from flowengine.journal.run_notes import add_note, notes_of, parse_score, remove_note, set_mark, set_score
 from flowengine.runners.run_listing import RunLister
 
-__all__ = ["add_filter_options", "format_notes", "list_runs", "note_run"]
+__all__ = ["add_filter_options", "format_notes", "list_runs", "note_run", "notes_to_object"]
 
 Command = Callable[..., int]
 
@@ -183,11 +183,11 @@ def _to_object(line: RunLine) -> dict[str, Any]:
         "first_input": None if digest is None else digest.first_input,
         "error": None if digest is None else digest.error,
         "found": line.excerpt,
-        **_notes_to_object(line.notes),
+        **notes_to_object(line.notes),
     }
 
 
-def _notes_to_object(notes: RunNotes) -> dict[str, Any]:
+def notes_to_object(notes: RunNotes) -> dict[str, Any]:
     return {name: [each._asdict() for each in rows] for name, rows in notes._asdict().items()}
 
 
@@ -234,7 +234,7 @@ def note_run(
         said = notes_of(kept, run_id)
     results = Results()
     if as_json:
-        results.json(dumps({"run_id": run_id, **_notes_to_object(said)}, indent=2))
+        results.json(dumps({"run_id": run_id, **notes_to_object(said)}, indent=2))
         return 0
     lines = format_notes(said)
     for line in lines:

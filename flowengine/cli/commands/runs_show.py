@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
-from flowengine.cli.commands.runs_list import format_notes
+from flowengine.cli.commands.runs_list import format_notes, notes_to_object
 from flowengine.cli.execute import exit_code_of, to_node_object, to_run_json
+from flowengine.cli.format_parts import calls_to_object, format_calls, format_inputs, format_state, format_writes
 from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten
 from flowengine.cli.format_times import format_times, times_to_object
 from flowengine.cli.interrupt import INTERRUPTED
@@ -31,8 +33,10 @@ from flowengine.core.records import (
     ModelCall,
     Receipt,
     Round,
+    ToolCall,
 )
-from flowengine.engine.events import Event
+from flowengine.engine.events import Event, NodeRecorded
+from flowengine.journal.run_digest import session_of
 from flowengine.journal.run_export import dumps, event_line, shown
 from flowengine.journal.run_notes import notes_of
 from flowengine.runners.run_listing import RunLister
@@ -40,6 +44,8 @@ from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress
 from visualize.record_text import describe, explain_waits
+from visualize.viewer.panel_input import list_inputs
+from visualize.viewer.reading import Reading
 from visualize.why import explain_decision, explain_edges, explain_node, format_words
 
 __all__ = ["format_node", "show"]
@@ -47,7 +53,7 @@ __all__ = ["format_node", "show"]
 # --- One node in lines of text
 
 
-def format_node(row: NodeRow, records: Sequence[Any]) -> Iterator[str]:
+def format_node(run: Reading, row: NodeRow, records: Sequence[Any]) -> Iterator[str]:
     """The lines of `runs show --node`."""
     facts = [["node", row.id], ["kind", row.kind], ["status", row.status]]
     if row.cause is not None:
@@ -59,10 +65,16 @@ def format_node(row: NodeRow, records: Sequence[Any]) -> Iterator[str]:
     if row.usage.calls:
         facts.append(["models", format_usage(row.usage)])
     yield from format_table(facts)
+    yield from format_inputs(run, row.id)
     for record in records:
         yield ""
-        yield from _FORMATTERS.get(type(record).__name__, _format_described)(record)
+        yield from _format_record(record)
     yield from _format_end(row)
+    yield from format_writes(run, row.id)
+
+
+def _format_record(record: Any) -> Iterator[str]:
+    yield from _FORMATTERS.get(type(record).__name__, _format_described)(record)
 
 
 def _format_end(row: NodeRow) -> Iterator[str]:
@@ -80,11 +92,10 @@ def _format_end(row: NodeRow) -> Iterator[str]:
     if row.result.route is not None:
         yield ""
         yield f"route: {row.result.route}"
-    for title, value in (("output", row.result.output), ("state", row.result.state)):
-        if value is not None:
-            yield ""
-            yield title
-            yield from indent_lines(shorten(shown(value)))
+    if row.result.output is not None:
+        yield ""
+        yield "output"
+        yield from indent_lines(shorten(shown(row.result.output)))
 
 
 def _format_model_call(call: ModelCall) -> Iterator[str]:
@@ -177,9 +188,15 @@ _FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
 
 @click.command("show", cls=ReadingCommand)
 @click.argument("reference", metavar="RUN")
-@click.option("--node", metavar="NODE", help="One node: its prompts, model calls, retries, output and errors.")
+@click.option(
+    "--node", metavar="NODE", help="One node: what it was given, its model calls, retries, output and errors."
+)
 @click.option("--why", is_flag=True, help="Why each node ran or did not, and which ways were taken, with the values.")
 @click.option("--time", "by_time", is_flag=True, help="Where the time went: worked, waited, queued, retried, loading.")
+@click.option("--calls", is_flag=True, help="Its calls of models, one a line.")
+@click.option("--call", type=click.IntRange(0), metavar="N", help="One call, by its number in --calls or --events.")
+@click.option("--state", is_flag=True, help="Its shared state.")
+@click.option("--at", type=click.IntRange(0), metavar="N", help="As the run stood after event N, counted from 0.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; nothing is cut.")
 @click.option("--events", is_flag=True, help="Print each event as a line of JSON; nothing is cut.")
 @click.option("--watch", is_flag=True, help="Follow the run until it ends, whichever process it runs in.")
@@ -189,6 +206,10 @@ def show(
     node: str | None,
     why: bool,
     by_time: bool,
+    calls: bool,
+    call: int | None,
+    state: bool,
+    at: int | None,
     as_json: bool,
     events: bool,
     watch: bool,
@@ -201,13 +222,17 @@ def show(
     code = 0
     if as_json and events:
         raise click.UsageError("--json and --events exclude each other")
-    for option in [name for name, is_given in (("--why", why), ("--time", by_time)) if is_given]:
+    asked = {"--why": why, "--time": by_time, "--calls": calls, "--call": call is not None, "--state": state}
+    views = [name for name, is_given in asked.items() if is_given]
+    for view in views:
         if events or watch:
-            raise click.UsageError(f"{option} goes with --node and --json only")
-    if why and by_time:
-        raise click.UsageError("--why and --time exclude each other")
+            raise click.UsageError(f"{view} goes with --node and --json only")
+        if node is not None and view in ("--call", "--state"):
+            raise click.UsageError(f"{view} and --node exclude each other: --node tells what it saw, wrote and asked")
+    if len(views) > 1:
+        raise click.UsageError(f"{views[0]} and {views[1]} exclude each other")
     if watch:
-        if node is not None or as_json:
+        if node is not None or as_json or at is not None:
             raise click.UsageError("--watch goes with --events only: the whole run is followed")
         with open_journal(choose_store(store)) as kept:
             followed = follow(kept, kept.find(reference), Reporting(events=events), Results()).finished
@@ -216,45 +241,85 @@ def show(
             return code
     with open_journal(choose_store(store)) as kept:
         run_id = kept.find(reference)
-        everything = read(kept, run_id)
-        standing = list(format_run_standing(kept, run_id))
-        is_left = run_id in kept.abandoned()
-        is_summed = not (as_json or events or why or by_time) and node is None
-        said = format_notes(notes_of(kept, run_id)) if is_summed else []
-        led_to = RunLister(kept).come_from(run_id) if is_summed else ()
+        everything = _until(read(kept, run_id), at)
+        standing = list(format_run_standing(kept, run_id)) if at is None else []
+        is_left = at is None and run_id in kept.abandoned()
+        said = notes_of(kept, run_id)
+        is_summed = not (as_json or events or views) and node is None
+        led_to = RunLister(kept).come_from(run_id) if is_summed or as_json else ()
     chosen = everything if node is None else node_events(everything, node)
+    # Nobody works on a run that was left: what it was at ended with its last event.
+    now = None if is_left or at is not None else time()
     results = Results()
     if events:
         for event in chosen:
             results.json(event_line(event))
-    elif by_time:
-        # Nobody works on a run that was left: what it was at ended with its last event.
-        now = None if is_left else time()
+    elif views:
+        view = _View(everything, node, now, call)
         if as_json:
-            results.json(dumps(times_to_object(everything, node, now), indent=2))
+            results.json(dumps(view.make_object(views[0]), indent=2))
         else:
-            results.line("\n".join(format_times(everything, node, now)))
+            results.line("\n".join(view.format(views[0])))
     elif as_json:
-        results.json(_why_to_json(everything, node) if why else _to_json(everything, chosen, node))
-    elif why:
-        results.line("\n".join(_format_why(fold_events(everything), node)))
+        about = {**notes_to_object(said), "led_to": list(led_to)} if node is None else {}
+        results.json(_to_json(everything, chosen, node, about))
+    elif node is not None:
+        run = Reading(everything)
+        lines = format_node(run, run.progress.nodes[node], records_of(chosen))
+        results.line("\n".join([*lines, *_format_definition(run.progress, node)]))
     else:
-        progress = fold_events(everything)
-        lines = (
-            format_run(progress, "interrupted", None)
-            if is_left
-            else format_run(progress, now=time())
-            if node is None
-            else [*format_node(progress.nodes[node], records_of(chosen)), *_format_definition(progress, node)]
-        )
-        results.line("\n".join(lines))
-        if node is None and standing:
-            results.line("\n" + "\n".join(standing))
-        if led_to:
-            results.line(f"\nforked, or reused by: {', '.join(led_to)}")
-        if said:
-            results.line("\n" + "\n".join(said))
+        results.line("\n".join(format_run(fold_events(everything), "interrupted" if is_left else "", now)))
+        for lines in (standing, [f"forked, or reused by: {', '.join(led_to)}"] if led_to else [], format_notes(said)):
+            if lines:
+                results.line("\n" + "\n".join(lines))
     return code
+
+
+def _until(events: Sequence[Event], at: int | None) -> Sequence[Event]:
+    """The events up to the one at a position."""
+    if at is not None and at >= len(events):
+        raise click.UsageError(f"--at {at}: the run has {len(events):,} events, the last one is {len(events) - 1}")
+    return events if at is None else events[: at + 1]
+
+
+class _View(NamedTuple):
+    """What the options `--why` to `--state` show of a run, or of one of its nodes."""
+
+    events: Sequence[Event]
+    node: str | None
+    now: float | None
+    call: int | None
+
+    def format(self, option: str) -> Iterator[str]:
+        if option == "--why":
+            return _format_why(fold_events(self.events), self.node)
+        if option == "--time":
+            return format_times(self.events, self.node, self.now)
+        if option == "--calls":
+            return format_calls(self.events, self.node)
+        if option == "--state":
+            return format_state(Reading(self.events).states.so_far())
+        recorded = self._find_call()
+        return iter([f"node {recorded.node}, event {self.call}", *_format_record(recorded.record)])
+
+    def make_object(self, option: str) -> Any:
+        if option == "--why":
+            return _why_to_objects(self.events, self.node)
+        if option == "--time":
+            return times_to_object(self.events, self.node, self.now)
+        if option == "--calls":
+            return calls_to_object(self.events, self.node)
+        if option == "--state":
+            return Reading(self.events).states.so_far()
+        recorded = self._find_call()
+        return {"call": self.call, "node": recorded.node, **recorded.record._asdict()}
+
+    def _find_call(self) -> NodeRecorded:
+        number = self.call or 0
+        found = self.events[number] if number < len(self.events) else None
+        if not isinstance(found, NodeRecorded) or not isinstance(found.record, ModelCall | ToolCall):
+            raise click.UsageError(f"event {number} is no call of a model or a tool: --calls lists those of models")
+        return found
 
 
 def _format_definition(progress: Progress, node: str) -> Iterator[str]:
@@ -276,9 +341,9 @@ def _format_why(progress: Progress, node: str | None) -> Iterator[str]:
             yield from indent_lines(shorten(format_words(words)))
 
 
-def _why_to_json(everything: Sequence[Event], node: str | None) -> str:
+def _why_to_objects(everything: Sequence[Event], node: str | None) -> list[dict[str, Any]]:
     progress = fold_events(everything)
-    told = [
+    return [
         {
             "node": row.id,
             "status": row.status,
@@ -288,13 +353,17 @@ def _why_to_json(everything: Sequence[Event], node: str | None) -> str:
         }
         for row in (in_order(progress) if node is None else [progress.nodes[node]])
     ]
-    return dumps(told, indent=2)
 
 
-def _to_json(everything: Sequence[Event], chosen: Sequence[Event], node: str | None) -> str:
-    progress = fold_events(everything)
+def _to_json(everything: Sequence[Event], chosen: Sequence[Event], node: str | None, about: Mapping[str, Any]) -> str:
+    run = Reading(everything)
+    progress, started = run.progress, run.progress.started
     if node is None:
-        return to_run_json(progress, None if progress.finished is None else progress.finished.outputs)
+        known = json.loads(to_run_json(progress, None if progress.finished is None else progress.finished.outputs))
+        inputs = None if started is None else started.inputs
+        return dumps({**known, "inputs": inputs, "session": session_of(started) if started else "", **about}, indent=2)
     row = progress.nodes[node]
-    detail = {"id": row.id, **to_node_object(row), "result": row.result, "records": records_of(chosen)}
-    return dumps(detail, indent=2)
+    given = [{"what": f"{each.title}{each.node}", "value": each.value} for each in list_inputs(run, row)]
+    wrote = [each._asdict() for each in run.states.changes(node)]
+    detail = {"id": row.id, **to_node_object(row), "given": given, "result": row.result, "wrote": wrote}
+    return dumps({**detail, "records": records_of(chosen)}, indent=2)

@@ -8,7 +8,8 @@ from html import unescape
 import pytest
 
 from flowengine.core.context import NodeResult
-from flowengine.engine.events import ErrorInfo, Event, NodeFinished, NodeStarted, RunFinished, RunStarted
+from flowengine.core.records import Asked
+from flowengine.engine.events import ErrorInfo, Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from visualize.viewer.actions import ActionField, compose_command, list_node_actions, list_run_actions
 from visualize.viewer.forms import Acting
 from visualize.viewer.panel import node_panel
@@ -36,7 +37,7 @@ def a_run(status: str, error: ErrorInfo | None = None, queue: str | None = None)
         (a_run("failed"), Acting(""), ["resume", "again", "test"]),
         (a_run("running"), Acting(""), ["resume", "again"]),
         (a_run("running"), Acting("", is_driven=True), ["again"]),
-        (a_run("running"), None, ["again"]),
+        (a_run("running"), None, ["again", "note", "compare"]),
         (a_run("running", queue="default"), Acting(""), ["resume", "again", "cancel"]),
         (a_run("waiting", queue="default"), Acting(""), ["again", "cancel"]),
         (a_run("waiting"), Acting(""), ["again"]),
@@ -48,8 +49,19 @@ def test_what_can_be_done_with_a_run_is_decided_by_how_it_stands(run: Reading, a
 
 def test_a_run_that_ended_at_a_limit_is_to_be_given_a_higher_one():
     limit = ErrorInfo("LimitError", "too dear", limit="cost_usd", needed=0.5)
-    [first, _] = list_run_actions(a_run("paused", limit))
+    [first, *_] = list_run_actions(a_run("paused", limit))
     assert (first.title, first.command) == ("Raise the limit", "flowengine resume r1 --max-cost N")
+
+
+def test_a_file_tells_the_command_that_answers_a_question():
+    asked = NodeRecorded("pay", 2.0, Asked("Pay?", ["yes, pay", "no"]))
+    start = RunStarted(
+        "r1", "desk", 1.0, {}, {}, {}, path="a.yaml", graph={"nodes": [["pay", "approval"]], "edges": []}
+    )
+    run = Reading([start, NodeStarted("pay", 1.0), asked, RunFinished(3.0, "waiting")])
+    [answer, *_] = list_node_actions(run, "pay")
+    assert answer.command == "flowengine approve r1 pay --choice 'yes, pay'"
+    assert "flowengine approve r1 pay" in export_page(run)
 
 
 def test_commands_take_any_value_as_one_word():
