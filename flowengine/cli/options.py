@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from flowengine.cli.watch import Reporting
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.nodes.compiled_flow import InputField, parse_text, read_float, refuse_constant
+from flowengine.nodes.compiled_flow import InputField, parse_json, parse_text
 
 __all__ = [
     "OPTION_OF",
@@ -100,8 +99,8 @@ def _read_text(what: str, path: str) -> str:
 def _read_inputs_file(path: str) -> dict[str, Any]:
     text = _read_text("--inputs", path)
     try:
-        values: Any = json.loads(text, parse_constant=refuse_constant, parse_float=read_float)
-    except (ValueError, RecursionError) as error:
+        values: Any = parse_json(text)
+    except ValueError as error:
         raise InputError(f"--inputs: '{path}' is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise InputError(f"--inputs: '{path}' must hold a JSON object, found {_name_type(values)}")

@@ -22,6 +22,7 @@ from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import ApprovalError
 from flowengine.journal.approvals import Given, answer, may_answer, open_questions
+from flowengine.nodes.compiled_flow import parse_value
 from flowengine.tools.result_text import cut
 
 __all__ = ["ask_person", "can_ask_person", "describe_question", "format_choices", "name_person"]
@@ -130,10 +131,7 @@ def _read_value(said: str, schema: Any, before: Any) -> Any:
         return before
     if isinstance(schema, Mapping) and cast("Mapping[str, Any]", schema).get("type") == "string":
         return said
-    try:
-        return json.loads(said)
-    except ValueError:
-        return said
+    return parse_value(said)
 
 
 def _prompt(text: str, before: Any = None) -> str:

@@ -85,8 +85,11 @@ class ResultsFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        os.replace(self._beside, self.path)
+        try:
+            self._file.close()
+            os.replace(self._beside, self.path)
+        except OSError as failure:
+            raise StoreUnavailableError(f"{self.path} cannot be written: {failure.strerror}") from failure
 
 
 def _to_cell(value: Any) -> str:

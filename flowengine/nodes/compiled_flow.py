@@ -49,7 +49,9 @@ __all__ = [
     "assemble",
     "checked_inputs",
     "outputs_of",
+    "parse_json",
     "parse_text",
+    "parse_value",
     "partial_outputs_of",
     "read_float",
     "refuse_constant",
@@ -194,6 +196,31 @@ def refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         name = Counter(each for each, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"{name!r:.80} stands twice in an object")
     return found
+
+
+def parse_json(text: str) -> Any:
+    """What a text of JSON says that a person has written; `ValueError` for what readers could take in two ways.
+
+    >>> parse_json("[" * 100_000)
+    Traceback (most recent call last):
+    ValueError: it is nested too deep
+    """
+    try:
+        return json.loads(text, parse_constant=refuse_constant, parse_float=read_float, object_pairs_hook=refuse_twins)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def parse_value(text: str) -> Any:
+    """JSON, or else text: as `--set` takes it.
+
+    >>> parse_value("[1]"), parse_value("NaN")
+    ([1], 'NaN')
+    """
+    try:
+        return parse_json(text)
+    except ValueError:
+        return text
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from flowengine.engine.events import NodeRecorded, RunStarted
 from flowengine.errors import FlowEngineError
 from flowengine.journal.replay import pending_calls
 from flowengine.journal.run_lookup import labels_of
+from flowengine.nodes.compiled_flow import parse_value
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.run import higher_limit, limits_under, settings_of
 from flowengine.server.flow_catalog import CatalogEntry
@@ -23,7 +24,6 @@ from flowengine.server.run_fields import (
     input_fields,
     kind_of,
     model_and_limits,
-    parse_value,
     posted,
     read_inputs,
     read_limits,

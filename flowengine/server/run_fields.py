@@ -5,7 +5,6 @@ They are read by the rules of the command line.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any, Final
@@ -16,7 +15,7 @@ from flowengine.core.context import EMPTY
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.nodes.compiled_flow import REQUIRED, InputField, parse_text, refuse_constant
+from flowengine.nodes.compiled_flow import REQUIRED, InputField, parse_text
 from flowengine.runners.queue.run_positions import has_queue
 from flowengine.server.requests import ServerParts
 from visualize.viewer.actions import (
@@ -32,7 +31,6 @@ __all__ = [
     "input_fields",
     "kind_of",
     "model_and_limits",
-    "parse_value",
     "posted",
     "read_inputs",
     "read_limits",
@@ -170,11 +168,3 @@ def read_inputs(
 def posted(text: str) -> str:
     """A text as it comes back from a form that nobody changed: browsers send CR LF, and pages are well-formed."""
     return whole(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
-
-
-def parse_value(text: str) -> Any:
-    """JSON, or else text: as `--set` takes it."""
-    try:
-        return json.loads(text, parse_constant=refuse_constant)
-    except (ValueError, RecursionError):
-        return text

@@ -265,7 +265,7 @@ def recorded_calls(events: Sequence[Event]) -> list[Call]:
     """
     order: dict[str, int] = {}
     if events and isinstance(events[0], RunStarted):
-        order = {node: number for number, (node, _) in enumerate(events[0].graph.get("nodes", ()))}
+        order = {node: number for number, (node, *_) in enumerate(events[0].graph.get("nodes", ()))}
     calls = [
         _to_call(event.node, event.record)
         for event in events

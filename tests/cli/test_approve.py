@@ -58,6 +58,29 @@ def test_the_run_goes_on_with_the_choice_and_what_was_filled_in(flowengine: Comm
 
 
 @pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        (b"[" * 100_000, "is no JSON: it is nested too deep"),
+        (b'{"ticket": NaN}', "is no JSON: NaN is not JSON"),
+        (b'{"ticket": "a", "ticket": "b"}', "is no JSON: 'ticket' stands twice in an object"),
+        (b"\xff", "cannot be read: "),
+    ],
+    ids=["deep", "nan", "twice", "bytes"],
+)
+def test_a_form_that_could_be_read_in_two_ways_is_none(
+    flowengine: Command, waiting: Path, form: bytes, told: str
+) -> None:
+    (waiting / "form.json").write_bytes(form)
+    said = flowengine("approve", "r1", "--choice", "ship", "--form", "form.json")
+    assert (said.code, told in said.err) == (2, True), said.err
+
+
+def test_a_form_may_begin_with_a_mark_of_its_encoding(flowengine: Command, waiting: Path) -> None:
+    (waiting / "form.json").write_bytes(b'\xef\xbb\xbf{"ticket": "T-17"}\r\n')
+    assert flowengine("approve", "r1", "--choice", "ship", "--form", "form.json").code == 0
+
+
+@pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("--choice", "shop"), "no choice 'shop'; choose from: ship, hold; did you mean 'ship'?"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flowengine.errors import InputError
+from flowengine.errors import InputError, StoreUnavailableError
 from flowengine.experiments.data_file import DataError, open_data, parse_mapping, read_rows
 from flowengine.experiments.results_file import ResultsFile
 from flowengine.nodes.compiled_flow import InputField
@@ -110,3 +112,16 @@ def test_a_long_cell_is_read(tmp_path: Path) -> None:
 def test_results_go_to_no_folder(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no folder for such a file"):
         ResultsFile(name and str(tmp_path / name), columns=[], outputs=[])
+
+
+def test_a_disk_that_is_full_at_the_end_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*paths: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    path = tmp_path / "results.jsonl"
+    with (
+        pytest.raises(StoreUnavailableError, match=r"results\.jsonl cannot be written: No space left"),
+        ResultsFile(str(path), columns=[], outputs=[]),
+    ):
+        pass

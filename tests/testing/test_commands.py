@@ -86,6 +86,15 @@ def test_without_a_file_the_cassette_goes_to_stdout(folder: Path, capfdbinary: p
     assert "\ncassette: 1\ncalls:\n- node: greet\n  request:\n    model: offline\n" in told
 
 
+def test_a_run_of_a_loop_becomes_a_cassette(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    loop = "\n  again: {type: loop, max_iterations: 1, on_exhausted: continue, initial: {v: 1}, carry: {v: 2}, nodes: "
+    loop += "{say: {prompt: Say it}}}\n"
+    (folder / "loop.yaml").write_text(f"flowengine: v1\nname: again\nnodes:{loop}", "utf-8")
+    assert main(["run", "loop.yaml", "--model", "offline"]) == 0
+    assert main(["record", "@last", "-o", "tapes/loop.yaml"]) == 0, capfdbinary.readouterr()
+    assert "again.round[0].say" in (folder / "tapes/loop.yaml").read_text("utf-8")
+
+
 def test_a_run_that_is_not_there_is_told(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["record", "@last", "-o", "x.yaml"]) == 2
     assert b"error: " in capfdbinary.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -20,6 +19,7 @@ from flowengine.cli.terminal import complain
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
 from flowengine.journal.approvals import Given, answer, open_questions
+from flowengine.nodes.compiled_flow import parse_json
 from flowengine.runners.queue.run_positions import queue_of
 
 __all__ = ["command"]
@@ -122,8 +122,8 @@ def _requeue_run(kept: JournalStore, run_id: str, queue: str, settings: Mapping[
 
 def _read_form(file: str) -> Any:
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-        return json.loads(text)
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return parse_json(data.decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the form '{file}' cannot be read: {error}") from error
     except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.flowfile.run_bundle import place_of
+from flowengine.nodes.compiled_flow import parse_value
 from flowengine.runners import local
 from flowengine.runners.run import Run, settings_of
 from visualize.progress import Progress
@@ -160,10 +160,7 @@ def _parse_pair(given: str) -> tuple[str, Any]:
     key, found, value = given.partition("=")
     if not found:
         raise click.UsageError(f"--set {given!r}: write KEY=VALUE")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value
+    return key, parse_value(value)
 
 
 def _tell_succeeded(

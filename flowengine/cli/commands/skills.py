@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from flowengine.errors import did_you_mean
 from flowengine.flowfile.project.project import find_project, project_of
 from flowengine.journal.run_export import dumps
 from flowengine.models.model import Model
+from flowengine.nodes.compiled_flow import parse_json
 from flowengine.skills.check import check as checked
 from flowengine.skills.measure import (
     Choices,
@@ -179,11 +179,11 @@ def _find_skill(store: SkillStore, name: str) -> Skill:
 def _read_tasks(file: Path, store: SkillStore) -> list[Task]:
     known = [each.name for each in store.skills()]
     tasks: list[Task] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").split("\n"), 1):
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), 1):
         if not line.strip():
             continue
         try:
-            given = json.loads(line)
+            given = parse_json(line)
             task = Task(str(given["task"]), str(given["skill"]))
         except (ValueError, KeyError, TypeError) as error:
             raise click.UsageError(f'{file}:{number}: one {{"task": …, "skill": …}} is expected') from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from flowengine.core.budget import Budget
 from flowengine.errors import InputError
 from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, WhatIfRow
 from flowengine.journal.run_export import dumps
+from flowengine.nodes.compiled_flow import parse_value
 
 __all__ = ["command"]
 
@@ -105,10 +105,7 @@ def _read_change(model: str | None, prompt: str | None, settings: tuple[str, ...
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise InputError(f"--set {pair!r:.80}: write it as KEY=VALUE")
-        try:
-            change[key] = json.loads(text)
-        except ValueError:
-            change[key] = text
+        change[key] = parse_value(text)
     return change
 
 
