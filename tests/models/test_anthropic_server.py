@@ -13,7 +13,7 @@ from tests.support.model_server import ModelServer
 
 
 def ask(server: ModelServer, **more: Any) -> tuple[http.client.HTTPResponse, bytes]:
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=5)
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=60)
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "How  are you?"}], **more}
     connection.request("POST", "/v1/messages", json.dumps(body), {"x-api-key": "k"})
     response = connection.getresponse()

@@ -37,7 +37,7 @@ def ask(connection: http.client.HTTPConnection, **body: Any) -> tuple[http.clien
 
 @pytest.fixture
 def connection(server: ModelServer) -> Any:
-    client = http.client.HTTPConnection(server.host, server.port, timeout=5)
+    client = http.client.HTTPConnection(server.host, server.port, timeout=60)
     yield client
     client.close()
 

@@ -331,7 +331,7 @@ async def test_a_stream_that_fails_in_the_middle_may_be_tried_again(
     server: ModelServer, answer: Any, told: str
 ) -> None:
     server.respond_with([answer])
-    with pytest.raises(TransientModelError, match=told), anyio.fail_after(10):
+    with pytest.raises(TransientModelError, match=told), anyio.fail_after(60):
         await ask(model(server), Request("m", (USER,)), stream=True)
 
 

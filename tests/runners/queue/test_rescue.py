@@ -231,7 +231,7 @@ async def test_what_outlives_a_worker_waits_for_no_connection_that_was_closed(st
     async with opened(store, kind=PatientConnector) as app:
         assert isinstance(app.connector, PatientConnector)
         await app.connector.pool.close()  # As when the worker's end is cancelled while it closes.
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             with pytest.raises(ConnectorException):
                 await app.job_manager.list_jobs_async()
             await app.job_manager.finish_job_by_id_async(1, Status.ABORTED, delete_job=True)  # Another's, by now.
