@@ -23,7 +23,7 @@ from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
 from flowengine.tools.argument_check import ArgumentCheck, checking
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.mcp.server_tool import ServerTool
-from flowengine.tools.tool import Tool
+from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ApprovalRules
 
 if TYPE_CHECKING:
@@ -131,8 +131,10 @@ class ToolNode(FlowNode):
             result = await tool_gateway_of(context).call_tool(tool, handed)
         if result.is_error:
             raise RunError(result.text)
-        # Of a call that a person took as done nobody knows what it gave.
-        return NodeResult(None if result.value is ASSUMED_DONE else result.value, given=given)
+        if result.value is ASSUMED_DONE:  # Nobody knows what a call gave that a person took as done.
+            return NodeResult(None, given=given)
+        is_whole = not result.files or result.value != result.text
+        return NodeResult(result.value if is_whole else _beside(result), given=given)
 
     async def _open(self, context: Context, stack: AsyncExitStack) -> Tool:
         if isinstance(self.tool, Tool):
@@ -163,3 +165,8 @@ class ToolNode(FlowNode):
     def code(self) -> Sequence[Callable[..., Any]]:
         function = self.tool.function if isinstance(self.tool, Tool) else None
         return () if function is None else (function,)
+
+
+def _beside(result: ToolResult) -> dict[str, Any]:
+    """The output where files came beside a text, and there is no value that has both."""
+    return {"text": result.text, "files": list(result.files)}

@@ -77,7 +77,7 @@ async def test_a_call_that_goes_wrong_fails_the_node_with_the_servers_words(call
 @pytest.mark.parametrize(
     ("name", "known", "said"),
     [
-        ("ehco", {}, "MCP server 'test' has no tool 'ehco', which `allow` names; did you mean 'echo'?"),
+        ("ehco", {}, "MCP server 'test' has no tool 'ehco'; did you mean 'echo'?"),
         ("echo", {"value": 7}, "node 'b': wrong arguments for tool 'test_echo':\n- 'value': 7 is not of type 'string'"),
     ],
 )

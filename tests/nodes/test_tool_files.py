@@ -16,6 +16,7 @@ from flowengine.journal.replay import tool_result_of
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel
+from flowengine.nodes.tool_call import ToolNode
 from flowengine.tools.tool import Tool, ToolResult
 
 pytestmark = pytest.mark.anyio
@@ -52,3 +53,18 @@ async def test_a_tool_that_gives_too_much_has_failed_and_the_model_is_told() -> 
     [call] = [e.record for e in run.events if isinstance(e, NodeRecorded) and isinstance(e.record, ToolCall)]
     assert call.is_error
     assert "tool 'shoot' gave what cannot be kept: 'shoot' has 11 bytes, and `max_file`" in call.result
+
+
+@pytest.mark.parametrize(("value", "has_both"), [("[image]", True), ({"width": 3}, False)])
+async def test_a_node_gives_the_files_of_its_tool_where_no_value_has_them(value: Any, has_both: bool) -> None:
+    async def take(arguments: Any) -> ToolResult:
+        return ToolResult("[image]", value, files=(PICTURE,))
+
+    picture = Tool("shoot", "Take a picture", {"type": "object", "properties": {}}, take)
+    run = (await Flow("shots", {"a": ToolNode(picture)}).run()).raise_for_status()
+    output = run.outputs["a"]
+    if has_both:
+        assert output["text"] == "[image]"
+        assert [file.read_bytes() for file in output["files"]] == [PICTURE]
+    else:
+        assert output == value

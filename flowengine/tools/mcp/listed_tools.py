@@ -48,7 +48,7 @@ def check_allowed(server: McpServer, listed: Sequence[ListedTool]) -> None:
     missing = next((name for name in server.allow or () if name not in known), None)
     if missing is not None:
         hint = did_you_mean(missing, known) or f"; it has {cut(', '.join(known), 500) or 'none'}"
-        raise DefinitionError(f"MCP server '{server.name}' has no tool '{missing}', which `allow` names{hint}")
+        raise DefinitionError(f"MCP server '{server.name}' has no tool '{missing}'{hint}")
 
 
 def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Description]:
