@@ -35,11 +35,13 @@ def test_what_the_form_asks_for_is_filled_in_on_the_page(linked: LinkedServer):
     run_id = linked.start("form")
     path = linked.path(run_id)
     assert '<select name="form.channel" required>' in linked.client.get(path).text
-    wrong = linked.post(path, **{"form.channel": "radio"})
-    assert (wrong.status_code, "does not fit" in wrong.text, "Answer: yes" in wrong.text) == (422, True, True)
+    for said in ({"form.channel": "radio", "form.ticket": "T-1"}, {"form.channel": "mail", "form.ticket": ""}, {}):
+        wrong = linked.post(path, **said)
+        assert (wrong.status_code, "does not fit" in wrong.text, "Answer: yes" in wrong.text) == (422, True, True)
     assert linked.server.get(f"/api/runs/{run_id}")["status"] == "waiting"
-    assert linked.post(path, **{"form.channel": "mail"}).status_code == 200
-    assert linked.server.until(run_id, "succeeded")["outputs"]["ask"]["form"] == {"channel": "mail"}
+    assert linked.post(path, **{"form.channel": "mail", "form.ticket": "T-1"}).status_code == 200
+    ended = linked.server.until(run_id, "succeeded")
+    assert ended["outputs"]["ask"]["form"] == {"channel": "mail", "ticket": "T-1"}
 
 
 def test_the_style_sheet_needs_no_token_and_nothing_else_is_open(linked: LinkedServer):

@@ -30,8 +30,8 @@ nodes:
 """
 FORM = """    form:
       type: object
-      properties: {channel: {type: string, enum: [blog, mail]}}
-      required: [channel]
+      properties: {channel: {type: string, enum: [blog, mail]}, ticket: {type: string}}
+      required: [channel, ticket]
 """
 
 

@@ -79,8 +79,7 @@ def said_in(schema: Mapping[str, Any], fields: Mapping[str, str]) -> Any:
     properties = simple_properties(schema)
     if properties is None:
         return _parse_json(fields.get("form", ""))
-    required = cast("Sequence[str]", schema.get("required", ()))
-    return dict(_read_properties(properties, required, fields))
+    return dict(_read_properties(properties, fields))
 
 
 def labelled(name: str, *children: Child) -> Markup:
@@ -134,16 +133,14 @@ def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _read_properties(
-    properties: Mapping[str, Mapping[str, Any]], required: Sequence[str], fields: Mapping[str, str]
-) -> list[tuple[str, Any]]:
-    """Property → value; what was left empty and need not be there is left out."""
+def _read_properties(properties: Mapping[str, Mapping[str, Any]], fields: Mapping[str, str]) -> list[tuple[str, Any]]:
+    """Property → value; what was left empty is left out, also where it has to be there: nobody has said it."""
     found: list[tuple[str, Any]] = []
     for name, schema in properties.items():
         kind, said = schema.get("type", "string"), fields.get(_PREFIX + name, "")
         if kind == "boolean":
             found.append((name, said == "true"))
-        elif said or (kind == "string" and name in required):
+        elif said:
             found.append((name, said if kind == "string" else _parse_number(name, said, kind)))
     return found
 
