@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
 from flowengine.importers.dify.graph_writer import STATE_TYPES, GraphWriter
-from flowengine.importers.dify.node_converters import NodeConverters, plain_words
+from flowengine.importers.dify.model_nodes import plain_words
+from flowengine.importers.dify.node_converters import NodeConverters
 from flowengine.importers.dify.selectors import as_mapping, as_rows
 from flowengine.importers.form import (
     CarriedFile,

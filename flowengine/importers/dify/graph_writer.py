@@ -6,7 +6,8 @@ import json
 from typing import Any, Final
 
 from flowengine.importers.dify.graph_levels import DifyNode, GraphEdge
-from flowengine.importers.dify.node_converters import NodeConverters, plain_words
+from flowengine.importers.dify.model_nodes import plain_words
+from flowengine.importers.dify.node_converters import NodeConverters
 from flowengine.importers.dify.selectors import UnknownValueError, Value, as_mapping, as_rows, escape_values, words_of
 from flowengine.importers.form import FieldNames, FlowStep, ImportLedger
 

@@ -1,0 +1,209 @@
+"""Converts the nodes of Dify that ask a model: LLM, classifier, extractor of parameters, agent.
+
+The shape of an answer is noted, so that what reads a field of it is checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from flowengine.importers.dify.app_parts import AppParts
+from flowengine.importers.dify.graph_levels import DifyNode
+from flowengine.importers.dify.selectors import (
+    UnknownValueError,
+    as_mapping,
+    as_rows,
+    words_of,
+)
+from flowengine.importers.form import FlowStep
+
+__all__ = ["ModelNodes", "plain_words"]
+
+_TYPES: Final = {
+    "string": {"type": "string"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "bool": {"type": "boolean"},
+    "object": {"type": "object"},
+    "array[string]": {"type": "array", "items": {"type": "string"}},
+    "array[number]": {"type": "array", "items": {"type": "number"}},
+    "array[boolean]": {"type": "array", "items": {"type": "boolean"}},
+    "array[object]": {"type": "array", "items": {"type": "object"}},
+}
+
+
+def plain_words(text: object, longest: int = 400) -> str:
+    """A text for readers: on one line, without what looks like a template."""
+    words = " ".join(str("" if text is None else text).split())[:longest]
+    return re.sub(r"\{(?=[{%#])", "{ ", words)
+
+
+class ModelNodes(AppParts):
+    """The converters of nodes that ask a model."""
+
+    def _llm(self, place: DifyNode, step: FlowStep) -> None:
+        step.kind = "agent"
+        data = place.data
+        self.set_model(step, as_mapping(data.get("model")))
+        special = self._context(place)
+        rows = data.get("prompt_template")
+        messages = [as_mapping(each) for each in as_rows(rows) or [{"role": "user", **as_mapping(rows)}]]
+        system: list[str] = []
+        turns: list[tuple[str, str]] = []
+        for message in messages:
+            text = self._message(place, message, special)
+            if not text.strip():
+                continue
+            role = str(message.get("role") or "user")
+            if role == "system":
+                system.append(text)
+            else:
+                turns.append((role, text))
+        memory = as_mapping(data.get("memory"))
+        query = memory.get("query_prompt_template")
+        if memory and self.is_chat and not any(role == "user" for role, _ in turns):
+            turns.append(
+                (
+                    "user",
+                    self.text(query if isinstance(query, str) and query.strip() else "{{#sys.query#}}", place, special),
+                )
+            )
+        if self.is_chat:
+            window = as_mapping(memory.get("window"))
+            size = window.get("size")
+            wanted = (size if isinstance(size, int) and window.get("enabled") else 50) if memory else 0
+            step.keys["history_size"] = min(max(wanted, 0), 1000)
+        if not turns and system:
+            turns.append(("user", system.pop()))
+            self.note("the system message is the prompt, since there is no other")
+        if not turns:
+            raise UnknownValueError("a prompt, which is empty")
+        step.instructions = "\n\n".join(system) or None
+        if len(turns) == 1:
+            step.prompt = turns[0][1]
+        else:
+            step.prompt = "\n\n".join(f"{role}: {text}" for role, text in turns)
+            self.note("the messages of several turns are one prompt")
+        self._attach(place, step)
+        structured = as_mapping(data.get("structured_output"))
+        schema = as_mapping(structured.get("schema"))
+        if schema and data.get("structured_output_enabled", structured.get("enabled", True)):
+            self._take_schema(place, step, schema)
+
+    def _message(self, place: DifyNode, message: Mapping[str, Any], special: Mapping[str, str]) -> str:
+        if message.get("edition_type") == "jinja2" and message.get("jinja2_text"):
+            config = as_mapping(place.data.get("prompt_config"))
+            return self.jinja(str(message["jinja2_text"]), as_rows(config.get("jinja2_variables")), place)
+        return self.text(message.get("text"), place, special)
+
+    def _context(self, place: DifyNode) -> dict[str, str]:
+        """What `{{#context#}}` and the like stand for in the prompts of a node."""
+        special = {"histories": "", "context": ""}
+        context = as_mapping(place.data.get("context"))
+        selector = words_of(context.get("variable_selector"))
+        if context.get("enabled", True) and selector:
+            value = self.value(selector, place)
+            origin = self.graph.places.get(selector[0])
+            if origin is not None and origin.type == "knowledge-retrieval":
+                default = value.with_default("[]")
+                special["context"] = f'{{{{ {default} | map(attribute="content") | join("\\n\\n") }}}}'
+            else:
+                special["context"] = value.printed
+        return special
+
+    def _attach(self, place: DifyNode, step: FlowStep) -> None:
+        vision = as_mapping(place.data.get("vision"))
+        configs = as_mapping(vision.get("configs"))
+        selector = words_of(configs.get("variable_selector"))
+        if vision.get("enabled") and (selector or self.is_chat):
+            try:
+                step.keys["attach"] = [self.value(selector or ["sys", "files"], place)._replace().printed]
+            except UnknownValueError as error:
+                self.note(f"no file is attached: {error}")
+
+    def _take_schema(self, place: DifyNode, step: FlowStep, schema: Mapping[str, Any]) -> None:
+        step.keys["output"] = clean_schema(schema)
+        self.schemas[place.source] = step.keys["output"]
+
+    def _classifier(self, place: DifyNode, step: FlowStep) -> None:
+        step.kind = "routing"
+        data = place.data
+        self.set_model(step, as_mapping(data.get("model")))
+        labels = self.labels(place)
+        if not labels:
+            raise UnknownValueError("the classes, of which there are none")
+        names = {
+            str(as_mapping(each).get("id")): str(as_mapping(each).get("name") or "")
+            for each in as_rows(data.get("classes"))
+        }
+        own = self.text(data.get("instruction") or data.get("instructions"), place)
+        step.keys["instruction"] = own.strip() or "Choose the class that the text belongs to."
+        step.keys["target"] = self.value(words_of(data.get("query_variable_selector")), place).printed
+        step.keys["routes"] = {
+            label: {} if names.get(key, "").strip() == label else {"description": plain_words(names.get(key))}
+            for key, label in labels.items()
+        }
+        self._attach(place, step)
+
+    def _extractor(self, place: DifyNode, step: FlowStep) -> None:
+        step.kind = "agent"
+        data = place.data
+        self.set_model(step, as_mapping(data.get("model")))
+        properties: dict[str, Any] = {}
+        for each in map(as_mapping, as_rows(data.get("parameters"))):
+            kind = dict(_TYPES.get(str(each.get("type")), {"type": "string"}))
+            if each.get("type") == "select" and as_rows(each.get("options")):
+                kind = {"type": "string", "enum": [str(one) for one in as_rows(each.get("options"))]}
+            words = plain_words(each.get("description"))
+            if not each.get("required"):
+                words = f"{words} (empty where the text does not say it)".strip()
+                kind.pop("enum", None)
+            properties[str(each.get("name"))] = {**kind, "description": words}
+        if not properties:
+            raise UnknownValueError("the parameters, of which there are none")
+        own = self.text(data.get("instruction"), place).strip()
+        step.instructions = (
+            f"Extract the parameters from the text.\n\n{own}" if own else "Extract the parameters from the text."
+        )
+        step.prompt = self.value(words_of(data.get("query")), place).printed
+        self._attach(place, step)
+        self._take_schema(place, step, {"type": "object", "properties": properties, "required": list(properties)})
+
+    def _agent(self, place: DifyNode, step: FlowStep) -> None:
+        step.kind = "agent"
+        given = {
+            key: as_mapping(each).get("value") for key, each in as_mapping(place.data.get("agent_parameters")).items()
+        }
+        model = as_mapping(given.get("model"))
+        self.set_model(step, {**model, "name": model.get("model") or model.get("name")})
+        strategy = str(place.data.get("agent_strategy_name") or "")
+        if strategy.lower() not in {"function_calling", "react", "functioncalling"}:
+            raise UnknownValueError(f"the agent's strategy '{strategy[:60]}' of a plugin")
+        step.instructions = self.text(given.get("instruction"), place).strip() or None
+        step.prompt = self.text(given.get("query") or ("{{#sys.query#}}" if self.is_chat else ""), place)
+        if not step.prompt.strip():
+            raise UnknownValueError("a question, which is empty")
+        rounds = given.get("maximum_iterations")
+        if isinstance(rounds, int) and 1 <= rounds <= 1000:
+            step.keys["max_tool_rounds"] = rounds
+        tools = [as_mapping(each) for each in as_rows(given.get("tools")) if as_mapping(each).get("enabled", True)]
+        self.add_tools(step, tools, place.origin)
+
+
+def clean_schema(schema: Any, depth: int = 0) -> Any:
+    """A schema without what only Dify's editor reads."""
+    if depth > 30:
+        return {}
+    if isinstance(schema, Mapping):
+        rows = cast("Mapping[str, Any]", schema)
+        return {
+            key: plain_words(each) if key == "description" else clean_schema(each, depth + 1)
+            for key, each in rows.items()
+            if not (key == "description" and not isinstance(each, str))
+            and not (key == "properties" and not as_mapping(each))
+        }
+    if isinstance(schema, list):
+        return [clean_schema(each, depth + 1) for each in cast("list[Any]", schema)]
+    return schema

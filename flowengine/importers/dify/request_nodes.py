@@ -1,0 +1,306 @@
+"""Converts the nodes of Dify that ask services: HTTP requests, and the tools of plugins that are one request.
+
+Keys come from the environment, and each address goes into `allow_http` of the project.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
+from flowengine.importers.dify.graph_levels import DifyNode
+from flowengine.importers.dify.selectors import (
+    UnknownValueError,
+    as_mapping,
+    as_rows,
+    escape_values,
+    words_of,
+)
+from flowengine.importers.form import FlowStep, quote
+
+__all__ = ["RequestNodes"]
+
+_SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
+_REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
+_TAVILY: Final = {
+    "search_depth": str,
+    "topic": str,
+    "days": int,
+    "time_range": str,
+    "max_results": int,
+    "include_answer": bool,
+    "include_raw_content": bool,
+    "include_images": bool,
+    "include_domains": list,
+    "exclude_domains": list,
+}
+"""What Dify's search by Tavily takes, which its service takes under the same names."""
+
+
+class RequestNodes(AppParts):
+    """The converters of nodes that ask services."""
+
+    def _tool(self, place: DifyNode, step: FlowStep) -> None:
+        data = place.data
+        given = {key: as_mapping(each) for key, each in as_mapping(data.get("tool_parameters")).items()}
+        settings = as_mapping(data.get("tool_configurations"))
+        name = str(data.get("tool_name") or "")
+        if is_clock(data):
+            step.call = f"steps:{name}"
+            self.needs_steps = True
+            for key in CLOCK[name]:
+                if key in given and given[key].get("value") not in (None, ""):
+                    step.arguments[key] = f"{{{{ {self._argument(given[key], place)} }}}}"
+                elif (found := self._setting(settings.get(key))) not in (None, ""):
+                    step.arguments[key] = escape_values(found)
+            step.sample = "2025-01-01 12:00:00"
+        elif name == "webscraper" and "url" in given:
+            step.kind = "http"
+            step.keys["url"] = f"{{{{ {self._argument(given['url'], place)} }}}}"
+            step.sample = "text"
+            self._leave_open()
+            self.note("what comes back is the page as it is, not its text alone")
+        elif name == "jina_reader" and "url" in given:
+            address = self._argument(given["url"], place)
+            step.kind = "http"
+            step.keys["url"] = f'{{{{ "https://r.jina.ai/" ~ {address} }}}}'
+            self.project.allow_http("https://r.jina.ai/")
+            step.sample = "text"
+            self.note("the service is asked without a key and without further settings")
+        elif name == "tavily_search" and "query" in given:
+            self._ask_tavily(place, step, given, settings)
+        elif name == "wikipedia_search" and "query" in given:
+            self._ask_wikipedia(place, step, given, settings)
+        else:
+            provider = str(data.get("provider_name") or data.get("provider_id") or "")
+            raise UnknownValueError(f"the tool '{name[:60]}' of '{provider[:80]}', a plugin of Dify")
+
+    def _ask_tavily(
+        self, place: DifyNode, step: FlowStep, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
+    ) -> None:
+        """A search of Tavily, as its service is asked by everybody."""
+        wanted: dict[str, Any] = {"query": f"{{{{ {self._argument(given['query'], place)} }}}}"}
+        for key, kind in _TAVILY.items():
+            value = self._constant(key, given, settings)
+            if value in (None, ""):
+                continue
+            if kind is list:
+                wanted[key] = [each.strip() for each in str(value).split(",") if each.strip()]
+            elif kind is bool:
+                wanted[key] = value if isinstance(value, bool) else str(value).lower() in {"1", "true"}
+            elif kind is int:
+                wanted[key] = int(value) if str(value).isdigit() else 5
+            else:
+                wanted[key] = str(value)
+        step.kind = "http"
+        step.keys = {
+            "method": "POST",
+            "url": "https://api.tavily.com/search",
+            "json": {key: escape_values(each) if key != "query" else each for key, each in wanted.items()},
+            "headers_env": {"Authorization": "TAVILY_AUTHORIZATION"},
+            "effect": "none",
+        }
+        self.project.allow_http("https://api.tavily.com/", ["TAVILY_AUTHORIZATION"])
+        self.project.environment["TAVILY_AUTHORIZATION"] = f"the header Authorization of '{place.id}', as `Bearer …`"
+        step.sample = "text"
+        self.note("the service is asked itself; what it answers is its JSON, where Dify made a text of it")
+
+    def _ask_wikipedia(
+        self, place: DifyNode, step: FlowStep, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
+    ) -> None:
+        """The beginnings of the articles that Wikipedia finds."""
+        language = str(self._constant("language", given, settings) or "en")
+        host = f"https://{language if re.fullmatch(r'[a-z]{2,3}', language) else 'en'}.wikipedia.org/"
+        step.kind = "http"
+        step.keys["url"] = f"{host}w/api.php"
+        step.keys["query"] = {
+            "action": "query",
+            "format": "json",
+            "generator": "search",
+            "gsrsearch": f"{{{{ {self._argument(given['query'], place)} }}}}",
+            "gsrlimit": "3",
+            "prop": "extracts",
+            "exintro": "1",
+            "explaintext": "1",
+        }
+        self.project.allow_http(host)
+        step.sample = "text"
+        self.note("Wikipedia is asked itself; what it answers is its JSON, where Dify made a text of it")
+
+    def _constant(self, key: str, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> Any:
+        """A setting of a tool that stands in the file; None where a run alone knows it."""
+        value = given[key].get("value") if key in given else self._setting(settings.get(key))
+        return None if isinstance(value, list | dict) or _REFERENCE.search(str(value)) else value
+
+    def _setting(self, value: Any) -> Any:
+        return as_mapping(value).get("value", value)
+
+    def _argument(self, given: Mapping[str, Any], place: DifyNode) -> str:
+        """An argument of a tool as an expression."""
+        raw = given.get("value")
+        if given.get("type") == "variable":
+            return self.value(words_of(raw), place).with_default()
+        lone = _REFERENCE.fullmatch(str(raw or "").strip())
+        if lone is not None:
+            return self.value(lone[1].split("."), place).with_default()
+        if _REFERENCE.search(str(raw)):
+            return f"({self._joined(self.text(str(raw), place))})"
+        return quote(str(raw or ""))
+
+    def _joined(self, template: str) -> str:
+        """A text with templates in it as one expression."""
+        pieces = [each for each in re.split(r"(\{\{.*?\}\})", template, flags=re.DOTALL) if each]
+        return " ~ ".join(each[2:-2].strip() if each.startswith("{{") else quote(each) for each in pieces) or '""'
+
+    def _http(self, place: DifyNode, step: FlowStep) -> None:
+        data = place.data
+        step.kind = "http"
+        method = str(data.get("method") or "get").upper()
+        if method not in {"GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"}:
+            raise UnknownValueError(f"the method '{method[:20]}'")
+        if method != "GET":
+            step.keys["method"] = method
+        names: list[str] = []
+        headers: dict[str, str] = {}
+        secret: dict[str, str] = {}
+        for key, text in pairs_of(data.get("headers")):
+            if _SECRET_HEADER.search(key):
+                secret[key] = self._secret(place, key, text)
+            elif key.lower() not in {"content-length", "host"}:
+                headers[key] = self.text(text, place)
+        authorization = as_mapping(data.get("authorization"))
+        config = as_mapping(authorization.get("config"))
+        if authorization.get("type") == "api-key" and config:
+            header = str(config.get("header") or "Authorization") if config.get("type") == "custom" else "Authorization"
+            words = {"basic": "Basic …", "bearer": "Bearer …"}.get(str(config.get("type")), "the key")
+            secret[header] = self._secret(place, header, str(config.get("api_key") or ""), words)
+        names += sorted(set(secret.values()))
+        step.keys["url"] = self._url(str(data.get("url") or ""), place, names)
+        query = {key: self.text(text, place) for key, text in pairs_of(data.get("params"))}
+        if query:
+            step.keys["query"] = query
+        self._body(as_mapping(data.get("body")), place, step, headers, method)
+        if headers:
+            step.keys["headers"] = headers
+        if secret:
+            step.keys["headers_env"] = secret
+            self.note("keys come from the environment")
+        step.keys["expect"] = {"status": ["2xx", "4xx", "5xx"]}
+        wait = as_mapping(data.get("timeout")).get("max_read_timeout") or as_mapping(data.get("timeout")).get("read")
+        if isinstance(wait, int) and wait > 0:
+            step.keys["timeout"] = f"{wait}s"
+        step.sample = "text"
+
+    def _secret(self, place: DifyNode, header: str, text: str, words: str = "") -> str:
+        """The environment variable that holds a header's value."""
+        inner = _REFERENCE.search(text)
+        base = inner[1].partition(".")[2] if inner and inner[1].startswith("env.") else f"{place.id}_{header}"
+        name = re.sub(r"[^A-Z0-9]+", "_", base.upper()).strip("_") or "KEY"
+        name = name if name[0].isalpha() else f"KEY_{name}"
+        self.project.environment[name] = f"the header {header} of '{place.id}'{f', as `{words}`' if words else ''}"
+        return name
+
+    def _url(self, text: str, place: DifyNode, names: Sequence[str]) -> str:
+        text = _REFERENCE.sub(lambda found: self.constants.get(found[1], found[0]), text.strip())
+        lone = _REFERENCE.fullmatch(text)
+        if not text:
+            raise UnknownValueError("an address, which is empty")
+        if lone is not None:
+            self._leave_open()
+            return self.value(lone[1].split("."), place).printed
+        head = re.match(r"(https?://[^/?#{}\s]+)([/?]|\Z)", text)
+        if head is None:
+            converted = self.text(text, place)
+            self._leave_open()
+            if "{{" not in converted:
+                raise UnknownValueError(f"the address '{text[:60]}'")
+            return f"{{{{ {self._joined(converted)} }}}}"
+        if urlsplit(head[1]).username or "@" in head[1]:
+            raise UnknownValueError("an address with a password in it")
+        self.project.allow_http(f"{head[1]}/", names)
+        if _REFERENCE.search(text):
+            self.note("values in the address are percent-encoded")
+        return self.text(text, place)
+
+    def _leave_open(self) -> None:
+        """An address that is known in a run alone: the project file has an entry that is to be replaced."""
+        self.project.allow_http("https://api.example.com/")
+        self.by_hand = (
+            "say in allow_http of flowengine.toml which addresses may be asked, instead of https://api.example.com/"
+        )
+
+    def _body(
+        self, body: Mapping[str, Any], place: DifyNode, step: FlowStep, headers: dict[str, str], method: str
+    ) -> None:
+        kind = str(body.get("type") or "none")
+        data = body.get("data")
+        if kind == "none" or method in {"GET", "HEAD"} or not data:
+            return
+        if kind in {"form-data", "x-www-form-urlencoded"}:
+            rows = pairs_of(data)
+            if any(as_mapping(each).get("type") == "file" for each in as_rows(data)):
+                raise UnknownValueError("a form with files")
+            step.keys["form"] = {key: self.text(text, place) for key, text in rows}
+            return
+        if kind == "binary":
+            raise UnknownValueError("a body that is a file")
+        text = (
+            "\n".join(str(as_mapping(each).get("value") or "") for each in as_rows(data))
+            if as_rows(data)
+            else str(data)
+        )
+        if kind == "json":
+            found = self._json(text, place)
+            if found is not None:
+                step.keys["json"] = found
+                for key in [each for each in headers if each.lower() == "content-type"]:
+                    del headers[key]
+                return
+            headers.setdefault("Content-Type", "application/json")
+        if text.strip():
+            step.keys["body"] = self.text(text, place)
+
+    def _json(self, text: str, place: DifyNode) -> Any:
+        """The JSON of a body with its references as templates; None where it is not JSON around them."""
+        marked: list[str] = []
+
+        def mark(found: re.Match[str]) -> str:
+            marked.append(found[0])
+            return f"\x02{len(marked) - 1}\x03"
+
+        text = _REFERENCE.sub(mark, text)
+        bare = re.sub(
+            r'("(?:[^"\\]|\\[\s\S]?)*+(?:"|\Z))|(\x02\d+\x03)', lambda found: found[1] or f'"{found[2]}"', text
+        )
+        try:
+            value = json.loads(bare.replace("\x02", "\\u0002").replace("\x03", "\\u0003"))
+        except (ValueError, RecursionError):
+            return None
+
+        def restore(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {str(key): restore(each) for key, each in cast("dict[Any, Any]", value).items()}
+            if isinstance(value, list):
+                return [restore(each) for each in cast("list[Any]", value)]
+            if isinstance(value, str):
+                return self.text(re.sub("\x02(\\d+)\x03", lambda found: marked[int(found[1])], value), place)
+            return value
+
+        return restore(value)
+
+
+def pairs_of(source: object) -> list[tuple[str, str]]:
+    """The pairs of headers, parameters or a form: lines of `key:value`, or a list of keys and values."""
+    if isinstance(source, list):
+        rows = [as_mapping(each) for each in cast("list[Any]", source)]
+        return [(str(each.get("key") or ""), str(each.get("value") or "")) for each in rows if each.get("key")]
+    found: list[tuple[str, str]] = []
+    for line in str(source or "").splitlines():
+        key, colon, value = line.partition(":")
+        if colon and re.fullmatch(r"[!-9;-z|~]+", key.strip()):
+            found.append((key.strip(), value.strip()))
+    return found

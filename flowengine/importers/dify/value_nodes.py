@@ -1,0 +1,242 @@
+"""Converts the nodes of Dify that compute: code, templates, variables, lists, documents and their search.
+
+Code runs in the sandbox; what only picks and joins values is a node that gives a value.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from flowengine.importers.dify.app_parts import SAMPLES, AppParts
+from flowengine.importers.dify.graph_levels import DifyNode
+from flowengine.importers.dify.selectors import (
+    UnknownValueError,
+    Value,
+    as_mapping,
+    as_rows,
+    escape_values,
+    quote_value,
+    words_of,
+)
+from flowengine.importers.form import FlowStep, Names, quote
+
+__all__ = ["ValueNodes"]
+
+_NETWORK: Final = frozenset({"requests", "httpx", "urllib", "aiohttp", "socket", "http", "ftplib", "smtplib"})
+_FILE_KEYS: Final = {"extension": "name", "mime_type": "media_type"}
+_IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/tiff", "image/svg+xml")
+_DOCUMENTS: Final = ("application/pdf", "text/plain", "text/html", "application/zip", "application/octet-stream")
+
+
+class ValueNodes(AppParts):
+    """The converters of nodes that compute."""
+
+    def _code(self, place: DifyNode, step: FlowStep) -> None:
+        data = place.data
+        source = str(data.get("code") or "")
+        if str(data.get("code_language")) != "python3":
+            raise UnknownValueError(f"code in {str(data.get('code_language'))[:20]}")
+        step.arguments = {}
+        given: dict[str, str] = {}
+        names = Names({"main"})
+        for each in map(as_mapping, as_rows(data.get("variables"))):
+            name = str(each.get("variable") or "")
+            if not name.isidentifier() or keyword.iskeyword(name):
+                raise UnknownValueError(f"a parameter called '{name[:40]}'")
+            given[name] = names.id(name, "value")
+            step.arguments[given[name]] = self.known(words_of(each.get("value_selector")), place)
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise UnknownValueError("code that is no Python") from None
+        if not any(isinstance(each, ast.FunctionDef) and each.name == "main" for each in tree.body):
+            raise UnknownValueError("code without a function main")
+        shared = sorted({name for each in ast.walk(tree) if isinstance(each, ast.Global) for name in each.names})
+        imported = {
+            (each.names[0].name if isinstance(each, ast.Import) else each.module or "").partition(".")[0]
+            for each in ast.walk(tree)
+            if isinstance(each, ast.Import | ast.ImportFrom)
+        }
+        if any(
+            isinstance(each, ast.ImportFrom) and (each.module == "__future__" or each.names[0].name == "*")
+            for each in tree.body
+        ):
+            raise UnknownValueError("an import that only stands at a module's top")
+        if imported & _NETWORK:
+            self.note("the sandbox of code has no network")
+        step.kind = "code"
+        head = f"global {', '.join(shared)}\n" if shared else ""
+        if "json" not in imported and any(isinstance(each, ast.Name) and each.id == "json" for each in ast.walk(tree)):
+            head += "import json  # Dify imports it for all code\n\n"
+        call = ", ".join(f"{name}={ours}" for name, ours in given.items())
+        step.sample = {
+            str(name): SAMPLES.get(str(as_mapping(each).get("type")), "text")
+            for name, each in as_mapping(data.get("outputs")).items()
+        }
+        step.keys["code"] = f"{head}{source.strip()}\n\nreturn main({call})\n"
+
+    def _template(self, place: DifyNode, step: FlowStep) -> None:
+        text = self.jinja(str(place.data.get("template") or ""), as_rows(place.data.get("variables")), place, step)
+        if step.call is None:
+            self.give(step, text)
+
+    def _answer(self, place: DifyNode, step: FlowStep) -> None:
+        self.give(step, self.text(place.data.get("answer"), place))
+
+    def _aggregator(self, place: DifyNode, step: FlowStep) -> None:
+        settings = as_mapping(place.data.get("advanced_settings"))
+        if settings.get("group_enabled"):
+            groups = [as_mapping(each) for each in as_rows(settings.get("groups"))]
+            self.give(
+                step,
+                {
+                    str(each.get("group_name")): {"output": self._first_of(as_rows(each.get("variables")), place)}
+                    for each in groups
+                },
+            )
+        else:
+            self.give(step, self._first_of(as_rows(place.data.get("variables")), place))
+
+    def _first_of(self, selectors: Sequence[Any], place: DifyNode) -> str:
+        """The first value that is there, as a template."""
+        found: list[Value] = []
+        for each in selectors:
+            try:
+                found.append(self.value(words_of(each), place))
+            except UnknownValueError as error:
+                self.note(f"left out: {error}")
+        if not found:
+            raise UnknownValueError("a value to take, of which there is none")
+        text = found[-1].with_default()
+        for value in reversed(found[:-1]):
+            text = value.with_default(text)
+        return f"{{{{ {text} }}}}"
+
+    def _assigner(self, place: DifyNode, step: FlowStep) -> None:
+        data = place.data
+        items = [as_mapping(each) for each in as_rows(data.get("items"))]
+        if not items:
+            items = [
+                {
+                    "variable_selector": data.get("assigned_variable_selector"),
+                    "operation": data.get("write_mode") or "over-write",
+                    "input_type": "variable",
+                    "value": data.get("input_variable_selector"),
+                }
+            ]
+        given: dict[str, str] = {}
+        for item in items:
+            key = self.state_key(words_of(item.get("variable_selector")), place)
+            given[key] = self._assigned(item, key, place)
+        if len(given) == 1:
+            key, value = next(iter(given.items()))
+            self.give(step, value)
+            step.keys["set"] = {key: "{{ output }}"}
+        else:
+            self.give(step, given)
+            step.keys["set"] = {key: f"{{{{ output.{key} }}}}" for key in given}
+
+    def _assigned(self, item: Mapping[str, Any], key: str, place: DifyNode) -> Any:
+        operation = str(item.get("operation") or "over-write")
+        before = f"shared_state.{key}"
+        if operation == "clear":
+            return self.empty_of_state(key)
+        if operation == "remove-first":
+            return f"{{{{ {before}[1:] }}}}"
+        if operation == "remove-last":
+            return f"{{{{ {before}[:-1] }}}}"
+        raw: Any = item.get("value")
+        if operation == "set" or item.get("input_type") == "constant":
+            if operation in {"set", "over-write"}:
+                return self.text(raw, place) if isinstance(raw, str) else escape_values(raw)
+            expression = quote_value(raw)
+        else:
+            expression = self.value(words_of(raw), place).with_default()
+            if operation == "over-write":
+                return self.value(words_of(raw), place).printed
+        symbols = {"append": f"{before} + [{expression}]", "extend": f"{before} + {expression}"} | {
+            f"{sign}=": f"{before} {sign} ({expression})" for sign in "+-*/"
+        }
+        if operation not in symbols:
+            raise UnknownValueError(f"the operation '{operation[:40]}'")
+        return f"{{{{ {symbols[operation]} }}}}"
+
+    def _retrieval(self, place: DifyNode, step: FlowStep) -> None:
+        data = place.data
+        multiple = as_mapping(data.get("multiple_retrieval_config"))
+        limit = multiple.get("top_k") or as_mapping(data.get("retrieval_model")).get("top_k") or 4
+        step.call = "steps:search_documents"
+        self.needs_steps = True
+        step.arguments = {
+            "query": self.value(words_of(data.get("query_variable_selector")), place).printed,
+            "documents": "knowledge",
+            "limit": limit if isinstance(limit, int) else 4,
+        }
+        step.keys["untrusted"] = True
+        step.sample = [{"content": "A passage", "title": "A title", "metadata": {"position": 1}}]
+        self.note("it searches the texts in the folder knowledge, by words")
+        count = len(as_rows(data.get("dataset_ids")))
+        self.by_hand = f"put the documents of the knowledge base into the folder knowledge ({count} data sets)"
+
+    def _document(self, place: DifyNode, step: FlowStep) -> None:
+        step.call = "steps:read_document"
+        self.needs_steps = True
+        step.arguments = {"file": self.value(words_of(place.data.get("variable_selector")), place).printed}
+        step.sample = "The text of a file."
+        self.note("texts, Word documents and, with pypdf, PDF are read; other kinds of files need code in steps.py")
+
+    def _list(self, place: DifyNode, step: FlowStep) -> None:
+        data = place.data
+        value = self.value(words_of(data.get("variable")), place).with_default("[]")
+        filtering = as_mapping(data.get("filter_by"))
+        if filtering.get("enabled"):
+            for each in map(as_mapping, as_rows(filtering.get("conditions"))):
+                value = self._filtered(value, each, place)
+        extract = as_mapping(data.get("extract_by"))
+        if extract.get("enabled"):
+            at = str(extract.get("serial") or "1")
+            if not at.isdigit() or at == "0":
+                raise UnknownValueError("the place of the item to take")
+            value = f"({value})[{int(at) - 1}:{at}]"
+        order = as_mapping(data.get("order_by"))
+        if order.get("enabled"):
+            key = str(order.get("key") or "")
+            named = f", attribute={quote(_FILE_KEYS.get(key, key))}" if key else ""
+            value = f"({value}) | sort(reverse={'true' if order.get('value') == 'desc' else 'false'}{named})"
+        limit = as_mapping(data.get("limit"))
+        if limit.get("enabled") and isinstance(limit.get("size"), int):
+            value = f"(({value}) | list)[:{limit['size']}]"
+        self.give(step, f"{{{{ {value} }}}}")
+
+    def _filtered(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
+        key, operator, wanted = (condition.get(each) for each in ("key", "comparison_operator", "value"))
+        name = _FILE_KEYS.get(str(key or ""), str(key or ""))
+        symbols = {
+            "is": "==",
+            "=": "==",
+            "is not": "!=",
+            "≠": "!=",
+            ">": ">",
+            "<": "<",
+            "≥": ">=",
+            "≤": "<=",
+            "in": "in",
+        }
+        if key == "type":
+            kinds = [str(each) for each in (as_rows(wanted) or [wanted])]
+            parts = {"image": _IMAGES, "document": _DOCUMENTS}
+            if operator not in {"in", "is"} or not all(each in parts for each in kinds):
+                raise UnknownValueError("this filter of files")
+            types = [each for kind in kinds for each in parts[kind]]
+            return f'({value} | selectattr("media_type", "in", {json.dumps(types)}) | list)'
+        if operator not in symbols:
+            raise UnknownValueError(f"the filter '{operator}'")
+        is_number = operator in {">", "<", "≥", "≤", "="} and re.fullmatch(r"-?\d+(\.\d+)?", str(wanted))
+        right = str(wanted) if is_number else json.dumps(wanted) if isinstance(wanted, list) else quote(str(wanted))
+        named = f"selectattr({quote(name)}, " if name else "select("
+        return f'({value} | {named}"{symbols[str(operator)]}", {right}) | list)'
