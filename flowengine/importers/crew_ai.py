@@ -13,8 +13,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from flowengine.importers.crew_ai_classes import PythonFiles, crew_classes
-from flowengine.importers.crew_ai_crews import AGENTS_MARK, TASKS_MARK, CrewReader, agents_of, project_base, tasks_of
+from flowengine.importers.crew_ai_crews import CrewReader
 from flowengine.importers.crew_ai_flows import read_flow
+from flowengine.importers.crew_ai_project import AGENTS_MARK, TASKS_MARK, agents_of, project_base, tasks_of
 from flowengine.importers.form import ImportedProject, ImportLedger, Names
 from flowengine.importers.source_tree import SourceError, SourceTree
 

@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 from flowengine.errors import DefinitionError
 from flowengine.importers.carried_code import CarriedModule, format_import, module_name
 from flowengine.importers.crew_ai_classes import CrewClass, Method, PythonFiles, crew_classes
-from flowengine.importers.crew_ai_crews import CrewReader, project_base
+from flowengine.importers.crew_ai_crews import CrewReader
 from flowengine.importers.crew_ai_parts import PARTS
+from flowengine.importers.crew_ai_project import project_base
 from flowengine.importers.crew_ai_state import StateField, fields_of, written_fields
 from flowengine.importers.form import (
     FlowStep,

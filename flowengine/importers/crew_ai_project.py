@@ -1,0 +1,202 @@
+"""Finds what belongs to a crew in the folder of a CrewAI project, and holds what all readers of its parts share.
+
+Which file of agents goes with which of tasks, and where imports start, is told from the files alone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from flowengine.errors import DefinitionError
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.importers.carried_code import CarriedCode
+from flowengine.importers.crew_ai_classes import CrewClass, PythonFiles, crew_classes
+from flowengine.importers.crew_ai_parts import PARTS, PARTS_MODULE, lead_import
+from flowengine.importers.crew_ai_texts import text_with_inputs
+from flowengine.importers.crew_ai_tools import ToolCode
+from flowengine.importers.form import (
+    CarriedFile,
+    ImportedFlow,
+    ImportedProject,
+    Names,
+    SourcePlace,
+)
+from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
+
+__all__ = ["AGENTS_MARK", "TASKS_MARK", "CrewParts", "agents_of", "project_base", "tasks_of"]
+
+TASKS_MARK: Final = re.compile(r"^[ \t]++expected_output[ \t]*+:", re.MULTILINE)
+AGENTS_MARK: Final = re.compile(r"^[ \t]++backstory[ \t]*+:", re.MULTILINE)
+_PROJECT: Final = ("pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", "uv.lock")
+
+
+def _beside(tree: SourceTree, file: str) -> list[str]:
+    folder = PurePosixPath(file).parent
+    listed = (tree.root / folder).iterdir()
+    names = sorted(each.name for each in listed if each.suffix in (".yaml", ".yml"))
+    return [(folder / each).as_posix() for each in names if tree.has((folder / each).as_posix())]
+
+
+def agents_of(tree: SourceTree, tasks: str) -> str | None:
+    """The file of agents that goes with a file of tasks."""
+    return _partner(tree, tasks, "task", "agent", AGENTS_MARK)
+
+
+def tasks_of(tree: SourceTree, agents: str) -> str | None:
+    return _partner(tree, agents, "agent", "task", TASKS_MARK)
+
+
+def _partner(tree: SourceTree, file: str, word: str, other: str, mark: re.Pattern[str]) -> str | None:
+    path = PurePosixPath(file)
+    wanted = path.with_name(path.name.replace(word, other)).as_posix()
+    candidates = [wanted, *(each for each in _beside(tree, file) if other in each), *_beside(tree, file)]
+    for each in candidates:
+        if each != file and tree.has(each) and mark.search(tree.read_text(each)):
+            return each
+    return file if mark.search(tree.read_text(file)) else None
+
+
+def project_base(tree: SourceTree, file: str) -> str:
+    """The folder of the project that a file belongs to: the nearest above it that has a project's files."""
+    folder = PurePosixPath(file).parent
+    for each in [folder, *list(folder.parents)[:5]]:
+        if any((tree.root / each / name).is_file() for name in _PROJECT):
+            return each.as_posix()
+    above = folder.parent if folder.name in ("config", "configs") else folder
+    return above.as_posix()
+
+
+class CrewParts:
+    """What the readers of a crew share: its project, its names, and what was told."""
+
+    # Of the crew that is being read:
+    crew: CrewClass | None
+    flow: ImportedFlow
+    tasks_source: YamlSource
+    agents_source: YamlSource | None
+    settings: dict[str, Any]
+    agent_ids: dict[str, str]
+    input_names: Names
+    inputs: dict[str, str]
+    step_names: Names
+    typed: bool
+
+    def __init__(self, tree: SourceTree, project: ImportedProject, files: PythonFiles, names: Names) -> None:
+        self.tree = tree
+        self.project = project
+        self.ledger = project.ledger
+        self.files = files
+        self.names = names
+        self.paths = {each: each for each in files.names}
+        self._told: set[tuple[str, int, str]] = set()
+        root = import_root(files)
+        self.new_paths = {each: _below(each, root) for each in files.names}
+        self.code = CarriedCode(tree, {new: old for old, new in self.new_paths.items()}, "crewai", lead_import)
+        self.code.need_nothing()
+        self.tools = ToolCode(self.code, self.new_paths, files)
+        self.runs_crews = False
+        self.input_ids: dict[str, dict[str, str]] = {}
+        """Flow → placeholder → its input."""
+        self.made: dict[tuple[str, str], ImportedFlow] = {}
+
+    def classes_of(self, tasks_file: str) -> list[CrewClass]:
+        """The crews whose tasks stand in a file."""
+        found: list[CrewClass] = []
+        for name in self.files.names:
+            source = self.files.parsed(name)
+            if source is None or "CrewBase" not in source.text:
+                continue
+            for each in crew_classes(source, self.files):
+                path = each.configured("tasks_config")
+                if path is not None and _same(name, path, tasks_file):
+                    found.append(each)
+        return found
+
+    def tasks_file_of(self, python: str, path: str) -> str | None:
+        """The file of tasks that a class of a Python file names."""
+        try:
+            joined = self.tree.join(PurePosixPath(python).parent.as_posix(), path)
+        except SourceError:
+            return None
+        return joined if self.tree.has(joined) else None
+
+    def finish(self) -> None:
+        """Put the code and the stubs into the project."""
+        self.project.files += list(self.code.carried_files())
+        self.project.stubs += self.tools.stubs
+        if self.code.uses_parts or self.runs_crews or self.tools.uses_parts:
+            self.project.files.append(CarriedFile(f"{PARTS}.py", PARTS_MODULE))
+
+    def tell(self, outcome: str, what: str, place: SourcePlace, note: str = "", by_hand: str = "") -> None:
+        """Tell an element once, whichever crews of a file use it."""
+        key = (place.file, place.line, what)
+        if key in self._told:
+            return
+        self._told.add(key)
+        if outcome == "lost":
+            self.ledger.lost(what, place, note, by_hand or "see whether the flow needs it")
+        elif outcome == "changed":
+            self.ledger.changed(what, place, note, by_hand)
+        else:
+            self.ledger.mapped(what, place, note)
+
+    def _yaml(self, file: str) -> YamlSource:
+        found = self.tree.read_yaml(file)
+        if not is_map(found.data):
+            raise DefinitionError(f"{file}:1: a map of agents or tasks is expected")
+        return found
+
+    def _agents_file(self, tasks_file: str, crew: CrewClass | None) -> str | None:
+        path = crew.configured("agents_config") if crew is not None else None
+        if crew is not None and path is not None:
+            for name in (path, f"config/{PurePosixPath(path).name}"):
+                try:
+                    joined = self.tree.join(PurePosixPath(crew.source.file).parent.as_posix(), name)
+                except SourceError:
+                    continue
+                if self.tree.has(joined):
+                    return joined
+        return agents_of(self.tree, tasks_file)
+
+    def _input(self, name: str) -> str:
+        if name not in self.inputs:
+            self.inputs[name] = self.input_names.id(name, "input")
+            self.flow.inputs[self.inputs[name]] = {"type": "string"} if self.typed else {"schema": {}}
+        return f"inputs.{self.inputs[name]}"
+
+    def _text(self, value: Any) -> str:
+        return text_with_inputs(str(value).strip(), self._input) if value is not None else ""
+
+
+def _same(python: str, path: str, tasks_file: str) -> bool:
+    """Whether a path that a class says is the file of tasks: from its own folder, or by its end."""
+    joined = posixpath.normpath(posixpath.join(posixpath.dirname(python), path))
+    return joined == tasks_file or (joined.startswith("..") and tasks_file.endswith(path.lstrip("./")))
+
+
+def import_root(files: PythonFiles) -> str:
+    """The folder that the files' imports start in: the one below which most of them are found."""
+    names = set(files.names)
+    folders = {each.as_posix() for name in names for each in PurePosixPath(name).parents}
+    packages = {each for each in folders if each != "."}
+    wanted = [
+        each.module.replace(".", "/")
+        for name in files.names[:400]
+        if (source := files.parsed(name)) is not None
+        for each in source.imports()
+        if each.module and not each.module.startswith(".")
+    ]
+    best, score = files.base, 0
+    for folder in sorted(folders | {files.base}, key=len):
+        prefix = "" if folder == "." else f"{folder}/"
+        found = sum(f"{prefix}{each}.py" in names or f"{prefix}{each}" in packages for each in wanted)
+        if found > score:
+            best, score = folder, found
+    return best
+
+
+def _below(path: str, root: str) -> str:
+    return path.removeprefix(f"{root}/") if root != "." else path
