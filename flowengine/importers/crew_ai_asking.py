@@ -1,0 +1,150 @@
+"""Tells which methods of a CrewAI flow only ask a crew: with which values of the state, and what is kept of its answer.
+
+Such a method is a `subflow` node; every other one stays code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+
+from flowengine.importers.crew_ai_methods import FlowMethod, FlowParts
+from flowengine.importers.form import (
+    literal,
+)
+from flowengine.importers.python_code import call_name, literal_of
+
+__all__ = ["AskingReader"]
+
+
+class AskingReader(FlowParts):
+    """Reads methods that only ask a crew."""
+
+    def _only_asks(self, method: FlowMethod) -> tuple[str, dict[str, str], dict[str, str]] | None:
+        """Crew, inputs and fields that are kept of its answer; None where the method does more."""
+        asked: tuple[str, dict[str, str]] | None = None
+        answer = ""
+        texts: dict[str, str] = {}
+        kept: dict[str, str] = {}
+        for statement in method.node.body:
+            if _says_nothing(statement):
+                continue
+            if isinstance(statement, ast.Return):
+                is_answer = statement.value is None or self._answer_of(statement.value, answer) is not None
+                if not is_answer or asked is None:
+                    return None
+                continue
+            value = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            if value is None or len(targets) > 1:
+                return None
+            found = self._kickoff(value, texts)
+            if found is not None and asked is None:
+                asked = found
+                if targets and not isinstance(targets[0], ast.Name):
+                    return None
+                answer = call_name(targets[0]) if targets else ""
+                continue
+            if not targets:
+                return None
+            field = _state_field(targets[0])
+            if field is not None and asked is not None:
+                text = self._answer_of(value, answer)
+                if text is None:
+                    return None
+                kept[field] = text
+            elif isinstance(targets[0], ast.Name) and asked is None:
+                text = self._text_of(value, texts)
+                if text is None:
+                    return None
+                texts[targets[0].id] = text
+            else:
+                return None
+        return None if asked is None else (*asked, kept)
+
+    def _kickoff(self, value: ast.expr, texts: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
+        node = value.value if isinstance(value, ast.Await) else value
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return None
+        if node.func.attr not in ("kickoff", "kickoff_async", "akickoff"):
+            return None
+        making = node.func.value
+        while isinstance(making, ast.Call | ast.Attribute):
+            if isinstance(making, ast.Call) and isinstance(making.func, ast.Name):
+                break
+            making = making.func if isinstance(making, ast.Call) else making.value
+        name = making.func.id if isinstance(making, ast.Call) and isinstance(making.func, ast.Name) else ""
+        if name not in self.crew_flows or (isinstance(making, ast.Call) and (making.args or making.keywords)):
+            return None
+        given = next(
+            (each.value for each in node.keywords if each.arg == "inputs"), node.args[0] if node.args else None
+        )
+        if given is None:
+            return name, {}
+        if not isinstance(given, ast.Dict):
+            return None
+        inputs: dict[str, str] = {}
+        for key, each in zip(given.keys, given.values, strict=True):
+            text = self._text_of(each, texts)
+            if not isinstance(key, ast.Constant) or text is None:
+                return None
+            inputs[str(key.value)] = text
+        wanted = set(self.crews.input_ids.get(self.crew_flows[name].name, {}))
+        return (name, inputs) if wanted <= inputs.keys() else None
+
+    def _text_of(self, node: ast.expr, texts: Mapping[str, str]) -> str | None:
+        """A value as a template: a literal, a field of the state, or a text with these in it."""
+        field = _state_field(node)
+        if field is not None and field in self.keys:
+            return f"{{{{ {self._value(field)} }}}}"
+        if isinstance(node, ast.Name):
+            return texts.get(node.id)
+        if isinstance(node, ast.JoinedStr):
+            parts: list[str | None] = [
+                self._text_of(each.value, texts)
+                if isinstance(each, ast.FormattedValue) and each.format_spec is None and each.conversion == -1
+                else literal(str(literal_of(each)))
+                if isinstance(each, ast.Constant)
+                else None
+                for each in node.values
+            ]
+            return None if None in parts else "".join(each or "" for each in parts)
+        value = literal_of(node)
+        return literal(value) if isinstance(value, str) else None
+
+    def _answer_of(self, node: ast.expr, answer: str) -> str | None:
+        """What is read of a crew's answer, as a template of `output`."""
+        if not answer:
+            return None
+        if isinstance(node, ast.Name) and node.id == answer:
+            return "{{ output.result }}"
+        written = ast.unparse(node)
+        if written in (f"{answer}.raw", f"str({answer})", f"{answer}.to_dict()", f"{answer}.json_dict"):
+            return "{{ output.result }}"
+        found = re.fullmatch(rf"{re.escape(answer)}(?:\.pydantic\.([a-z]\w*)|\[['\"]([a-z]\w*)['\"]\])", written)
+        if found is not None:
+            return f"{{{{ output.result.{found[1] or found[2]} }}}}"
+        return "{{ output.result }}" if written == f"{answer}.pydantic" else None
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    """Whether a statement only prints, or says what the method is."""
+    if isinstance(statement, ast.Pass | ast.Import | ast.ImportFrom):
+        return True
+    if not isinstance(statement, ast.Expr):
+        return False
+    if isinstance(statement.value, ast.Constant):
+        return True
+    name = call_name(statement.value) if isinstance(statement.value, ast.Call) else ""
+    return name == "print" or re.fullmatch(r"(logger|logging|log|console)\.\w+", name) is not None
+
+
+def _state_field(node: ast.expr) -> str | None:
+    """`x` of `self.state.x` and of `self.state["x"]`."""
+    if isinstance(node, ast.Attribute) and call_name(node.value) == "self.state":
+        return node.attr
+    if isinstance(node, ast.Subscript) and call_name(node.value) == "self.state":
+        found = literal_of(node.slice)
+        return found if isinstance(found, str) else None
+    return None
