@@ -10,26 +10,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from flowengine.core.flow_paths import is_withheld
-from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.importers.form import (
-    CarriedFile,
-    FlowStep,
     ImportedFlow,
     ImportedProject,
     ImportLedger,
     Names,
     SourcePlace,
 )
-from flowengine.importers.prompt_flow_code import PARTS, PromptFlowCode
+from flowengine.importers.prompt_flow_code import PromptFlowCode
 from flowengine.importers.prompt_flow_nodes import NodeReader
-from flowengine.importers.prompt_flow_values import INPUT_TYPES, NodeReference, is_json_format, read_reference
-from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
+from flowengine.importers.prompt_flow_rows import RowReader, answers_json, find_optional
+from flowengine.importers.prompt_flow_values import INPUT_TYPES, read_reference
+from flowengine.importers.source_tree import SourceError, SourceTree
 
 __all__ = ["find", "read"]
 
@@ -37,27 +34,8 @@ _MARK: Final = re.compile(r"^nodes:", re.MULTILINE)
 _NODE: Final = re.compile(
     r"^[ \t]*+-?[ \t]*+(type:\s*['\"]?(llm|python|prompt|custom_llm)\b|use_variants:)", re.MULTILINE
 )
-_MAX_CARRIED: Final = 10_000_000
-_MOST_CARRIED: Final = 300
 _MOST_NODES: Final = 1_000
 _MOST_VARIANTS: Final = 20
-_LEFT: Final = frozenset({"flow.tools.json", "requirements.txt"})
-_NOTES: Final = {
-    "$schema": "the file has a schema of its own",
-    "name": "the name of the flow",
-    "display_name": "a name for people",
-    "description": "the description",
-    "id": "an id of the service",
-    "tags": "labels of the service",
-    "type": "which sort of flow it is",
-    "language": "the code is Python",
-    "inputs": "",
-    "outputs": "",
-    "nodes": "",
-    "node_variants": "",
-    "path": "",
-    "version": "",
-}
 
 
 def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
@@ -80,18 +58,8 @@ def read(tree: SourceTree, file: str) -> ImportedProject:
     return _Reader(tree, file).read()
 
 
-class _Reader:
-    def __init__(self, tree: SourceTree, file: str) -> None:
-        self.tree = tree
-        self.source: YamlSource = tree.read_yaml(file)
-        if not is_map(self.source.data):
-            raise DefinitionError(f"{file}:1: a flow is a map with inputs, outputs and nodes")
-        self.data: Mapping[str, Any] = self.source.data
-        self.base = PurePosixPath(file).parent.as_posix()
-        self.ledger = ImportLedger()
-        self.project = ImportedProject("Prompt flow", self.ledger)
-        self.paths: dict[str, str] = {}
-        """Path in the flow's folder → path in the tree."""
+class _Reader(RowReader):
+    """Reads one flow."""
 
     def read(self) -> ImportedProject:
         self._collect_files()
@@ -109,127 +77,9 @@ class _Reader:
         self._carry_files()
         return self.project
 
-    # --- Files
-
-    def _collect_files(self) -> None:
-        below = self.base
-        for each in self.tree.files(below):
-            name = PurePosixPath(each).relative_to(below).as_posix() if below != "." else each
-            if each != self.source.file:
-                self.paths[name] = each
-        for number, include in self._list("additional_includes"):
-            origin = self.source.origin("additional_includes", number)
-            what = f"additional include {str(include)[:100]}"
-            try:
-                path = self.tree.join(self.base, str(include))
-                found = [path] if self.tree.has(path) else list(self.tree.files(path))
-                if not found:
-                    raise SourceError("there is nothing at that path")
-                for each in found:
-                    name = PurePosixPath(each).relative_to(PurePosixPath(path).parent).as_posix()
-                    self.paths.setdefault(name, each)
-                self.ledger.mapped(what, origin, "it is copied to where the flow sees it")
-            except (SourceError, OSError) as error:
-                self.ledger.lost(what, origin, str(error), "run the import with --root and the folder that holds it")
-
-    def _carry_files(self) -> None:
-        code = list(self.code.files())
-        known = {each.path for each in code}
-        self.project.files += code
-        total = 0
-        for name, path in self.paths.items():
-            suffix = PurePosixPath(name).suffix.lower()
-            if suffix == ".py":
-                if name in known or name.replace("-", "_") in known:
-                    self.ledger.kept(f"file {name}", SourcePlace(path), "code")
-                continue
-            if (
-                suffix in (".jinja2", ".jinja")
-                or PurePosixPath(name).name in _LEFT
-                or any(map(is_withheld, PurePosixPath(name).parts))
-            ):
-                continue
-            if suffix in (".yaml", ".yml") and "/" not in name:
-                continue  # A flow file stands there; runs of promptflow are described by files like that.
-            try:
-                data = self.tree.read(path, _MAX_CARRIED)
-            except SourceError:
-                continue
-            total += 1
-            if total > _MOST_CARRIED:
-                break
-            self.project.files.append(CarriedFile(name, data))
-            self.ledger.kept(f"file {name}", SourcePlace(path))
-        self.project.files += [CarriedFile(name, text) for name, text in self._templates.items()]
-
-    # --- The top of the file
-
-    def _read_top(self) -> None:
-        folder = PurePosixPath(self.tree.root.name if self.base == "." else self.base).name
-        names = Names()
-        self.name = names.id(self.data.get("name") or folder, "flow")
-        self.flow_names = names
-        self._templates: dict[str, str] = {}
-        for key in self.data:
-            origin = self.source.origin(key)
-            if key == "environment":
-                self._read_environment()
-            elif key == "environment_variables":
-                continue
-            elif key in _NOTES:
-                if _NOTES[key]:
-                    self.ledger.mapped(key, origin, _NOTES[key])
-            elif key not in ("additional_includes", "message_format"):
-                self.ledger.lost(key, origin, "this key is not known", "see whether the flow needs it")
-            elif key == "message_format":
-                self.ledger.changed(key, origin, "messages are texts, and files are inputs of the type file")
-
-    def _read_environment(self) -> None:
-        environment = self.data.get("environment")
-        table: Mapping[str, Any] = environment if is_map(environment) else {}
-        for key, value in table.items():
-            origin = self.source.origin("environment", key)
-            if key == "python_requirements_txt" and isinstance(value, str):
-                try:
-                    path = self.tree.join(self.base, value)
-                    text = self.tree.read_text(path)
-                    kept = [each for each in text.splitlines() if not each.strip().startswith("promptflow")]
-                    self.project.files.append(CarriedFile("requirements.txt", "\n".join([*kept, ""])))
-                    self.ledger.changed("requirements", origin, "requirements.txt without promptflow's own packages")
-                except SourceError as error:
-                    self.ledger.lost("requirements", origin, str(error), "write a requirements.txt")
-            else:
-                self.ledger.changed(f"environment {key}", origin, "the machine that runs the flow has its own image")
-
-    def _read_variables(self) -> None:
-        variables = self.data.get("environment_variables")
-        for key, value in (variables if is_map(variables) else {}).items():
-            origin = self.source.origin("environment_variables", key)
-            what = f"environment variable {key}"
-            if isinstance(value, str | int | float) and "${" not in str(value) and self.code.uses_parts:
-                self.code.variables[key] = str(value)
-                self.ledger.changed(what, origin, f"{PARTS}.py sets it where nothing else does")
-            elif isinstance(value, str) and re.fullmatch(r"\$\{[^{}]{1,200}\}", value):
-                self.project.environment[key] = f"the code reads it; it was {value[2:-1]}, a value of a connection"
-                self.ledger.changed(what, origin, "a value of a connection, which the environment has", f"set {key}")
-            else:
-                self.project.environment[key] = "the code reads it"
-                self.ledger.lost(what, origin, "it has no value that can stand in a file", f"set {key} before the run")
-
-    def _list(self, key: str) -> list[tuple[int, Any]]:
-        found = self.data.get(key)
-        return list(enumerate(cast("list[Any]", found))) if isinstance(found, list) else []
-
-    def _maps(self, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        found = self.data.get(key)
-        for name, each in (found if is_map(found) else {}).items():
-            yield name, each if is_map(each) else {}
-
-    # --- Names and variants
-
     def _name_all(self) -> None:
         names = Names()
-        self.ids: dict[str, str] = {}
+        self.ids = {}
         for _, node in self.nodes:
             self.ids[str(node.get("name"))] = names.id(node.get("name") or "step")
         inputs = Names()
@@ -278,8 +128,6 @@ class _Reader:
                 f"variant {variant} of {name}", self.source.origin(*path), "there are too many", "write its flow"
             )
 
-    # --- The flow
-
     def _flow(
         self, name: str, ledger: ImportLedger, chosen: Mapping[str, tuple[Mapping[str, Any], tuple[str | int, ...]]]
     ) -> ImportedFlow:
@@ -304,8 +152,8 @@ class _Reader:
                 node, path = {**extra, **default[0]}, default[1]
             found.append((node, path))
         self.aggregated = self._find_aggregated([node for node, _ in found])
-        self.optional = _find_optional([node for node, _ in found])
-        self.json_nodes = {str(node.get("name")) for node, _ in found if _answers_json(node)}
+        self.optional = find_optional([node for node, _ in found])
+        self.json_nodes = {str(node.get("name")) for node, _ in found if answers_json(node)}
         self.known = {str(node.get("name")) for node, _ in found}
         reader = NodeReader(
             self.tree,
@@ -319,8 +167,8 @@ class _Reader:
             self._templates,
             self.names,
         )
-        self.batch: list[FlowStep] = []
-        self.taken: dict[str, str] = {}
+        self.batch = []
+        self.taken = {}
         for node, path in found:
             is_batch = str(node.get("name")) in self.aggregated
             steps = reader.read(node, path, self._batch_expression if is_batch else self.expression, self.known)
@@ -384,103 +232,6 @@ class _Reader:
                 what, origin, f"it is called {name}" if name != key else ""
             )
 
-    def _is_known(self, reference: NodeReference) -> bool:
-        if reference.source == "inputs":
-            return bool(reference.steps) and str(reference.steps[0]) in self.inputs
-        return reference.source in self.known
-
-    def expression(self, reference: NodeReference) -> str:
-        """What a reference is in the flow of one row."""
-        if reference.source == "inputs":
-            first, *rest = reference.steps or ("",)
-            name = self.inputs.get(str(first), "")
-            return NodeReference("inputs", tuple(rest)).text(f"inputs.{name}") if name else "none"
-        if reference.source not in self.known:
-            return "none"
-        text = reference.text(f"nodes.{self.ids[reference.source]}.output")
-        if reference.source in self.json_nodes and not reference.steps:
-            return f"{text} | tojson"
-        return f"{text} | default(none)" if reference.source in self.optional else text
-
-    # --- Rows together
-
-    def _find_aggregated(self, nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-        """The nodes that see all rows, and those that read what they give."""
-        found = {str(node.get("name")) for node in nodes if node.get("aggregation") or node.get("reduce")}
-        read = [(str(node.get("name")), {each.source for each in _references(node)}) for node in nodes]
-        while True:
-            more = {name for name, sources in read if found & sources} - found
-            if not more:
-                return frozenset(found)
-            found |= more
-
-    def _batch_expression(self, reference: NodeReference) -> str:
-        """What a reference is in the flow over all rows."""
-        if reference.source in self.aggregated:
-            return reference.text(f"nodes.{self.ids[reference.source]}.output")
-        if reference.source == "inputs":
-            attribute = ".".join(
-                str(each) for each in (self.inputs.get(str(reference.steps[0]), "x"), *reference.steps[1:])
-            )
-            return f'inputs.rows | map(attribute="{attribute}") | list'
-        if reference.source not in self.known:
-            return "none"
-        name = "_".join(
-            re.sub(r"\W", "_", str(each)).lower() for each in (self.ids[reference.source], *reference.steps)
-        )
-        self.taken[name] = f"{{{{ {self.expression(reference)} }}}}"
-        return f'nodes.rows.output | map(attribute="{name}") | list'
-
-    def _add_batch(self, main: ImportedFlow) -> None:
-        if not self.batch:
-            return
-        flow = ImportedFlow(self.flow_names.id(f"{self.name}_batch"), main.origin)
-        flow.description = f"All rows of {main.name}, and what is computed of them together."
-        flow.inputs = {"rows": {"type": "array", "description": f"One object a row: the inputs of {main.name}."}}
-        flow.samples = {"rows": [{name: _sample(spec) for name, spec in main.inputs.items()}]}
-        given = {
-            name: f"{{{{ row.{name} | default({_literal(spec['default'])}) }}}}"
-            if "default" in spec
-            else f"{{{{ row.{name} }}}}"
-            for name, spec in main.inputs.items()
-        }
-        if main.steps:
-            one = FlowStep("one", "subflow", main.origin, arguments=given, keys={"flow": f"./{main.name}.yaml"})
-            flow.steps.append(
-                FlowStep("rows", "map", main.origin, keys={"over": "inputs.rows", "as": "row"}, body=[one])
-            )
-        flow.steps += self.batch
-        flow.outputs = {each.id: f"{{{{ nodes.{each.id}.output }}}}" for each in self.batch}
-        self.project.flows.append(flow)
-
-
-def _answers_json(node: Mapping[str, Any]) -> bool:
-    inputs = node.get("inputs")
-    return node.get("type") == "llm" and is_map(inputs) and is_json_format(inputs.get("response_format"))
-
-
-def _references(node: Mapping[str, Any]) -> Iterator[NodeReference]:
-    inputs = node.get("inputs")
-    for value in (inputs if is_map(inputs) else {}).values():
-        found = read_reference(value)
-        if found is not None:
-            yield found
-    activate = node.get("activate")
-    found = read_reference(activate.get("when")) if is_map(activate) else None
-    if found is not None:
-        yield found
-
-
-def _find_optional(nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """The nodes that may be bypassed: by their own condition, or since all that they read was."""
-    found = {str(node.get("name")) for node in nodes if is_map(node.get("activate"))}
-    read = [(str(node.get("name")), {each.source for each in _references(node)} - {"inputs"}) for node in nodes]
-    while True:
-        more = {name for name, sources in read if sources and sources <= found}
-        if more <= found:
-            return frozenset(found)
-        found |= more
-
 
 def _fits(value: Any, kind: str) -> bool:
     kinds: dict[str, tuple[type, ...]] = {"string": (str,), "array": (list,), "object": (dict,), "boolean": (bool,)}
@@ -502,17 +253,3 @@ def _fit(value: Any, kind: str) -> Any:
         return value.lower() == "true"
     empty: dict[str, Any] = {"array": [], "object": {}}
     return empty.get(kind) if value in (None, "") else None
-
-
-def _sample(spec: Mapping[str, Any]) -> Any:
-    if "default" in spec:
-        return spec["default"]
-    values: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "array": ["sample"], "object": {}}
-    return values.get(str(spec.get("type")), "sample")
-
-
-def _literal(value: Any) -> str:
-    """A value as Jinja writes it."""
-    import json
-
-    return json.dumps(value, ensure_ascii=False)

@@ -22,7 +22,8 @@ from flowengine.importers.form import (
     Stub,
 )
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
-from flowengine.importers.prompt_flow_code import EMBEDDING, EMBEDDING_MODULE, PromptFlowCode
+from flowengine.importers.prompt_flow_code import PromptFlowCode
+from flowengine.importers.prompt_flow_parts import EMBEDDING, EMBEDDING_MODULE
 from flowengine.importers.prompt_flow_values import (
     SETTINGS,
     NodeReference,

@@ -1,0 +1,177 @@
+"""Reads what stands round the nodes of a Prompt flow: its files, the keys at the top, the environment.
+
+Files go along as they are; what only the service reads is told as known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final, cast
+
+from flowengine.core.flow_paths import is_withheld
+from flowengine.errors import DefinitionError
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.importers.form import (
+    CarriedFile,
+    ImportedProject,
+    ImportLedger,
+    Names,
+    SourcePlace,
+)
+from flowengine.importers.prompt_flow_code import PromptFlowCode
+from flowengine.importers.prompt_flow_parts import PARTS
+from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
+
+__all__ = ["FlowFiles"]
+
+_MAX_CARRIED: Final = 10_000_000
+_MOST_CARRIED: Final = 300
+_LEFT: Final = frozenset({"flow.tools.json", "requirements.txt"})
+_NOTES: Final = {
+    "$schema": "the file has a schema of its own",
+    "name": "the name of the flow",
+    "display_name": "a name for people",
+    "description": "the description",
+    "id": "an id of the service",
+    "tags": "labels of the service",
+    "type": "which sort of flow it is",
+    "language": "the code is Python",
+    "inputs": "",
+    "outputs": "",
+    "nodes": "",
+    "node_variants": "",
+    "path": "",
+    "version": "",
+}
+
+
+class FlowFiles:
+    """What the readers of one flow share: its source, its files, its project."""
+
+    code: PromptFlowCode
+
+    def __init__(self, tree: SourceTree, file: str) -> None:
+        self.tree = tree
+        self.source: YamlSource = tree.read_yaml(file)
+        if not is_map(self.source.data):
+            raise DefinitionError(f"{file}:1: a flow is a map with inputs, outputs and nodes")
+        self.data: Mapping[str, Any] = self.source.data
+        self.base = PurePosixPath(file).parent.as_posix()
+        self.ledger = ImportLedger()
+        self.project = ImportedProject("Prompt flow", self.ledger)
+        self.paths: dict[str, str] = {}
+        """Path in the flow's folder → path in the tree."""
+
+    def _collect_files(self) -> None:
+        below = self.base
+        for each in self.tree.files(below):
+            name = PurePosixPath(each).relative_to(below).as_posix() if below != "." else each
+            if each != self.source.file:
+                self.paths[name] = each
+        for number, include in self._list("additional_includes"):
+            origin = self.source.origin("additional_includes", number)
+            what = f"additional include {str(include)[:100]}"
+            try:
+                path = self.tree.join(self.base, str(include))
+                found = [path] if self.tree.has(path) else list(self.tree.files(path))
+                if not found:
+                    raise SourceError("there is nothing at that path")
+                for each in found:
+                    name = PurePosixPath(each).relative_to(PurePosixPath(path).parent).as_posix()
+                    self.paths.setdefault(name, each)
+                self.ledger.mapped(what, origin, "it is copied to where the flow sees it")
+            except (SourceError, OSError) as error:
+                self.ledger.lost(what, origin, str(error), "run the import with --root and the folder that holds it")
+
+    def _carry_files(self) -> None:
+        code = list(self.code.files())
+        known = {each.path for each in code}
+        self.project.files += code
+        total = 0
+        for name, path in self.paths.items():
+            suffix = PurePosixPath(name).suffix.lower()
+            if suffix == ".py":
+                if name in known or name.replace("-", "_") in known:
+                    self.ledger.kept(f"file {name}", SourcePlace(path), "code")
+                continue
+            if (
+                suffix in (".jinja2", ".jinja")
+                or PurePosixPath(name).name in _LEFT
+                or any(map(is_withheld, PurePosixPath(name).parts))
+            ):
+                continue
+            if suffix in (".yaml", ".yml") and "/" not in name:
+                continue  # A flow file stands there; runs of promptflow are described by files like that.
+            try:
+                data = self.tree.read(path, _MAX_CARRIED)
+            except SourceError:
+                continue
+            total += 1
+            if total > _MOST_CARRIED:
+                break
+            self.project.files.append(CarriedFile(name, data))
+            self.ledger.kept(f"file {name}", SourcePlace(path))
+        self.project.files += [CarriedFile(name, text) for name, text in self._templates.items()]
+
+    def _read_top(self) -> None:
+        folder = PurePosixPath(self.tree.root.name if self.base == "." else self.base).name
+        names = Names()
+        self.name = names.id(self.data.get("name") or folder, "flow")
+        self.flow_names = names
+        self._templates: dict[str, str] = {}
+        for key in self.data:
+            origin = self.source.origin(key)
+            if key == "environment":
+                self._read_environment()
+            elif key == "environment_variables":
+                continue
+            elif key in _NOTES:
+                if _NOTES[key]:
+                    self.ledger.mapped(key, origin, _NOTES[key])
+            elif key not in ("additional_includes", "message_format"):
+                self.ledger.lost(key, origin, "this key is not known", "see whether the flow needs it")
+            elif key == "message_format":
+                self.ledger.changed(key, origin, "messages are texts, and files are inputs of the type file")
+
+    def _read_environment(self) -> None:
+        environment = self.data.get("environment")
+        table: Mapping[str, Any] = environment if is_map(environment) else {}
+        for key, value in table.items():
+            origin = self.source.origin("environment", key)
+            if key == "python_requirements_txt" and isinstance(value, str):
+                try:
+                    path = self.tree.join(self.base, value)
+                    text = self.tree.read_text(path)
+                    kept = [each for each in text.splitlines() if not each.strip().startswith("promptflow")]
+                    self.project.files.append(CarriedFile("requirements.txt", "\n".join([*kept, ""])))
+                    self.ledger.changed("requirements", origin, "requirements.txt without promptflow's own packages")
+                except SourceError as error:
+                    self.ledger.lost("requirements", origin, str(error), "write a requirements.txt")
+            else:
+                self.ledger.changed(f"environment {key}", origin, "the machine that runs the flow has its own image")
+
+    def _read_variables(self) -> None:
+        variables = self.data.get("environment_variables")
+        for key, value in (variables if is_map(variables) else {}).items():
+            origin = self.source.origin("environment_variables", key)
+            what = f"environment variable {key}"
+            if isinstance(value, str | int | float) and "${" not in str(value) and self.code.uses_parts:
+                self.code.variables[key] = str(value)
+                self.ledger.changed(what, origin, f"{PARTS}.py sets it where nothing else does")
+            elif isinstance(value, str) and re.fullmatch(r"\$\{[^{}]{1,200}\}", value):
+                self.project.environment[key] = f"the code reads it; it was {value[2:-1]}, a value of a connection"
+                self.ledger.changed(what, origin, "a value of a connection, which the environment has", f"set {key}")
+            else:
+                self.project.environment[key] = "the code reads it"
+                self.ledger.lost(what, origin, "it has no value that can stand in a file", f"set {key} before the run")
+
+    def _list(self, key: str) -> list[tuple[int, Any]]:
+        found = self.data.get(key)
+        return list(enumerate(cast("list[Any]", found))) if isinstance(found, list) else []
+
+    def _maps(self, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        found = self.data.get(key)
+        for name, each in (found if is_map(found) else {}).items():
+            yield name, each if is_map(each) else {}

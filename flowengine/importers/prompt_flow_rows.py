@@ -1,0 +1,147 @@
+"""Tells what a reference of a Prompt flow is in the flow of one row, and makes the flow over all rows.
+
+Nodes with `aggregation`, and those that read what they give, stand in the second one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.importers.form import (
+    FlowStep,
+    ImportedFlow,
+)
+from flowengine.importers.prompt_flow_files import FlowFiles
+from flowengine.importers.prompt_flow_values import NodeReference, is_json_format, read_reference
+
+__all__ = ["RowReader", "answers_json", "find_optional"]
+
+
+class RowReader(FlowFiles):
+    """Reads references, and the nodes that see all rows."""
+
+    ids: dict[str, str]
+    """Node → its id here."""
+    inputs: dict[str, str]
+    """Input → its name here."""
+
+    # Of the flow that is being made:
+    known: set[str]
+    optional: frozenset[str]
+    aggregated: frozenset[str]
+    json_nodes: set[str]
+    batch: list[FlowStep]
+    taken: dict[str, str]
+    """What the nodes over all rows take of each row."""
+
+    def _is_known(self, reference: NodeReference) -> bool:
+        if reference.source == "inputs":
+            return bool(reference.steps) and str(reference.steps[0]) in self.inputs
+        return reference.source in self.known
+
+    def expression(self, reference: NodeReference) -> str:
+        """What a reference is in the flow of one row."""
+        if reference.source == "inputs":
+            first, *rest = reference.steps or ("",)
+            name = self.inputs.get(str(first), "")
+            return NodeReference("inputs", tuple(rest)).text(f"inputs.{name}") if name else "none"
+        if reference.source not in self.known:
+            return "none"
+        text = reference.text(f"nodes.{self.ids[reference.source]}.output")
+        if reference.source in self.json_nodes and not reference.steps:
+            return f"{text} | tojson"
+        return f"{text} | default(none)" if reference.source in self.optional else text
+
+    def _find_aggregated(self, nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+        """The nodes that see all rows, and those that read what they give."""
+        found = {str(node.get("name")) for node in nodes if node.get("aggregation") or node.get("reduce")}
+        read = [(str(node.get("name")), {each.source for each in _references(node)}) for node in nodes]
+        while True:
+            more = {name for name, sources in read if found & sources} - found
+            if not more:
+                return frozenset(found)
+            found |= more
+
+    def _batch_expression(self, reference: NodeReference) -> str:
+        """What a reference is in the flow over all rows."""
+        if reference.source in self.aggregated:
+            return reference.text(f"nodes.{self.ids[reference.source]}.output")
+        if reference.source == "inputs":
+            attribute = ".".join(
+                str(each) for each in (self.inputs.get(str(reference.steps[0]), "x"), *reference.steps[1:])
+            )
+            return f'inputs.rows | map(attribute="{attribute}") | list'
+        if reference.source not in self.known:
+            return "none"
+        name = "_".join(
+            re.sub(r"\W", "_", str(each)).lower() for each in (self.ids[reference.source], *reference.steps)
+        )
+        self.taken[name] = f"{{{{ {self.expression(reference)} }}}}"
+        return f'nodes.rows.output | map(attribute="{name}") | list'
+
+    def _add_batch(self, main: ImportedFlow) -> None:
+        if not self.batch:
+            return
+        flow = ImportedFlow(self.flow_names.id(f"{self.name}_batch"), main.origin)
+        flow.description = f"All rows of {main.name}, and what is computed of them together."
+        flow.inputs = {"rows": {"type": "array", "description": f"One object a row: the inputs of {main.name}."}}
+        flow.samples = {"rows": [{name: _sample(spec) for name, spec in main.inputs.items()}]}
+        given = {
+            name: f"{{{{ row.{name} | default({_literal(spec['default'])}) }}}}"
+            if "default" in spec
+            else f"{{{{ row.{name} }}}}"
+            for name, spec in main.inputs.items()
+        }
+        if main.steps:
+            one = FlowStep("one", "subflow", main.origin, arguments=given, keys={"flow": f"./{main.name}.yaml"})
+            flow.steps.append(
+                FlowStep("rows", "map", main.origin, keys={"over": "inputs.rows", "as": "row"}, body=[one])
+            )
+        flow.steps += self.batch
+        flow.outputs = {each.id: f"{{{{ nodes.{each.id}.output }}}}" for each in self.batch}
+        self.project.flows.append(flow)
+
+
+def answers_json(node: Mapping[str, Any]) -> bool:
+    inputs = node.get("inputs")
+    return node.get("type") == "llm" and is_map(inputs) and is_json_format(inputs.get("response_format"))
+
+
+def _references(node: Mapping[str, Any]) -> Iterator[NodeReference]:
+    inputs = node.get("inputs")
+    for value in (inputs if is_map(inputs) else {}).values():
+        found = read_reference(value)
+        if found is not None:
+            yield found
+    activate = node.get("activate")
+    found = read_reference(activate.get("when")) if is_map(activate) else None
+    if found is not None:
+        yield found
+
+
+def find_optional(nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The nodes that may be bypassed: by their own condition, or since all that they read was."""
+    found = {str(node.get("name")) for node in nodes if is_map(node.get("activate"))}
+    read = [(str(node.get("name")), {each.source for each in _references(node)} - {"inputs"}) for node in nodes]
+    while True:
+        more = {name for name, sources in read if sources and sources <= found}
+        if more <= found:
+            return frozenset(found)
+        found |= more
+
+
+def _sample(spec: Mapping[str, Any]) -> Any:
+    if "default" in spec:
+        return spec["default"]
+    values: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "array": ["sample"], "object": {}}
+    return values.get(str(spec.get("type")), "sample")
+
+
+def _literal(value: Any) -> str:
+    """A value as Jinja writes it."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
