@@ -22,7 +22,7 @@ import pytest
 
 from flowengine.skills.sandbox import sandbox as sandbox_module
 from flowengine.skills.sandbox.sandbox import Sandbox, verdict
-from flowengine.skills.sandbox.script import ScriptLimits
+from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 from flowengine.skills.skill_files import RefusedError
 from tests.bench.escapes import ESCAPES, LIMITS, World, attempt, is_running, world
 from tests.support.require import missing
@@ -241,12 +241,38 @@ async def test_a_cancelled_script_is_ended_at_once(make: MakeSkill) -> None:
     assert not is_running(marker)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_script_that_is_cancelled_before_it_begins_never_does(
+    make: MakeSkill, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """No thread was started for it, or one that comes to it when it is cancelled already."""
+    works: list[Callable[[], Outcome]] = []
+
+    async def run_later(work: Callable[[], Outcome], *, abandon_on_cancel: bool) -> Outcome:
+        works.append(work)
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    if is_late:
+        monkeypatch.setattr(sandbox_module.to_thread, "run_sync", run_later)
+    folder = make("a", **{"scripts/x.py": "import time; time.sleep(600)"})
+    marker = f"never-{os.getpid()}"
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await Sandbox().run(folder, "scripts/x.py", [marker])
+    assert scope.cancelled_caught
+    for work in works:
+        with pytest.raises(RefusedError):
+            work()
+    assert not is_running(marker)
+
+
 def test_a_script_does_not_outlive_the_process_that_started_it(make: MakeSkill) -> None:
     folder = make("a", **{"scripts/x.py": "import time; time.sleep(600)"})
     marker = f"orphan-{os.getpid()}"
     code = (
         "import anyio, pathlib, sys\nfrom flowengine.skills.sandbox.sandbox import Sandbox\n"
-        "from flowengine.skills.sandbox.script import ScriptLimits\n"
+        "from flowengine.skills.sandbox.script import Outcome, ScriptLimits\n"
         f"anyio.run(Sandbox(ScriptLimits(seconds=1)).run, pathlib.Path({str(folder)!r}), 'scripts/x.py', [{marker!r}])"
     )
     script = f"/skill/scripts/x.py\0{marker}"

@@ -58,9 +58,15 @@ class Sandbox:
 
     async def run(self, folder: Path, path: str, arguments: Sequence[str] = (), stdin: str = "") -> Outcome:
         """Run the script at this path below a skill's folder; a `RefusedError` where that cannot be."""
-        stop, ended = threading.Event(), threading.Event()
+        stop, ended, turn = threading.Event(), threading.Event(), threading.Lock()
+        has_begun = False
 
         def work() -> Outcome:
+            nonlocal has_begun
+            with turn:
+                if stop.is_set():
+                    raise RefusedError("refused", reason="it was cancelled before it began")
+                has_begun = True
             try:
                 return self._run(folder, path, arguments, stdin.encode("utf-8", "replace"), stop)
             finally:
@@ -69,9 +75,11 @@ class Sandbox:
         try:
             return await to_thread.run_sync(work, abandon_on_cancel=True)
         except get_cancelled_exc_class():
-            stop.set()
-            with CancelScope(shield=True):  # Nothing may be left running after a cancellation.
-                await to_thread.run_sync(ended.wait)
+            with turn:
+                stop.set()
+            if has_begun:
+                with CancelScope(shield=True):  # Nothing may be left running after a cancellation.
+                    await to_thread.run_sync(ended.wait)
             raise
 
     def _run(self, folder: Path, path: str, arguments: Sequence[str], stdin: bytes, stop: threading.Event) -> Outcome:
