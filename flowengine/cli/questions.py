@@ -46,8 +46,8 @@ def format_choices(asked: Asked) -> str:
     """The options of `flowengine approve` that answer it."""
     choices = f"--choice {'|'.join(asked.choices)}"
     if asked.tool:
-        return f"{choices} [--form OTHER_ARGUMENTS.json] [--comment WHY]"
-    return f"{choices} --form FILE" if asked.form is not None else choices
+        return f"{choices} [--form OTHER_ARGUMENTS] [--comment WHY]"
+    return f"{choices} --form FILE|JSON" if asked.form is not None else choices
 
 
 def can_ask_person() -> bool:

@@ -80,11 +80,17 @@ def test_a_form_may_begin_with_a_mark_of_its_encoding(flowengine: Command, waiti
     assert flowengine("approve", "r1", "--choice", "ship", "--form", "form.json").code == 0
 
 
+def test_a_form_may_be_said_on_the_command_line(flowengine: Command, waiting: Path) -> None:
+    said = flowengine("approve", "r1", "--choice", "ship", "--form", '{"ticket": "T-17"}')
+    assert (said.code, "Ticket T-17" in said.out) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("--choice", "shop"), "no choice 'shop'; choose from: ship, hold; did you mean 'ship'?"),
         (("--choice", "ship"), "asks for a form with: ticket"),
+        (("--choice", "ship", "--form", '{"ticket": 1'), "--form is no JSON"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_told_and_the_run_still_waits(

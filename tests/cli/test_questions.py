@@ -89,7 +89,7 @@ def test_what_nobody_answers_waits_on(flowengine: Command, shop: Path, typing: C
     typing("")
     said = flowengine("run", "shop.yaml", "--run-id", "r1")
     assert said.code == 3
-    assert "approve r1 pay:refund --choice accept|refuse [--form OTHER_ARGUMENTS.json] [--comment WHY]" in said.err
+    assert "approve r1 pay:refund --choice accept|refuse [--form OTHER_ARGUMENTS] [--comment WHY]" in said.err
     assert not (shop / "deeds").exists()
     typing("refuse\ntoo much\n")
     said = flowengine("approve", "r1")

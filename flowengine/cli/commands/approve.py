@@ -36,8 +36,8 @@ _RUN_SETTINGS: Final = ("model", "concurrency", "timeout", "max_cost", "max_call
 @click.option(
     "--form",
     "form",
-    metavar="FILE",
-    help="What is filled in beside the choice, or a call's other arguments: JSON, - for stdin.",
+    metavar="FILE|JSON",
+    help="What is filled in beside the choice, or a call's other arguments: a file, - for stdin, or the JSON itself.",
 )
 @click.option("--by", help="Who answers, where the question names no approvers.  [default: the user of this machine]")
 @click.option("--no-resume", is_flag=True, help="Only write the answer down; the run is resumed later.")
@@ -121,6 +121,12 @@ def _requeue_run(kept: JournalStore, run_id: str, queue: str, settings: Mapping[
 
 
 def _read_form(file: str) -> Any:
+    """`file`: its name, or the JSON itself, which is an object."""
+    if file.lstrip().startswith("{"):
+        try:
+            return parse_json(file)
+        except ValueError as error:
+            raise InputError(f"--form is no JSON: {error}") from error
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return parse_json(data.decode("utf-8-sig"))
