@@ -24,7 +24,7 @@ from flowengine.importers.prompt_flow_code import PromptFlowCode
 from flowengine.importers.prompt_flow_parts import PARTS
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
-__all__ = ["FlowFiles"]
+__all__ = ["PromptFlowSource"]
 
 _MAX_CARRIED: Final = 10_000_000
 _MOST_CARRIED: Final = 300
@@ -47,7 +47,7 @@ _NOTES: Final = {
 }
 
 
-class FlowFiles:
+class PromptFlowSource:
     """What the readers of one flow share: its source, its files, its project."""
 
     code: PromptFlowCode

@@ -14,13 +14,13 @@ from flowengine.importers.form import (
     FlowStep,
     ImportedFlow,
 )
-from flowengine.importers.prompt_flow_files import FlowFiles
+from flowengine.importers.prompt_flow_files import PromptFlowSource
 from flowengine.importers.prompt_flow_values import NodeReference, is_json_format, read_reference
 
 __all__ = ["RowReader", "answers_json", "find_optional"]
 
 
-class RowReader(FlowFiles):
+class RowReader(PromptFlowSource):
     """Reads references, and the nodes that see all rows."""
 
     ids: dict[str, str]
