@@ -52,6 +52,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "approve": ("flowengine.cli.commands.approve", "Answer the question that a run waits with."),
     "diff": ("flowengine.cli.commands.diff", "Compare two runs."),
     "eval": ("flowengine.cli.commands.eval", "Score a flow over data, paying for what changed."),
+    "ask": ("flowengine.cli.commands.ask", "Ask a recorded call of a model again, with changes."),
     "whatif": ("flowengine.cli.commands.whatif", "Say what recorded runs would have come to with one node changed."),
     "blame": ("flowengine.cli.commands.blame", "Say which edit of a flow moved the score of an eval."),
     "cost": ("flowengine.cli.commands.cost", "Say what the runs of a store have spent."),

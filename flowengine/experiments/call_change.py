@@ -26,6 +26,7 @@ from flowengine.agents.settings import CallSettings
 from flowengine.core.context import EMPTY, Context
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunFinished, RunStarted
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, InputError, did_you_mean
 from flowengine.experiments.counterfactual import change_node
 from flowengine.flow import Flow
@@ -37,9 +38,11 @@ from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import every_node, file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.gateway import gateway_of
+from flowengine.runners import local
+from flowengine.runners.run import Run
 from visualize.viewer.panel_records import parse_text
 
-__all__ = ["ChangedCall", "RecordedCall", "read_answer", "replace_answer"]
+__all__ = ["ChangedCall", "RecordedCall", "ask_call", "read_answer", "replace_answer"]
 
 _OWN_OPTIONS: Final = ("temperature", "max_tokens")
 
@@ -281,6 +284,25 @@ class ChangedCall:
         for key, value in change.items():
             words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
         return shlex.join([*words, "--runs", f"run={run_id}", *options])
+
+
+async def ask_call(
+    changed: ChangedCall,
+    flow: Flow,
+    store: JournalStore,
+    settings: Mapping[str, Any] = EMPTY,
+    *,
+    known: bool = False,
+    live: local.Live | None = None,
+) -> Run:
+    """Run what `make_flow` made: a new run, or where it is `known`, that one on. `settings`: its limits."""
+    run_id, started = changed.run_id, changed.recorded.events[0]
+    if known:
+        return await local.resume(flow.plan, run_id, store, allow_changed=True, settings=settings, live=live)
+    labels = {"playground": getattr(started, "run_id", ""), "call": str(changed.recorded.seq)}
+    inputs = {"node": changed.recorded.node, "messages": [*changed.texts], "model": changed.model,
+              "options": dict(changed.options or {})}  # fmt: skip
+    return await local.start(flow.plan, inputs, store, run_id=run_id, settings=settings, labels=labels, live=live)
 
 
 def _as_template(text: str) -> str:

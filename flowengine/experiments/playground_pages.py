@@ -21,7 +21,7 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.events import NodeRecorded, NodeStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, RunNotFoundError
-from flowengine.experiments.call_change import ChangedCall, RecordedCall, read_answer
+from flowengine.experiments.call_change import ChangedCall, RecordedCall, ask_call, read_answer
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.runners import local
 from flowengine.runners.run import Run, settings_of
@@ -201,15 +201,10 @@ async def _ask(request: Request, asked: _Asked, changed: ChangedCall, limits: Ma
     """Ask as a run of its own, unless that has been done; the address that shows its answer."""
     flow = await asked.parts.shelf.do(changed.make_flow)
     run_id, recorded = changed.run_id, asked.recorded
-    labels = {"playground": asked.run.run_id, "call": str(recorded.seq)}
-    inputs = {"node": recorded.node, "messages": [*changed.texts], "model": changed.model,
-              "options": dict(changed.options or {})}  # fmt: skip
     known = await asked.parts.shelf.do(_find_try, asked.parts.shelf.store, run_id)
 
     async def job(journals: JournalStore, live: local.Live) -> Run:
-        if known is not None:
-            return await local.resume(flow.plan, run_id, journals, allow_changed=True, settings=limits, live=live)
-        return await local.start(flow.plan, inputs, journals, run_id=run_id, settings=limits, labels=labels, live=live)
+        return await ask_call(changed, flow, journals, limits, known=known is not None, live=live)
 
     runs = request.app.state.runs
     if known is None or known.call is None or known.error:

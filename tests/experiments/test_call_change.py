@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import shlex
 from collections.abc import Generator
@@ -217,3 +218,33 @@ def test_a_fork_keeps_what_a_key_of_the_node_says():
             refused.change()
         assert refused.command() == ""
     assert ChangedCall(recorded("evaluation", ("user", "a")), ["a"], "gpt-4o").change() == {"model": "gpt-4o"}
+
+
+def test_the_terminal_asks_a_call_again_as_the_page_does(server: Served, capsys: pytest.CaptureFixture[str]):
+    def ask(*options: str) -> tuple[int, str, str]:
+        code = main(["ask", "one", "--call", "2", "--store", "runs.db", *options])
+        return code, *capsys.readouterr()
+
+    code, out, err = ask("--message", "2=User input: Three sentences about ants. They live in a hill. They dance.")
+    assert code == 0
+    assert "Three sentences about [-bees-]{+ants+}." in out
+    assert [line.split()[0] for line in out.splitlines()[1:6]] == ["model", "took", "tokens", "cost", "score"]
+    run_id = err.split("asked as run ")[1].split(";")[0]
+    assert "to keep it: flowengine whatif --node write --prompt 'Three sentences about ants." in err
+    same = json.loads(ask("--json", "--message", "2=" + calls_of(server, run_id)[0].messages[1]["content"])[1])
+    assert (same["run_id"], same["score_after"] is not None, same["error"]) == (run_id, True, "")
+    again = json.loads(
+        ask("--again", "--json", "--message", "2=" + calls_of(server, run_id)[0].messages[1]["content"])[1]
+    )
+    assert again["run_id"] != run_id
+    (Path.cwd() / "new.txt").write_text("Be long.")
+    changed = json.loads(ask("--json", "--message", "1=@new.txt", "--set", "temperature=0.5")[1])
+    assert calls_of(server, changed["run_id"])[0].messages[0]["content"] == "Be long."
+    assert calls_of(server, changed["run_id"])[0].request["temperature"] == 0.5
+    for options, told in {
+        ("--set", "temprature=1"): "did you mean 'temperature'?",
+        ("--message", "9=x"): "the call's messages are 1 system, 2 user",
+        ("--call", "0"): "event 0 of the run is no call",
+    }.items():
+        code, _, err = ask(*options)
+        assert (code, told in err) == (2, True), err

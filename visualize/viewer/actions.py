@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.core.file_values import FileValue
+from flowengine.core.records import ModelCall
+from flowengine.engine.events import Event, NodeRecorded
 from visualize.plain import compact, jsonable, shown
 from visualize.viewer.forms import Acting, form, labelled
 from visualize.viewer.html import Child, Markup, action_url, element, run_url
@@ -127,8 +129,17 @@ def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> 
             f"run={run.run_id}",
         ]
         yield RunAction("play", "What would have been with another model", shlex.join(asked))
+        call = next((seq for seq, each in run.part(path) if _is_call(each)), None)
+        if call is not None:
+            again = ["flowengine", "ask", run.run_id, "--call", str(call), "--model", "NAME"]
+            yield RunAction("ask", "Ask its call of a model again", shlex.join(again))
     yield RunAction("retry", "Retry from here" if node == path else f"Retry from {node}", command)
     yield RunAction("fork", "Fork here with other values" if node == path else f"Fork at {node}", other)
+
+
+def _is_call(event: Event) -> bool:
+    """Whether it is a call of a model that answers with text."""
+    return isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) and not event.record.vectors
 
 
 def top_node(path: str) -> str:

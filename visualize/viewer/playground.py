@@ -19,7 +19,7 @@ from visualize.viewer.panel_records import meter
 from visualize.viewer.parts import difference, facts, fold, note, section, table, took, value
 from visualize.word_diff import count_words, diff_words
 
-__all__ = ["FORK_NOTE", "OPTION_LABELS", "EditedCall", "PlaygroundPage", "Tried", "playground_page"]
+__all__ = ["FORK_NOTE", "OPTION_LABELS", "EditedCall", "PlaygroundPage", "Tried", "answer_text", "playground_page"]
 
 
 class EditedCall(NamedTuple):
@@ -97,7 +97,8 @@ def playground_page(shown_page: PlaygroundPage, acting: Acting, once: str) -> st
     return page(f"Playground: {it.node}", main)
 
 
-def _text_of(call: ModelCall) -> str:
+def answer_text(call: ModelCall) -> str:
+    """What a model answered, and which tools it asked for."""
     asked = [shown(each) for each in call.tool_calls]
     return "\n".join([*([call.content] if call.content or not asked else []), *asked])
 
@@ -116,11 +117,11 @@ def _call_facts(call: ModelCall, score: float | None) -> Markup:
 
 def _make_answers(it: PlaygroundPage, chosen: Tried) -> Markup:
     """The two answers beside each other, and what is different in them."""
-    before = _text_of(it.call)
+    before = answer_text(it.call)
     if chosen.call is None:
         told = chosen.error or "It has no answer."
         return section("Not answered", note(told, kind="bad"), class_="bad")
-    after = _text_of(chosen.call)
+    after = answer_text(chosen.call)
     removed, added = count_words(diff_words(before, after))
     title = "The answer is the same" if before == after else f"{removed:,} words removed, {added:,} added"
     sides = element(
@@ -144,7 +145,7 @@ def _make_recorded(it: PlaygroundPage, *, is_answered: bool) -> Markup:
         for each in it.call.messages
     ]
     settings = fold("Request", value(it.call.request)) if it.call.request else None
-    given = note(it.call.error, kind="bad") if it.call.error else value(_text_of(it.call))
+    given = note(it.call.error, kind="bad") if it.call.error else value(answer_text(it.call))
     answer = [element("h4", "Answer", class_="role"), _call_facts(it.call, it.score), given]
     return section("As it was asked", messages, None if is_answered else answer, settings)
 

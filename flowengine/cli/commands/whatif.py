@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, WhatIfRo
 from flowengine.journal.run_export import dumps
 from flowengine.nodes.compiled_flow import parse_value
 
-__all__ = ["command"]
+__all__ = ["command", "read_change"]
 
 _SHOWN = 20
 """Runs that are told of one by one."""
@@ -59,7 +59,7 @@ def command(
     outside, and nobody is asked: what was recorded stands, and where something else is asked, the fork ends there.
     """
     pace = pace_of(batch=batch, deadline=deadline)
-    change = _read_change(model, prompt, settings)
+    change = read_change(model, prompt, settings)
     results = Results()
     with open_journal(choose_store(store)) as kept:
         with results.alone():
@@ -95,7 +95,8 @@ def command(
     return 0
 
 
-def _read_change(model: str | None, prompt: str | None, settings: tuple[str, ...]) -> dict[str, Any]:
+def read_change(model: str | None, prompt: str | None, settings: Sequence[str]) -> dict[str, Any]:
+    """What is to be other than it was, by the keys of a node."""
     change: dict[str, Any] = {}
     if model is not None:
         change["model"] = model
