@@ -225,7 +225,7 @@ async def test_an_endless_answer_is_left_at_its_bound(server: OddServer):
     assert server.seen[0].headers["accept-encoding"] == "identity"
 
 
-PACKED = gzip.compress(b'{"a": ') + gzip.compress(b"1}")
+PACKED = gzip.compress(b'{"a": ', mtime=0) + gzip.compress(b"1}", mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +237,7 @@ PACKED = gzip.compress(b'{"a": ') + gzip.compress(b"1}")
         (b"oops", "gzip", "cannot be unpacked"),
         (b"oops", "br", "packs its answer as 'br'"),
     ],
+    ids=["gzip", "deflate", "cut", "broken", "unknown"],
 )
 async def test_an_answer_that_is_packed_unasked_is_unpacked_whole_or_not_at_all(
     server: OddServer, packed: bytes, encoding: str, told: str | None
