@@ -9,7 +9,8 @@ A tick is a moment that the schedule's cron expression names, as Unix seconds. T
 3. Ticks before the moment that was decided on last are over. A clock that was set back by much forgets that moment;
    the ids of runs keep ticks from running twice.
 4. Where clocks are set forward (daylight-saving time), a tick in the hour that is not there runs at its end; where they
-   are set back, one at a fixed hour runs once, the first time. So Debian's cron does it, and cronsim.
+   are set back, one at a fixed time runs once, the first time. One with a `*` in its minutes or hours runs whenever
+   the clock shows it. So Debian's cron does it, and cronsim.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from flowengine.errors import did_you_mean
 
 if TYPE_CHECKING:
     from cronsim import CronSim
@@ -170,5 +173,5 @@ def find_zone_problem(name: str) -> str | None:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        return "there is no such time zone here"
+        return f"there is no such time zone here{did_you_mean(name, available_timezones())}"
     return None

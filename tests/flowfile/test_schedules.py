@@ -37,7 +37,10 @@ def test_schedules_are_read_with_their_defaults(tmp_path: Path):
         ('cron = "@daily"', "6:1: FE502 schedule 'report': 'cron' cannot be '@daily': it has five fields"),
         ("cron = 7", "6:1: FE502 schedule 'report': 'cron' is a text such as"),
         ("", "4:3: FE502 schedule 'report': 'cron' is a text such as"),
-        ('timezone = "Europe/Berln"', "'timezone' cannot be 'Europe/Berln': there is no such time zone here"),
+        (
+            'timezone = "Europe/Berln"',
+            "'timezone' cannot be 'Europe/Berln': there is no such time zone here; did you mean 'Europe/Berlin'?",
+        ),
         ('timezone = "../../etc/passwd"', "'timezone' cannot be '../../etc/passwd'"),
         (
             'overlap = "skp"',

@@ -60,7 +60,8 @@ class _Reader:
                 shown = "" if value is None else f", not {describe_value(value)}"
                 self._say(f"'{key}' is a text such as {_EXAMPLES[key]}{shown}", "", key)
             elif (problem := check(value)) is not None:
-                self._say(f"'{key}' cannot be {value!r:.60}: {problem}", f"; such as {_EXAMPLES[key]}", key)
+                hint = "" if "did you mean" in problem else f"; such as {_EXAMPLES[key]}"
+                self._say(f"'{key}' cannot be {value!r:.60}: {problem}", hint, key)
         if not is_map(self._table.get("inputs", {})):
             self._say("'inputs' is a table: name → value", "", "inputs")
         self._check_word("overlap", _OVERLAPS, "skip")
