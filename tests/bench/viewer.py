@@ -25,7 +25,7 @@ from flowengine.journal.stores import TeeStore
 from flowengine.runners.local import start
 from tests.bench.measure import Row, ratio
 from tests.support.browser import Browser, Tab, open_browser
-from tests.support.sample_run import layered_run, mapped_run
+from tests.support.sample_run import layered_run, mapped_run, nested_run
 
 __all__ = ["ROWS"]
 
@@ -145,6 +145,44 @@ def viewer_motion() -> Row:
     return Row("viewer: a frame of 2,000 nodes in motion", 1000 / min(rates), 1000 / 30, "ms")
 
 
+FOLDED = """[...document.querySelectorAll('#graph [data-node]')].filter((each) => each.ariaExpanded === 'false'
+  && /^part\\d+ /.test(each.querySelector('title').textContent))"""
+
+
+def unfold(tab: Tab) -> float:
+    """Seconds from a key until the first container that is folded shows its 600 nodes."""
+    tab.click("[data-zoom=fit]")
+    number = tab.evaluate(f"(() => {{ const [box] = {FOLDED}; box.focus(); return box.dataset.node; }})()")
+    begun = time.perf_counter()
+    tab.key("o")
+    tab.wait(f"document.querySelector('[data-node=\"{number}\"]').ariaExpanded === 'true'")
+    tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return time.perf_counter() - begun
+
+
+def viewer_unfolded_motion() -> Row:
+    """Frames of a graph of 2,400 nodes in four containers, of which three are unfolded."""
+    with stage(nested_run(4, 600), "nested") as found, found.browser.tab() as tab:
+        usable(tab, found.address, "nested")  # A node of the first one is chosen by that.
+        for _ in range(2):
+            unfold(tab)
+        assert int(tab.evaluate("document.querySelectorAll('#graph [data-node]').length")) > 1_800
+        tab.click("[data-zoom=fit]")
+        rates = [tab.evaluate(FRAMES)]
+        for _ in range(9):
+            tab.click("[data-zoom=in]")
+        rates.append(tab.evaluate(FRAMES))
+        assert tab.trouble == []
+    return Row("viewer: a frame in motion, containers unfolded", 1000 / min(rates), 1000 / 30, "ms")
+
+
+def viewer_unfolding() -> Row:
+    with stage(nested_run(4, 600), "nested") as found, found.browser.tab() as tab:
+        usable(tab, found.address, "nested")
+        times = [unfold(tab) for _ in range(2)]
+    return Row("viewer: 600 nodes unfolded", max(times), 1.0, "s", (min(times), max(times)))
+
+
 def viewer_page_10000() -> Row:
     return page("10,000 nodes", layered_run(10_000, 100), "run10000", 5.0)
 
@@ -235,6 +273,8 @@ ROWS = (
     viewer_page_1000,
     viewer_page_2000,
     viewer_motion,
+    viewer_unfolded_motion,
+    viewer_unfolding,
     viewer_page_10000,
     viewer_page_items,
     viewer_memory,

@@ -19,7 +19,7 @@ from flowengine.engine.events import (
     RunStarted,
 )
 
-__all__ = ["GRAPH", "START", "layered_run", "mapped_run", "model_call", "research_run"]
+__all__ = ["GRAPH", "START", "layered_run", "mapped_run", "model_call", "nested_run", "research_run"]
 
 START: Final = 1_767_262_380.0
 """When the runs start, in Unix seconds."""
@@ -213,4 +213,39 @@ def mapped_run(items: int) -> list[Event]:
         *events,
         NodeFinished("each", START + items / 1000 + 1, NodeResult([])),
         RunFinished(START + 99, "succeeded"),
+    ]
+
+
+def nested_run(containers: int, inside: int) -> list[Event]:
+    """A finished run of many subflows one after the other; each has so many nodes and a map inside, with routes."""
+    mapped = {"nodes": [["leaf", "function"], ["ok", "approval"]], "edges": [["leaf", "ok", []]]}
+    agents = [f"n{number}" for number in range(inside)]
+    body = {
+        "nodes": [["way", "condition"], *([name, "agent"] for name in agents), ["each", "map", mapped]],
+        "edges": [*(["way", name, ["yes"]] for name in agents), ["n0", "each", []]],
+    }
+    graph = {
+        "nodes": [[f"part{number}", "subflow", body] for number in range(containers)],
+        "edges": [[f"part{number}", f"part{number + 1}", []] for number in range(containers - 1)],
+    }
+    events: list[Event] = [RunStarted("nested", "nested", START, {}, {}, {}, graph=graph)]
+    for number in range(containers):
+        part, at = f"part{number}", START + number
+        events += [NodeStarted(part, at), NodeStarted(f"{part}.way", at)]
+        events.append(NodeFinished(f"{part}.way", at, NodeResult(None, route="yes")))
+        for node in range(inside):
+            events.append(NodeStarted(f"{part}.n{node}", at + 0.1))
+            is_last = (number, node) == (containers - 1, inside - 1)
+            if is_last:
+                events.append(NodeFailed(f"{part}.n{node}", at + 0.2, ErrorInfo("ValueError", "no such page")))
+            else:
+                events.append(NodeFinished(f"{part}.n{node}", at + 0.2, NodeResult(node)))
+        if number < containers - 1:
+            events.append(NodeFinished(part, at + 0.9, NodeResult(number)))
+    failed = ErrorInfo("ValueError", "no such page")
+    last = f"part{containers - 1}"
+    return [
+        *events,
+        NodeFailed(last, START + containers, failed),
+        RunFinished(START + containers, "failed", None, failed, last),
     ]

@@ -189,12 +189,29 @@ function arrangeBoxes(nodes, edges) {
 
 // --- shapes and lines
 
-// The outline of a container about its own middle.
+const CORNERS = { hexagon: [12, 1 / 3], diamond: [20, 1 / 2], octagon: [8, 1 / 6] };
+
+// Pixels that a shape's corners take of a line's room.
+function slackOf(shape) {
+  return shape === "hexagon" || shape === "diamond" ? 18 : 0;
+}
+
+// The outline of a node about its own middle.
 function outlineOf(shape, width, height) {
   const [right, bottom] = [width / 2, height / 2];
+  if (CORNERS[shape]) {
+    const [inset, drop] = [right - CORNERS[shape][0], bottom - height * CORNERS[shape][1]];
+    const corners = [[-inset, -bottom], [inset, -bottom], [right, -drop], [right, drop], [inset, bottom], [-inset, bottom], [-right, drop], [-right, -drop]];
+    return `M${corners.map((each) => each.map((number) => number.toFixed(1)).join(" ")).join("L")}Z`;
+  }
+  if (shape === "rounded") {
+    const [x, y] = [right - 9, bottom - 9];
+    return `M${-x} ${-bottom}H${x}q9 0 9 9V${y}q0 9-9 9H${-x}q-9 0-9-9V${-y}q0-9 9-9Z`;
+  }
   const edge = `M${-right} ${-bottom}H${right}V${bottom}H${-right}Z`;
   if (shape === "stack") return `${edge}M${4 - right} ${-bottom}v-4H${right + 4}V${bottom - 4}h-4`;
   if (shape === "folder") return `${edge}M${-right} ${-bottom}v-5h28l6 5`;
+  if (shape === "house") return `${edge}M${-right} ${-bottom}L0 ${-bottom - 9}L${right} ${-bottom}`;
   return edge;
 }
 

@@ -1,5 +1,7 @@
 // Folds and unfolds the containers of the graph: what is inside is hidden, and everything finds its new place.
 
+const SHOWN = { boxes: 2_000, names: 10_000 }; // So many are shown at once, at most: whole boxes, or their names alone.
+
 class Folding {
   // `onMove` hears that everything has a new place, and how large the drawing is now.
   constructor(graph, head, run, onMove) {
@@ -10,6 +12,11 @@ class Folding {
     });
     this.isContainer = head.drawn.map(() => false);
     for (const parent of this.parents) if (parent !== null) this.isContainer[parent] = true;
+    this.opened = []; // containers that were unfolded, the last one at the end
+    this.scene = graph.svg.querySelector(".scene");
+    const patterns = document.getElementById(`${graph.svg.id}-boxes`);
+    const boxes = patterns ? [...patterns.content.querySelectorAll("svg > g")] : [];
+    this.patterns = new Map(boxes.map((box, at) => [JSON.parse(patterns.dataset.kinds)[at], box]));
     this.shut = new Set(head.shut);
     this.labels = [...graph.svg.querySelectorAll("[data-of]")];
     graph.isHidden = (number) => this.isHidden(number);
@@ -17,7 +24,7 @@ class Folding {
     if (!head.sizes?.length) return;
     this.isContainer.forEach((isOne, number) => {
       if (!isOne) return;
-      graph.groups[number].setAttribute("aria-expanded", String(!this.shut.has(number)));
+      graph.groups[number]?.setAttribute("aria-expanded", String(!this.shut.has(number)));
     });
     graph.svg.addEventListener("click", (event) => {
       const sign = event.target.closest(".fold");
@@ -38,20 +45,105 @@ class Folding {
 
   toggle(number) {
     if (!this.isContainer[number] || !this.head.sizes?.length) return;
-    if (!this.shut.delete(number)) this.shut.add(number);
+    if (this.shut.has(number)) this.open([number]);
+    else this.shut.add(number);
     this.place(number);
   }
 
   foldAll(isShut) {
-    this.shut = new Set(isShut ? this.containers : []);
+    this.shut = new Set(this.containers);
+    let room = this.most - this.countShown();
+    // The outer ones come first; what is too much stays folded.
+    for (const number of isShut ? [] : this.containers) {
+      const inside = this.childrenOf(number).length;
+      if (inside > room || this.isHidden(number)) continue;
+      room -= inside;
+      this.shut.delete(number);
+    }
     this.place(null, true);
   }
 
   // Open whatever a node is inside of.
   reveal(number) {
-    if (!this.isHidden(number)) return;
-    for (let each = this.parents[number]; each !== null; each = this.parents[each]) this.shut.delete(each);
+    if (!this.isHidden(number) || !this.head.sizes?.length) return;
+    this.open(this.around(number));
     this.place(null);
+  }
+
+  get most() {
+    return this.graph.isCompact ? SHOWN.names : SHOWN.boxes;
+  }
+
+  // The containers that a node is inside of, the nearest first.
+  around(number) {
+    const found = [];
+    for (let each = this.parents[number]; each !== null; each = this.parents[each]) found.push(each);
+    return found;
+  }
+
+  childrenOf(number) {
+    if (!this.children) {
+      this.children = this.parents.map(() => []);
+      this.parents.forEach((parent, each) => parent !== null && this.children[parent].push(each));
+    }
+    return this.children[number];
+  }
+
+  countInside(number) {
+    return this.childrenOf(number).reduce((sum, each) => sum + 1 + this.countInside(each), 0);
+  }
+
+  countShown() {
+    return this.parents.reduce((sum, _, number) => sum + !this.isHidden(number), 0);
+  }
+
+  // Unfold them. Where too much would be shown then, those are folded that were unfolded longest ago.
+  open(numbers) {
+    for (const number of numbers) this.shut.delete(number);
+    const kept = new Set(numbers.flatMap((number) => [number, ...this.around(number)]));
+    this.opened = [...this.opened.filter((each) => !kept.has(each) && !this.shut.has(each)), ...numbers];
+    for (const each of [...this.opened]) {
+      if (kept.has(each) || this.countShown() <= this.most) continue;
+      this.shut.add(each);
+    }
+  }
+
+  // The box of a node, as the server draws one of its kind.
+  make(number) {
+    const { graph } = this;
+    const site = this.run.sites.get(this.head.drawn[number]);
+    const group = document.importNode(this.patterns.get(site.kind), true);
+    group.dataset.node = String(number);
+    group.querySelector(":scope > title").textContent = site.path;
+    group.querySelector(":scope > .name").textContent = cutTo(site.id, 32);
+    graph.write(group, ".kind", `${cutTo(site.kind, 32)}${site.model ? ` · ${shortModel(site.model)}` : ""}`);
+    this.scene.insertBefore(group, this.isContainer[number] ? this.scene.querySelector(":scope > .edge, :scope > .node:not(:has(> .fold))") : null);
+    graph.add(number, group);
+    return group;
+  }
+
+  // The line of an edge, with its label.
+  makeEdge(number) {
+    const edge = document.createElementNS(this.graph.svg.namespaceURI, "path");
+    edge.dataset.edge = String(number);
+    edge.setAttribute("class", "edge undecided");
+    edge.setAttribute("marker-end", `url(#${this.graph.svg.id}-arrow)`);
+    this.putLine(edge);
+    this.graph.edges.push(edge);
+    const labels = this.head.edges[number][2];
+    if (!labels.length) return;
+    const label = document.createElementNS(this.graph.svg.namespaceURI, "text");
+    label.dataset.of = String(number);
+    label.setAttribute("class", "label");
+    label.textContent = cutTo(labels.join(" | "), 40);
+    this.putLine(label);
+    this.labels.push(label);
+  }
+
+  // Lines stand before frames and behind boxes.
+  putLine(line) {
+    this.firstBox ??= this.graph.groups.find((group, number) => group && !this.isContainer[number]) ?? null;
+    this.scene.insertBefore(line, this.firstBox);
   }
 
   // Everything at its new place; `kept` stays where it is on the screen.
@@ -66,14 +158,17 @@ class Folding {
     const found = arrangeBoxes(nodes, lines.map((number) => edges[number].slice(0, 2).map((end) => at.get(end))));
     const before = kept === null ? null : this.graph.placeOf(kept);
     drawn.forEach((path, number) => {
-      const group = this.graph.groups[number];
-      if (!at.has(number)) { group.setAttribute("display", "none"); return; }
+      if (!at.has(number)) { this.graph.groups[number]?.setAttribute("display", "none"); return; }
+      const isNew = !this.graph.groups[number];
+      const group = this.graph.groups[number] ?? this.make(number);
       const box = found.boxes[at.get(number)];
       group.removeAttribute("display");
       group.setAttribute("transform", `translate(${box.x.toFixed(1)} ${box.y.toFixed(1)})`);
-      if (this.isContainer[number]) this.dress(group, number, box, found.open.has(at.get(number)), shapes[this.run.sites.get(path).kind]);
+      if (isNew || this.isContainer[number]) this.dress(group, number, box, found.open.has(at.get(number)), shapes[this.run.sites.get(path).kind]);
     });
     const paths = new Map(lines.map((number, place) => [number, found.paths[place]]));
+    if (this.graph.isCompact) this.bundle(found.paths);
+    else this.makeEdges(lines);
     for (const edge of this.graph.edges) {
       const points = paths.get(Number(edge.dataset.edge));
       if (points) {
@@ -95,26 +190,56 @@ class Folding {
     this.onMove(found, kept, before, isFitted);
   }
 
-  // A container as a frame round its body, or as a box like any other.
+  makeEdges(lines) {
+    this.edgesMade ??= new Set(this.graph.edges.map((edge) => Number(edge.dataset.edge)));
+    for (const number of lines) {
+      if (this.edgesMade.has(number)) continue;
+      this.edgesMade.add(number);
+      this.makeEdge(number);
+    }
+  }
+
+  // Of very many lines, a hundred are one drawing.
+  bundle(paths) {
+    for (const old of this.scene.querySelectorAll(":scope > .edge")) old.remove();
+    for (let begin = 0; begin < paths.length; begin += 100) {
+      const drawing = document.createElementNS(this.graph.svg.namespaceURI, "path");
+      drawing.setAttribute("class", "edge declared");
+      drawing.setAttribute("d", paths.slice(begin, begin + 100).map(curveOf).join(" "));
+      this.putLine(drawing);
+    }
+  }
+
+  // A container as a frame round its body, or as a box like any other; and each box that is new.
   dress(group, number, box, isOpen, shape) {
     const path = group.querySelector(":scope > path");
     const texts = [...group.querySelectorAll(":scope > text:not(.fold)")];
     const bar = group.querySelector(":scope > .progress");
-    const left = -box.width / 2;
+    const left = -box.width / 2 + slackOf(shape) / 2;
     const top = isOpen ? -box.height / 2 + 20 : -(16 * texts.length + (bar ? 8 : 0)) / 2 + 13;
     path.setAttribute("d", outlineOf(shape, box.width, box.height));
     group.classList.toggle("frame", isOpen);
-    group.setAttribute("aria-expanded", String(isOpen));
+    if (this.isContainer[number]) {
+      const kind = this.graph.kinds[number].replace(/ · [\d,]+ nodes inside$/, "");
+      group.setAttribute("aria-expanded", String(isOpen));
+      this.graph.write(group, ".kind", isOpen ? kind : `${kind} · ${COUNT.format(this.countInside(number))} nodes inside`);
+    }
+    const fold = group.querySelector(":scope > .fold");
+    const { isCompact } = this.graph;
+    if (fold) {
+      const y = isCompact ? (isOpen ? 13 - box.height / 2 : 0) : top - 3;
+      fold.setAttribute("d", `M-9-9H9V9H-9ZM-5 0H5${isOpen ? "" : "M0-5V5"}`);
+      fold.setAttribute("transform", `translate(${box.width / 2 - 16} ${y})`);
+    }
+    if (isCompact) {
+      texts[0].setAttribute("y", isOpen ? 17 - box.height / 2 : 4);
+      return;
+    }
     texts.forEach((text, line) => {
       text.setAttribute("x", left + 40);
       text.setAttribute("y", top + 16 * line);
     });
     bar?.setAttribute("transform", `translate(${left + 40} ${top + 16 * texts.length - 9})`);
     this.graph.based(number, left + 40, top);
-    const fold = group.querySelector(":scope > .fold");
-    if (fold) {
-      fold.setAttribute("d", `M-9-9H9V9H-9ZM-5 0H5${isOpen ? "" : "M0-5V5"}`);
-      fold.setAttribute("transform", `translate(${box.width / 2 - 16} ${top - 3})`);
-    }
   }
 }

@@ -139,9 +139,19 @@ class Graph {
     this.heat = ""; // what boxes are coloured by: their status, or "time" or "cost"
     this.grown = 1;
     this.written = [];
-    this.names = this.groups.map((group) => group.querySelector(":scope > .name").textContent);
+    this.names = [];
     this.bases = [];
-    this.kinds = this.groups.map((group) => group.querySelector(":scope > .kind")?.textContent ?? "");
+    this.kinds = [];
+    this.matches = null; // which paths are sought; null: nothing is
+    this.groups.forEach((group, number) => this.add(number, group));
+  }
+
+  // A box is there; those of a large graph come as their containers are unfolded.
+  add(number, group) {
+    this.groups[number] = group;
+    this.names[number] = group.querySelector(":scope > .name").textContent;
+    this.kinds[number] = group.querySelector(":scope > .kind")?.textContent ?? "";
+    if (this.matches) group.classList.toggle("dim", !this.matches(this.head.drawn[number]));
   }
 
   placeOf(number) {
@@ -219,15 +229,16 @@ class Graph {
   paint(run, now) {
     const critical = criticalPath(run);
     const statuses = new Map();
-    const all = this.head.drawn.map((path) => {
+    const all = this.head.drawn.map((path, number) => {
       const site = run.sites.get(path);
+      if (!this.groups[number] && !site.body) return null;
       const said = saidOf(run, site, now, site.parent === null ? null : statuses.get(site.parent));
       statuses.set(path, said.status);
       said.isCritical = (run.times.get(path) || []).some((row) => critical.has(row.id));
       return said;
     });
     this.paintHeat(all);
-    all.forEach((said, number) => this.paintNode(number, said));
+    all.forEach((said, number) => this.groups[number] && this.paintNode(number, said));
     this.statuses = statuses;
     for (const path of this.edges) {
       const [source, target, labels] = this.head.edges[Number(path.dataset.edge)];
@@ -240,9 +251,10 @@ class Graph {
 
   // How hot each node is, by its share of the most; containers that are open are no measure.
   paintHeat(all) {
-    const value = (said, number) => (this.groups[number].classList.contains("frame") ? null : said[this.heat]);
+    const value = (said, number) => (!this.groups[number] || this.groups[number].classList.contains("frame") ? null : said[this.heat]);
     const most = this.heat ? Math.max(0, ...all.map((said, number) => value(said, number) ?? 0)) : 0;
     all.forEach((said, number) => {
+      if (!said) return;
       const found = most ? value(said, number) : null;
       said.heat = found ? Math.min(4, Math.floor((5 * found) / most)) : null;
     });
@@ -303,7 +315,8 @@ class Graph {
 
   // Keep in view what has the text in its path; everything where it is empty.
   dim(matches) {
-    this.head.drawn.forEach((path, number) => this.groups[number].classList.toggle("dim", !matches(path)));
+    this.matches = matches;
+    this.groups.forEach((group, number) => group.classList.toggle("dim", !matches(this.head.drawn[number])));
   }
 }
 

@@ -72,6 +72,7 @@ class RunPage {
     this.sight?.measure();
     this.minimap.measure();
     this.zoom.motion?.forget();
+    this.paintSoon();
     if (isFitted) this.zoom.begin();
     if (kept === null) return;
     const now = this.graph.placeOf(kept);
@@ -280,12 +281,13 @@ class RunPage {
   open(path) {
     this.node = path;
     document.body.classList.toggle("has-panel", path !== null);
+    const number = path === null ? undefined : this.graph.numbers.get(this.siteOf(path));
+    if (number !== undefined) this.folding.reveal(number);
     let group = this.graph.choose(path === null ? null : this.siteOf(path));
     for (let site = path === null ? null : this.newest.sites.get(this.siteOf(path)); !group && site; ) {
       site = site.parent === null ? null : this.newest.sites.get(site.parent); // inside a container that is closed
       group = site ? this.graph.choose(site.path) : null;
     }
-    if (group && this.folding.isHidden(Number(group.dataset.node))) this.folding.reveal(Number(group.dataset.node));
     if (group) {
       const { e: x, f: y } = group.transform.baseVal[0].matrix;
       this.zoom.show(x, y);

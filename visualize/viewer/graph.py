@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from html import escape
+from json import dumps
 from typing import Any, Final
 
 from flowengine.core.node_traits import traits_of
@@ -37,40 +38,55 @@ _BAR: Final = 8.0
 
 
 def graph_markup(
-    picture: Picture, name: str = "graph", *, drawn: Picture | None = None, is_live: bool = False
+    picture: Picture,
+    name: str = "graph",
+    *,
+    drawn: Picture | None = None,
+    is_live: bool = False,
+    is_large: bool = False,
 ) -> Markup:
     """The picture as an SVG element; `name` is its id in the page. Nodes and edges carry their numbers in it.
 
     `drawn`: the same picture with some containers closed, as it is shown at first; the rest is there, not displayed.
-    `is_live`: it is repainted, and its nodes can be chosen.
+    `is_live`: it is repainted, and its nodes can be chosen. `is_large`: of the rest there is one box of each kind, as a
+    pattern for our script.
     """
     first = drawn or picture
-    compact = len(picture.nodes) > COMPACT
+    compact = len(first.nodes) > COMPACT
     placed = arrange(first, lambda node: _measure_node(node, compact))
-    lines = _Drawing(picture, first, placed, name, compact, is_live).lines()
-    return Markup(whole("\n".join(lines)))
+    drawing = _Drawing(picture, first, placed, name, compact, is_live, is_large)
+    return Markup(whole("\n".join([*drawing.lines(), *(drawing.patterns() if is_large else ())])))
 
 
-def graph_data(picture: Picture, drawn: Picture) -> dict[str, Any]:
+def graph_data(picture: Picture, drawn: Picture, *, is_large: bool = False) -> dict[str, Any]:
     """What our script needs to fold containers: which are folded, what the words of each node take, and shapes."""
     numbers = {node.id: number for number, node in enumerate(picture.nodes)}
-    if len(picture.nodes) > COMPACT:
-        return {"shut": [], "sizes": [], "shapes": {}}
-    containers = {node.parent for node in picture.nodes} - {None}
-    closed = {node.id for node in drawn.nodes if node.hidden}
-    kinds = {node.kind for node in picture.nodes if node.id in containers}
+    containers = {node.parent for node in picture.nodes if node.parent is not None}
+    compact = len(drawn.nodes) > COMPACT
+    if compact and not containers:
+        return {"edges": [], "shut": [], "sizes": [], "shapes": {}}
+    closed = containers if is_large else {node.id for node in drawn.nodes if node.hidden}
     return {
+        "edges": [[numbers[edge.source], numbers[edge.target], list(edge.labels)] for edge in picture.edges],
         "shut": sorted(numbers[each] for each in closed if each in containers),
-        "sizes": [list(_measure_node(node, False)) for node in picture.nodes],
-        "shapes": {kind: traits_of(kind).shape for kind in kinds},
+        "sizes": [[round(each, 1) for each in _measure_node(node, compact)] for node in picture.nodes],
+        "shapes": {kind: traits_of(kind).shape for kind in {node.kind for node in picture.nodes}},
     }
 
 
 class _Drawing:
     def __init__(
-        self, picture: Picture, first: Picture, placed: Arrangement, name: str, compact: bool, is_live: bool
+        self,
+        picture: Picture,
+        first: Picture,
+        placed: Arrangement,
+        name: str,
+        compact: bool,
+        is_live: bool,
+        is_large: bool,
     ) -> None:
         self._picture = picture
+        self._is_large = is_large
         self._nodes = {node.id: node for node in first.nodes}
         self._placed = placed
         self._name = escape(name)
@@ -93,14 +109,26 @@ class _Drawing:
             'markerUnits="userSpaceOnUse" orient="auto"><path class="arrow" d="M0 0L8 4L0 8z"/></marker></defs>'
         )
         yield '<g class="scene">'
-        for node in self._picture.nodes:
+        nodes = [node for node in self._picture.nodes if not self._is_large or node.id in self._nodes]
+        for node in nodes:
             if node.id in self._containers:
                 yield self._box(node, is_frame=node.id in placed.frames)
         yield from self._edges()
-        for node in self._picture.nodes:
+        for node in nodes:
             if node.id not in self._containers:
                 yield self._box(node)
         yield "</g></svg>"
+
+    def patterns(self) -> Iterator[str]:
+        """A box for each kind of what is not drawn, as if nothing had happened to it yet."""
+        kinds = {node.kind: node for node in self._picture.nodes if node.id not in self._nodes}
+        boxes = [
+            self._box(node._replace(status="pending", tally=(), critical=False, filled=None, error=None))
+            for node in kinds.values()
+        ]
+        yield f'<template id="{self._name}-boxes" data-kinds="{_write_text(dumps(list(kinds)))}"><svg>'
+        yield from boxes
+        yield "</svg></template>"
 
     def _edges(self) -> Iterator[str]:
         if self._compact:  # In bundles, each of which the browser can leave out as it is out of sight.
@@ -110,6 +138,8 @@ class _Drawing:
             return
         for number, edge in enumerate(self._picture.edges):
             points = self._paths.get((edge.source, edge.target), [])
+            if self._is_large and not points:
+                continue
             place = f'd="{curve(points)}"' if points else _HIDDEN.strip()
             yield (
                 f'<path class="{edge_class(edge)}" data-edge="{number}" {place} marker-end="url(#{self._name}-arrow)"/>'
@@ -136,7 +166,9 @@ class _Drawing:
         title = f"<title>{_write_text(tooltip_of(node))}</title>"
         if self._compact:
             words = _write_text(f"{look_of(node).glyph} {cut(node.name, _NAME)}".strip())
-            return f'{opening}{title}<path d="{shape}"/><text class="name" y="4">{words}</text></g>'
+            fold = self._fold(node, box, 13 - box.height / 2 if is_frame else 0.0, is_frame=is_frame)
+            base = 17 - box.height / 2 if is_frame else 4
+            return f'{opening}{title}<path d="{shape}"/><text class="name" y="{base:g}">{words}</text>{fold}</g>'
         left = -box.width / 2 + slack(node.kind) / 2
         top = -box.height / 2 + 20 if is_frame else -(_LINE * _count_lines(node) + _bar_of(node)) / 2 + 13
         lines = [("name", cut(node.name, _NAME) + times(node)), ("kind", kind_of(node))]
@@ -147,12 +179,16 @@ class _Drawing:
             for number, (class_, text) in enumerate(lines)
         )
         sign = sign_svg(node.kind, left + 9 + SIGN_SIZE / 2, top + 3)
-        fold = ""
-        if self._is_live and node.id in self._containers:
-            place = f"translate({box.width / 2 - 16:.1f} {top - 3:.1f})"
-            fold = f'<path class="fold" transform="{place}" d="{_UNFOLDED if is_frame else _FOLDED}"/>'
+        fold = self._fold(node, box, top - 3, is_frame=is_frame)
         bar = _draw_progress(node, left + _PAD, top + _LINE * _count_lines(node) - 9, box.width)
         return f'{opening}{title}<path d="{shape}"/>{sign}{words}{bar}{fold}</g>'
+
+    def _fold(self, node: PictureNode, box: Box, y: float, *, is_frame: bool) -> str:
+        """The sign by which a container is folded and unfolded."""
+        if not self._is_live or node.id not in self._containers:
+            return ""
+        place = f"translate({box.width / 2 - 16:.1f} {y:.1f})"
+        return f'<path class="fold" transform="{place}" d="{_UNFOLDED if is_frame else _FOLDED}"/>'
 
 
 _LIVE: Final = ' role="button" tabindex="-1"'

@@ -17,6 +17,8 @@ __all__ = ["OPEN_NODES", "Reading"]
 
 OPEN_NODES: Final = 1_500
 """Where a graph has more nodes, the bodies of all containers are drawn closed."""
+_MOST_FOLDABLE: Final = 20_000
+"""Above this many nodes the closed containers stay closed."""
 
 
 class Reading:
@@ -52,7 +54,12 @@ class Reading:
     @cached_property
     def foldable_picture(self) -> Picture:
         """As the page of a run has it: everything, of which `picture` is shown at first."""
-        return self.whole_picture if len(self.whole_picture.nodes) <= OPEN_NODES else self.picture
+        return self.whole_picture if len(self.whole_picture.nodes) <= _MOST_FOLDABLE else self.picture
+
+    @property
+    def is_large(self) -> bool:
+        """Whether our script makes what is inside of containers only once they are unfolded."""
+        return len(self.foldable_picture.nodes) > OPEN_NODES
 
     @cached_property
     def states(self) -> States:

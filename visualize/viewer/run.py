@@ -17,7 +17,7 @@ from visualize.states import declared
 from visualize.viewer.actions import action_section, command_line, list_run_actions
 from visualize.viewer.feed import feed
 from visualize.viewer.forms import Acting, form
-from visualize.viewer.graph import COMPACT, graph_data, graph_markup, legend_markup
+from visualize.viewer.graph import graph_data, graph_markup, legend_markup
 from visualize.viewer.html import (
     Child,
     Markup,
@@ -105,15 +105,12 @@ def name_run(run: Reading) -> str:
 def head_of(run: Reading) -> dict[str, Any]:
     """What our script begins with: the shape of the graph, the rules of shared state, and what is drawn."""
     picture = run.foldable_picture
-    numbers = {node.id: number for number, node in enumerate(picture.nodes)}
-    edges = [[numbers[edge.source], numbers[edge.target], list(edge.labels)] for edge in picture.edges]
     return {
         "run": run.run_id,
         "graph": run.progress.skeleton.top.plain(),
         "state": {key: [rule.merge, jsonable(rule.default)] for key, rule in declared(run.progress).items()},
         "drawn": [node.id for node in picture.nodes],
-        "edges": [] if len(picture.nodes) > COMPACT else edges,
-        **graph_data(picture, run.picture),
+        **graph_data(picture, run.picture, is_large=run.is_large),
     }
 
 
@@ -251,7 +248,7 @@ def _make_graph(run: Reading) -> Markup:
         element("select", heats, id="heat", aria_label="Colour the nodes by"),
         class_="tools",
     )
-    drawn = graph_markup(run.foldable_picture, drawn=run.picture, is_live=True)
+    drawn = graph_markup(run.foldable_picture, drawn=run.picture, is_live=True, is_large=run.is_large)
     kinds = {node.kind for node in run.foldable_picture.nodes}
     view = element(
         "div", drawn, id="view", role="application", aria_label="The flow's graph; arrows go along its edges"

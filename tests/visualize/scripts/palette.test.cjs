@@ -42,3 +42,25 @@ test("a run takes as long as its longest way that is left", () => {
   assert.strictEqual(timeLeft(run, { b: 4, d: 2 }, 60), 2);
   assert.strictEqual(timeLeft(run, {}, 12), null);
 });
+
+test("of a large graph so much is unfolded as can be shown; what was unfolded first gives way", () => {
+  const { Folding } = load(["fold.js", "graph.js", "arrange.js", "foldgraph.js"], ["Folding"]);
+  const folding = Object.create(Folding.prototype);
+  const parents = [null, null, null, ...Array.from({ length: 2700 }, (_, at) => at % 3)];
+  const isContainer = parents.map((_, at) => at < 3);
+  Object.assign(folding, { parents, isContainer, shut: new Set([0, 1, 2]), opened: [], head: { sizes: [1] }, graph: {}, place: () => {} });
+  folding.toggle(0);
+  folding.toggle(1);
+  assert.deepStrictEqual([...folding.shut], [2]);
+  folding.toggle(2);
+  assert.deepStrictEqual([...folding.shut], [0]);
+  folding.reveal(3);
+  assert.deepStrictEqual([...folding.shut], [1]);
+  folding.foldAll(true);
+  assert.strictEqual(folding.countShown(), 3);
+  folding.foldAll(false);
+  assert.deepStrictEqual([folding.countShown(), ...folding.shut], [1803, 2]);
+  folding.graph.isCompact = true;
+  folding.foldAll(false);
+  assert.strictEqual(folding.countShown(), 2703);
+});

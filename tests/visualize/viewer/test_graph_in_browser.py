@@ -12,7 +12,7 @@ import pytest
 from flowengine.engine.events import Event, NodeRecorded, NodeStarted, RunFinished, RunStarted, TokenStreamed
 from tests.support.browser import Browser, Tab
 from tests.support.page_server import page_server
-from tests.support.sample_run import START, layered_run, mapped_run, model_call, research_run
+from tests.support.sample_run import START, layered_run, mapped_run, model_call, nested_run, research_run
 from visualize.layout import arrange
 from visualize.picture import picture_of_run
 from visualize.viewer.graph import graph_data
@@ -178,6 +178,81 @@ def test_both_layouts_place_the_same(browser: Browser):
             sizes = dict(zip(head["drawn"], head["sizes"], strict=True))
             placed = arrange(picture, lambda node: tuple(sizes[node.id]))  # noqa: B023 - used at once
             assert tab.evaluate(place, head) == [pytest.approx(list(placed.boxes[path])) for path in head["drawn"]]
+
+
+BOXES = """[...document.querySelectorAll('#graph [data-node]')].map((group) => {
+  const head = JSON.parse(document.getElementById('head').textContent);
+  const numbers = (text) => (text ?? '').match(/-?[\\d.]+/g)?.map(Number) ?? [];
+  const place = (each, name) => numbers(each?.getAttribute(name));
+  const texts = [...group.querySelectorAll(':scope > text')];
+  const words = texts.map((each) => [each.textContent, ...place(each, 'x'), ...place(each, 'y')]);
+  const path = group.querySelector(':scope > path');
+  const parts = [group, ...['.sign', '.fold', '.progress'].map((each) => group.querySelector(each))];
+  return [
+    head.drawn[group.dataset.node], [...group.classList].filter((each) => each !== 'chosen').sort().join(' '),
+    ...parts.flatMap((each) => place(each, 'transform')), group.getAttribute('aria-label'),
+    group.getAttribute('aria-expanded'), path.getAttribute('d').replace(/[-\\d. ]+/g, ''), ...place(path, 'd'),
+    ...words.flat(),
+  ];
+}).sort((a, b) => (a[0] < b[0] ? -1 : 1))"""
+LINES = """[...document.querySelectorAll('#graph path.edge, #graph .label')].map((each) => [
+  each.dataset.edge ?? each.dataset.of, each.getAttribute('class'), each.textContent,
+  ...(each.getAttribute('d') ?? '').match(/-?[\\d.]+/g)?.map(Number) ?? [],
+]).sort((a, b) => (String(a.slice(0, 2)) < String(b.slice(0, 2)) ? -1 : 1))"""
+
+
+@pytest.mark.long
+def test_what_a_large_graph_has_folded_is_made_in_the_page_as_the_server_would_draw_it(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A graph counts as large from four nodes on here; what is unfolded has its paths, words and places."""
+    seen: list[Any] = []
+    for events, most in ((research_run(), 1_500), (research_run(), 3), (nested_run(2, 3), 3)):
+        monkeypatch.setattr("visualize.viewer.reading.OPEN_NODES", most)
+        page = tmp_path / f"{len(seen)}.html"
+        page.write_text(export_page(Reading(events)))
+        with browser.tab(1400, 1000) as tab:
+            tab.goto(f"{page.as_uri()}#node={'draft' if len(seen) < 2 else 'part0'}")
+            tab.wait("document.querySelector('#panel h2')")
+            folded = tab.evaluate("document.querySelectorAll('#graph [data-node]').length")
+            if most == 3 and len(seen) < 2:
+                tab.click("[data-foldall]")
+                tab.wait("document.querySelectorAll('#graph .frame').length === 4")
+                tab.click("[data-zoom=fit]")
+                tab.wait(
+                    "[...document.querySelectorAll('#graph title')].every((each) => each.textContent.includes(' · '))"
+                )
+            if len(seen) < 2:
+                tab.click("[data-zoom=fit]")
+                seen.append((folded, tab.evaluate(BOXES), tab.evaluate(LINES)))
+                assert tab.trouble == []
+                continue
+            # By keys: unfolded, inside, along its edges, and folded again. A search unfolds what it finds.
+            tab.focus("[data-node='0']")
+            tab.key("o")
+            assert tab.get_attribute("[data-node='0']", "aria-expanded") == "true"
+            for key, now in (("Shift+ArrowDown", "part0.way"), ("ArrowDown", "part0.n0"), ("ArrowDown", "part0.each")):
+                tab.key(key)
+                assert of_head(tab, FOCUSED) == now
+            tab.key("Shift+ArrowDown")
+            assert of_head(tab, FOCUSED) == "part0.each"  # It is folded.
+            tab.key("o")
+            tab.key("Shift+ArrowDown")
+            assert of_head(tab, FOCUSED) == "part0.each.leaf"
+            assert tab.query_selector("#graph .label[data-of]") is not None
+            tab.fill("#find", "part1.each.ok")
+            titles = "[...document.querySelectorAll('#graph title')]"
+            tab.wait(f"{titles}.some((each) => each.textContent.startsWith('part1.each.ok'))")
+            assert tab.inner_text("#hits") == "1 of 16"
+            assert folded == 2
+            assert tab.trouble == []
+    (whole, boxes, lines), (folded, made, made_lines) = seen
+    assert (whole, folded) == (len(boxes), 7)
+    assert len(made) == len(boxes)
+    for mine, theirs in zip(made, boxes, strict=True):
+        assert mine == [pytest.approx(each, abs=0.11) if isinstance(each, float | int) else each for each in theirs]
+    for mine, theirs in zip(made_lines, lines, strict=True):
+        assert mine == [pytest.approx(each, abs=0.11) if isinstance(each, float | int) else each for each in theirs]
 
 
 # --- live
