@@ -427,11 +427,12 @@ def head(body: bytes, *lines: str, status: str = "200 OK") -> bytes:
 @pytest.mark.parametrize(
     "answer",
     [
-        head(gzip.compress(ANSWER), "content-encoding: gzip"),
+        head(gzip.compress(ANSWER, mtime=0), "content-encoding: gzip"),
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(ANSWER), ANSWER),
         b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" + head(ANSWER),
         b"HTTP/1.0 200 OK\r\n\r\n" + ANSWER + ScriptedHttp.CLOSE,
     ],
+    ids=["packed", "in pieces", "after hints", "until the end"],
 )
 async def test_a_body_is_read_however_it_is_sent(answer: bytes) -> None:
     with ScriptedHttp(answer) as address:
@@ -443,11 +444,12 @@ async def test_a_body_is_read_however_it_is_sent(answer: bytes) -> None:
     [
         (head(b"abc", "content-encoding: gzip"), "cannot be unpacked"),
         (head(b"abc", "content-encoding: br"), "which was not asked for"),
-        (head(gzip.compress(b" " * (80 << 20)), "content-encoding: gzip"), "more than 67,108,864 bytes"),
+        (head(gzip.compress(b" " * (80 << 20), mtime=0), "content-encoding: gzip"), "more than 67,108,864 bytes"),
         (b"+SSH-2.0-OpenSSH_9.6\r\n\r\n" + ScriptedHttp.CLOSE, "no HTTP"),
         (b"+" + ScriptedHttp.CLOSE, "closed the connection without an answer"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{" + ScriptedHttp.CLOSE, "broke off before the answer's end"),
     ],
+    ids=["no gzip", "unasked", "huge", "no HTTP", "nothing", "cut"],
 )
 async def test_a_body_that_cannot_be_read_is_a_clear_error(answer: bytes, told: str) -> None:
     with ScriptedHttp(answer) as address:
