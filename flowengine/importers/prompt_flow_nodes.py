@@ -33,6 +33,7 @@ from flowengine.importers.prompt_flow_values import (
     split_roles,
     to_value,
 )
+from flowengine.importers.python_code import is_standard
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
 __all__ = ["NodeReader"]
@@ -346,7 +347,12 @@ class NodeReader:
         if any(argument_name(key) != key for key in self._inputs):
             return False
         is_function = len(parts) > 1 and all(_is_plain_name(each) for each in parts)
-        if not is_function or parts[0] == "promptflow" or any("connection" in key for key in self._inputs):
+        if (
+            not is_function
+            or parts[0] == "promptflow"
+            or is_standard(parts[0])
+            or any("connection" in key for key in self._inputs)
+        ):
             return False
         step.kind = "function"
         step.call = self._code.add_package_tool(parts, [key for key in self._inputs if argument_name(key) == key])

@@ -184,6 +184,14 @@ def test_tools_of_packages_whose_names_are_words_of_python_are_stubs(import_file
         compile((folder / "imported_stubs.py").read_text(), "stub", "exec")
 
 
+def test_a_function_of_python_itself_is_no_tool_of_a_package(import_files) -> None:
+    node = "{name: a, type: python, source: {type: package, tool: os.system}, inputs: {command: rm -r /}}"
+    project, written, folder = import_files({"flow.dag.yaml": f"nodes:\n- {node}\n"})
+    assert not written.errors
+    assert project.ledger.count("lost")
+    assert "system" not in "".join(each.read_text() for each in folder.glob("imported_steps.py"))
+
+
 def test_values_that_nothing_can_hold_are_left_out_or_refused(import_files, write_files) -> None:
     text = NODE.format(kind="llm", path="n.jinja2")
     files = {"flow.dag.yaml": text.replace("type: string", "type: int, default: .inf", 1), "n.jinja2": "{{ q }}"}

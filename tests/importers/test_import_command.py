@@ -80,6 +80,23 @@ def test_several_flows_are_listed_and_none_is_chosen(plain: Path, capfd: pytest.
     assert "a/flow.dag.yaml, b/flow.dag.yaml" in capfd.readouterr().err
 
 
+def test_a_flow_above_others_is_imported_and_the_others_are_told(
+    plain: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (plain / "old/deeper").mkdir()
+    (plain / "old/deeper/flow.dag.yaml").write_text(PLAIN)
+    main(["import", "old", "-o", "new"])
+    told = capfd.readouterr()
+    assert told.out.startswith("Prompt flow: flow.dag.yaml")
+    assert "notice: 'old' holds 1 more, which come along where this one uses them: deeper/flow.dag.yaml" in told.err
+
+
+def test_a_file_that_is_too_large_is_told_to_be(plain: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (plain / "old/flow.dag.yaml").write_text(PLAIN + "#" * 1_000_000)
+    assert main(["import", "old/flow.dag.yaml", "-o", "new"]) == 2
+    assert "'flow.dag.yaml' has more than 1,000,000 bytes" in capfd.readouterr().err
+
+
 def test_the_measuring_script_prints_shares(
     plain: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

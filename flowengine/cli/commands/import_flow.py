@@ -45,6 +45,8 @@ def command(source: str, target: str, root: str | None, name: str | None, force:
         raise InputError(f"'{source}' is not below the folder '{base}' of --root") from None
     found = find_sources(tree, below, name)
     if not found:
+        if where.is_file():
+            tree.read_text(below)  # It says so where the file cannot be read at all.
         known = "; ".join(what for _, what in FORMATS.values())
         raise InputError(f"nothing in '{source}' can be imported; what can be is: {known}")
     if len(found) > 1 and len(Path(found[0].file).parts) == len(Path(found[1].file).parts):
@@ -63,6 +65,9 @@ def command(source: str, target: str, root: str | None, name: str | None, force:
         results.line(format_counts(project))
         for each in [one for one in project.ledger.elements if one.outcome == "lost"][:_SHOWN]:
             results.line(" ".join(f"{each.origin}: not mapped: {each.what}: {each.note}".split()))
+    if len(found) > 1:
+        others = ", ".join(each.file for each in found[1 : 1 + _SHOWN]) + (", …" if len(found) > 1 + _SHOWN else "")
+        complain(f"notice: '{source}' holds {len(found) - 1} more, which come along where this one uses them: {others}")
     for problem in written.problems:
         complain(str(problem))
     complain(f"validate: {len(written.errors)} errors" if written.errors else "validate: no errors")

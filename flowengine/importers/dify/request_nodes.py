@@ -93,7 +93,7 @@ class RequestNodes(AppParts):
             elif kind is bool:
                 wanted[key] = value if isinstance(value, bool) else str(value).lower() in {"1", "true"}
             elif kind is int:
-                wanted[key] = int(value) if str(value).isdigit() else 5
+                wanted[key] = int(value) if re.fullmatch(r"[0-9]{1,4}", str(value)) else 5
             else:
                 wanted[key] = str(value)
         step.kind = "http"
