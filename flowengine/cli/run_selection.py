@@ -41,8 +41,8 @@ class Selection(NamedTuple):
         has_filters = self.has_filters or limit is not None
         if not self.references and not has_filters:
             raise click.UsageError(
-                "name a run, or give --flow, --status, --label, --since, --older-than, --ended-since, --search, "
-                "--mark or --session"
+                "name a run, or give --flow, --status, --label, --since, --until, --older-than, --ended-since, "
+                "--search, --mark, --session or --waits-for"
             )
         named = [store.find(each) for each in self.references]
         lister = RunLister(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,3 +66,19 @@ def test_an_exported_run_is_imported_with_its_files(reading: Command):
     refused = reading("runs", "import", "bad.jsonl", "--as", "r4")
     assert refused.code != 0
     assert "is not what its hash says" in refused.err
+
+
+def test_files_of_a_run_are_listed_and_written_beside_what_is_there(reading: Command):
+    Path("a.bin").write_bytes(b"\x00\x01\x02" * 100)
+    assert reading("run", "reading.yaml", "-i", "doc=@a.bin", "--run-id", "r1").code == 0
+    said = reading("runs", "files", "r1")
+    assert (said.code, said.out.split()[0], said.out.split()[-2:]) == (0, "a.bin", ["300", "bytes"])
+    for name in ("a.bin", "a-2.bin"):
+        found = reading("runs", "files", "r1", "-o", "out/of", "--json")
+        [file] = json.loads(found.out)
+        assert (file["path"], Path(file["path"]).read_bytes()) == (f"out/of/{name}", b"\x00\x01\x02" * 100)
+    assert reading("runs", "files", "r1", "-o", "out/of").err == "wrote out/of/a-3.bin\n"
+    blocked = reading("runs", "files", "r1", "-o", "a.bin")
+    assert (blocked.code, "a.bin is no folder" in blocked.err) == (2, True)
+    assert reading("run", "shout.yaml", "--run-id", "r2").code == 0
+    assert reading("runs", "files", "r2").err == "the run has no files\n"

@@ -71,11 +71,16 @@ def test_runs_are_found_by_words_time_status_label_and_number(listed: Command) -
         ("--label", "team=r2", "--flow", "desk"): ["r2"],
         ("--session", " ann "): ["r3", "r1"],
         ("--session", "an"): [],
+        ("--until", "2004-11-09"): ["r2", "r1"],
+        ("--until", "2004-11-09", "--older-than", "1d"): ["r2", "r1"],
+        ("--waits-for", "ann"): ["r3"],
+        ("--waits-for", "eve"): [],
     }.items():
         assert ids(listed("runs", "list", "--json", *options)) == wanted, options
     for bad, said in {
         ("--since", "soon"): "no duration",
         ("--since", "2026-13-01"): "no day",
+        ("--until", "9999-12-31"): "is no day",
         ("--limit", "0"): "x>=1",
     }.items():
         refused = listed("runs", "list", *bad)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import click
 
+from flowengine.cli.commands.run_contents import list_files
 from flowengine.cli.commands.runs_files import export_run, import_run, repair
 from flowengine.cli.commands.runs_list import list_runs, note_run
 from flowengine.cli.commands.runs_show import show
@@ -166,4 +167,5 @@ command.add_command(remove)
 command.add_command(to_test)
 command.add_command(export_run)
 command.add_command(import_run)
+command.add_command(list_files)
 command.add_command(repair)

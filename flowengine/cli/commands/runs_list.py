@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import wraps
 from time import time
 from typing import Any, Final
@@ -53,6 +53,17 @@ def since(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
     return None if ago is None else time() - ago
 
 
+def until(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """The end of a day (`2026-03-01`, `today`), as Unix seconds."""
+    if value is None:
+        return None
+    try:
+        day = (date.today() if value == "today" else date.fromisoformat(value)) + timedelta(days=1)
+        return datetime(day.year, day.month, day.day).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise click.BadParameter(f"{value!r} is no day: write today or 2026-03-01") from None
+
+
 def add_filter_options(function: Command) -> Command:
     """The options that say which runs are meant, as the argument `query`."""
 
@@ -71,6 +82,9 @@ def add_filter_options(function: Command) -> Command:
         "--older-than", callback=duration, metavar="TIME", help="Only runs that began earlier: 30m, 12h, 30d."
     )
     @click.option(
+        "--until", callback=until, metavar="DAY", help="Only runs that began on this day or before: today, 2026-03-01."
+    )
+    @click.option(
         "--ended-since", callback=since, metavar="TIME", help="Only runs that stopped since: 30m, 12h, 7d, today."
     )
     @click.option(
@@ -81,6 +95,11 @@ def add_filter_options(function: Command) -> Command:
     )
     @click.option("--mark", default="", metavar="NAME", help="Only runs that somebody has marked so.")
     @click.option("--session", default="", metavar="NAME", help="Only runs of this session.")
+    @click.option(
+        "--waits-for",
+        metavar="WHO",
+        help="Only runs that wait for an answer that WHO may give; me: this machine's user.",
+    )
     @wraps(function)
     def command(
         flow: str,
@@ -88,15 +107,20 @@ def add_filter_options(function: Command) -> Command:
         labels: Mapping[str, str],
         since: float | None,
         older_than: float | None,
+        until: float | None,
         ended_since: float | None,
         search: str,
         mark: str,
         session: str,
+        waits_for: str | None,
         **others: Any,
     ) -> int:
-        before = None if older_than is None else time() - older_than
-        text, named = search.strip(), session.strip()
-        query = RunQuery(flow, status or "", labels, since, before, text, mark, ended_from=ended_since, session=named)
+        ends = [each for each in (until, None if older_than is None else time() - older_than) if each is not None]
+        who = find_user() if waits_for == "me" else waits_for
+        query = RunQuery(
+            flow, status or "", labels, since, min(ends, default=None), search.strip(), mark, who, ended_since,
+            session.strip(),
+        )  # fmt: skip
         return function(query=query, **others)
 
     return command
