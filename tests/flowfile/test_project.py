@@ -61,6 +61,14 @@ def test_without_a_project_file_the_flows_folder_is_the_root(tmp_path: Path) -> 
         ("allow_unconfined_scripts = 'yes'", "FE502 'allow_unconfined_scripts' is true or false"),
         ("providers = []", "FE502 'providers' is a table"),
         ("pythonpath = ['../outside']", "FE503 '../outside' in `pythonpath` leaves the project's root"),
+        ("pythonpath = ['\\u0000']".replace("'", '"'), "in `pythonpath` leaves the project's root"),
+        ("mcp_servers.a.url = [[]]", "FE502 `mcp_servers.a`: MCP server 'a': `url` is a text"),
+        ("mcp_servers.a = {command = 'x', args = 'y'}", "`args` is a list of texts"),
+        ("mcp_servers.a = {url = 'https://a', headers_env = []}", "`headers_env` is a table of texts"),
+        ("mcp_servers.a = {command = 'x', env = {a = 1}}", "`env` is a table of texts"),
+        ("mcp_servers.a = {command = 'x', timeout = '3 weeks'}", "expected a duration such as 500ms, 30s, 10m or 2h"),
+        ("mcp_servers.a = {command = 'x', timeout = true}", "`timeout` is a number of seconds"),
+        ("notify.mail = {server = 'h', from = 'a@b.example', security = []}", "'security' is one of starttls"),
         ("= 3", "FE501 cannot read the project file"),
     ],
 )
@@ -69,6 +77,11 @@ def test_what_is_wrong_with_a_project_file_is_told(text: str, expected: str, tmp
     with pytest.raises(ProjectError, match=r"flowengine\.toml") as caught:
         find_project(tmp_path)
     assert expected in str(caught.value)
+
+
+def test_a_server_of_the_project_takes_times_as_a_flow_writes_them(tmp_path: Path) -> None:
+    write(tmp_path, flowengine_dot_toml="mcp_servers.a = {command = 'x', timeout = '2m', start_timeout = 5}")
+    assert find_project(tmp_path).mcp_servers["a"] == {"command": "x", "timeout": 120.0, "start_timeout": 5}
 
 
 def test_a_table_that_is_no_table(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def _read_mail(given: Any, tell: TellProblem) -> MailServer | None:
         problems.append(("server", "'server' is the host of the mail server", "; such as smtp.example.com:587"))
     port = int(place["port"]) if place is not None and place["port"] else None
     security = given.get("security", "tls" if port == _PORTS["tls"] else "starttls")
-    if security not in _PORTS:
+    if security not in [*_PORTS]:
         problems.append(("security", f"'security' is one of {', '.join(_PORTS)}", ""))
         security = "starttls"
     sender = given.get("from")

@@ -393,14 +393,18 @@ def _read_servers(given: Mapping[str, Any], tell: Callable[[str, str], None]) ->
     """Name → settings of each server that can be asked as it is written."""
     sound: dict[str, Mapping[str, Any]] = {}
     for name, settings in given.items():
+        from flowengine.flowfile.schema.fields import seconds
         from flowengine.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
 
+        own: dict[str, Any] = {**settings} if is_map(settings) else {}
         try:
-            server_of({"name": name, **settings} if is_map(settings) else {"name": name})
-        except (DefinitionError, TypeError) as error:
+            for key in own.keys() & {"timeout", "start_timeout"}:  # As in a flow file: "30s".
+                own[key] = seconds(own[key]) if isinstance(own[key], str) else own[key]
+            server_of({"name": name, **own})
+        except (DefinitionError, TypeError, ValueError) as error:
             tell(f"`mcp_servers.{name}`: {error}", "")
         else:
-            sound[name] = settings
+            sound[name] = own
     return sound
 
 
@@ -408,8 +412,8 @@ def _inside(file: Path, given: Iterable[str], problems: list[Diagnostic]) -> tup
     """The folders of `pythonpath`; those outside of the root are problems."""
     folders: list[Path] = []
     for each in given:
-        folder = (file.parent / each).resolve()
-        if folder.is_relative_to(file.parent.resolve()):
+        folder = None if "\0" in each else (file.parent / each).resolve()
+        if folder is not None and folder.is_relative_to(file.parent.resolve()):
             folders.append(folder)
         else:
             problems.append(Diagnostic("FE503", f"'{each}' in `pythonpath` leaves the project's root", str(file)))

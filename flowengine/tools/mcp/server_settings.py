@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.tools.tool import DEFAULT_TIMEOUT
@@ -48,6 +48,9 @@ class McpServer:
     """Seconds from the start to the list of tools."""
 
     def __post_init__(self) -> None:
+        misfit = _find_misfit(self)
+        if misfit:
+            raise DefinitionError(f"MCP server {self.name!r:.40}: {misfit}")
         if not _NAME.fullmatch(self.name):
             raise DefinitionError(
                 f"MCP server name {self.name!r}: use 1 to 32 of the letters A-Z and a-z, digits, '_' and '-'"
@@ -77,6 +80,29 @@ class McpServer:
         times = {"timeout": self.timeout, "start_timeout": self.start_timeout}
         late = next((name for name, seconds in times.items() if not seconds > 0), None)
         return f"`{late}` is {times[late]!r}; seconds above 0 are expected" if late else ""
+
+
+def _find_misfit(server: McpServer) -> str:
+    """Which setting is of another type than its own, or the empty string. Values are not repeated: some are secrets."""
+    texts = {"name": server.name, "command": server.command, "url": server.url}
+    for name, text in texts.items():
+        if not (isinstance(text, str) or (text is None and name != "name")):
+            return f"`{name}` is a text"
+    lists: dict[str, object] = {"args": server.args, "allow": () if server.allow is None else server.allow}
+    for name, given in lists.items():
+        if isinstance(given, str) or not isinstance(given, Sequence) or not _are_texts(cast("Sequence[Any]", given)):
+            return f"`{name}` is a list of texts"
+    for name, table in {"env": server.env, "headers_env": server.headers_env}.items():
+        if not isinstance(cast("Any", table), Mapping) or not _are_texts([*table, *table.values()]):
+            return f"`{name}` is a table of texts"
+    for name, seconds in {"timeout": server.timeout, "start_timeout": server.start_timeout}.items():
+        if isinstance(seconds, bool) or not isinstance(cast("Any", seconds), int | float):
+            return f"`{name}` is a number of seconds"
+    return ""
+
+
+def _are_texts(items: Sequence[Any]) -> bool:
+    return all(isinstance(each, str) for each in items)
 
 
 def server_of(settings: Mapping[str, Any]) -> McpServer:
