@@ -33,7 +33,7 @@ from flowengine.errors import (
 )
 from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
-from flowengine.journal.run_lookup import RunQuery, check_labels
+from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels
 from flowengine.runners import local
 from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runs import RunRecord
@@ -299,7 +299,12 @@ class FlowService:
         labels: Mapping[str, str] = EMPTY,
         limit: int = 100,
     ) -> Sequence[RunInfo]:
-        """The runs that are asked for, of those that the caller has started; the newest first."""
+        """The runs that are asked for, of those that the caller has started; the newest first.
+
+        `InputError` for a status that no run has.
+        """
+        if status not in ("", *STATUS_WORDS):
+            raise InputError(f"a run has no status '{status:.40}'{did_you_mean(status[:40], STATUS_WORDS)}")
         wanted = {**check_labels(labels), **({} if caller is None else {CALLER: caller.name})}
         query = RunQuery(flow, status, wanted)
         infos = await anyio.to_thread.run_sync(self.store.list)

@@ -52,6 +52,10 @@ def test_an_eval_on_the_command_line(flowengine: Command, folder: Path) -> None:
     assert (again.code, "--force writes over it" in again.err) == (2, True)
     said = flowengine("eval", "new.floweval.yaml", "--format", "json", "-q")
     assert json.loads(said.out)["scorers"]["loud"]["mean"] == 1.0
+    labels = [part for each in ("eval=e", "part=judges", "set=ab12", "row=2") for part in ("--label", each)]
+    flowengine("run", "shout.yaml", "-i", "text=a", "-q", *labels)
+    said = flowengine("runs", "to-test", "@last", "--row")  # What a judge was asked is no row of the flow.
+    assert (said.code, "runs list --label part=flow --label set=ab12 --label row=2" in said.err) == (2, True)
 
 
 def test_the_edit_between_two_revisions_is_blamed(flowengine: Command, folder: Path) -> None:

@@ -43,7 +43,10 @@ class _FileFirst(click.Group):
 
 @click.group("eval", cls=_FileFirst)
 def command() -> None:
-    """Score a flow over data: `flowengine eval FILE.floweval.yaml`, or `flowengine eval init FLOW`."""
+    """Score a flow over data: `flowengine eval FILE.floweval.yaml`, or `flowengine eval init FLOW`.
+
+    What goes behind FILE: `flowengine eval run --help`.
+    """
 
 
 @command.command("run")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import InputError, StoreUnavailableError
+from flowengine.journal.run_lookup import labels_of
 
 __all__ = ["to_test"]
 
@@ -34,6 +38,7 @@ def to_test(
     with open_journal(choose_store(store)) as kept:
         run_id = kept.find(reference)
         events = read(kept, run_id)
+    _refuse_judges(run_id, events)
     place = None if output is None else Path(output)
     if as_row:
         text = make_row(events, run_id, mask=mask) + "\n"
@@ -53,6 +58,17 @@ def to_test(
     if not as_row:
         complain(f"to run it: flowengine test {place}")
     return 0
+
+
+def _refuse_judges(run_id: str, events: Sequence[Event]) -> None:
+    """`@last` behind an eval is what its judges were asked, which is no run of a flow that anybody wrote."""
+    labels = labels_of(events[0]) if isinstance(events[0], RunStarted) else EMPTY
+    if labels.get("part") == "judges" and "eval" in labels:
+        chosen = " ".join(f"--label {name}={labels[name]}" for name in ("set", "row") if name in labels)
+        raise InputError(
+            f"run '{run_id}' is what the judges of the eval '{labels['eval']}' were asked; "
+            f"the run that they judged: flowengine runs list --label part=flow {chosen}"
+        )
 
 
 def _check_name(place: Path | None, *, force: bool) -> None:
