@@ -188,7 +188,7 @@ def format_progress_line(progress: Progress, now: float, outlook: RunOutlook | N
     top = [row for row in list(progress.nodes.values()) if row.spot.container is None]
     done = sum(row.status in SETTLED for row in top)
     going = [
-        " ".join(each for each in (row.id, units.describe(row), _format_asked(row, now, outlook)) if each)
+        " ".join(each for each in (row.id, units.describe(row).strip(), _format_asked(row, now, outlook)) if each)
         for row in top
         if row.status in ("running", "waiting")
     ]

@@ -149,7 +149,7 @@ class ProgressWatch:
         from flowengine.cli.live import format_progress_line  # rich is not needed before.
 
         self._say_at = monotonic() + _EACH_LINE
-        if self._progress.finished is None:
+        if self._progress.started is not None and self._progress.finished is None:
             complain(format_progress_line(self._progress, time(), self.outlook))
 
     def close(self) -> None:

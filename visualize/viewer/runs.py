@@ -202,7 +202,7 @@ def _link_presets(presets: Sequence[Preset], filters: Filters) -> Markup | None:
             each.name,
             element("span", f"{each.runs:,}", class_="count") if each.runs else None,
             href=_make_address(each.filters, 0),
-            aria_current="true" if filters._replace(page=1) == each.filters else None,
+            aria_current="true" if filters._replace(page=1, answerer=each.filters.answerer) == each.filters else None,
         )
         for each in presets
     ]

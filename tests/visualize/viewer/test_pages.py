@@ -127,6 +127,8 @@ def test_presets_lead_to_their_runs_and_say_how_many():
     assert today in (before, date.today())
     assert f'href="/?status=failed&amp;ended={today}">Failed today<span class="count">3</span>' in text
     assert '<a href="/">All</a>' in text
+    failed = runs_page(listed(INFOS), Filters(status="failed", ended=date.today(), answerer="ann"), frame)
+    assert f'href="/?status=failed&amp;ended={date.today()}" aria-current="true">Failed today' in failed
     assert ('value="forget"' in text, 'value="forget"' in runs_page(listed(INFOS))) == (True, False)
     assert text.count('name="run"') == 3
     assert "Forget 2 runs?" in forget_page(["a", "<b>"], acting)
