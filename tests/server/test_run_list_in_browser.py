@@ -142,6 +142,7 @@ def read_two_runs_of_a_file(tab: Tab, address: str) -> None:
     tab.wait("location.hash === '#run=forked&node=pay' && document.querySelector('#panel a[href=\"#node=ask\"]')")
     tab.click("#panel a[href='#node=ask']")
     tab.wait("location.hash === '#run=forked&node=ask' && document.querySelector('#panel h2, #panel h3')")
+    tab.wait("document.querySelector('.call-link')?.hash === '#run=forked&node=ask&call=2'")
     tab.click(".facts >> text=broken")
     tab.wait("location.hash.startsWith('#run=broken&node=pay') && document.querySelector('#error')?.innerText")
     assert tab.inner_text("#error") == "the card was <declined>"

@@ -45,7 +45,7 @@ class Panel {
   linkCalls(node) {
     for (const call of this.box.querySelectorAll("section.call[data-seq]")) {
       const link = Object.assign(document.createElement("a"), { className: "call-link", textContent: "link" });
-      link.href = `#node=${encodeURIComponent(node)}&call=${call.dataset.seq}`;
+      link.href = `#${[...placeOfRun(), `node=${encodeURIComponent(node)}`, `call=${call.dataset.seq}`].join("&")}`;
       link.title = "The address of this call alone";
       call.prepend(link);
     }
