@@ -253,20 +253,24 @@ def _read_content(line: str) -> tuple[str, bytes]:
     try:
         found = json.loads(line)
         blob, content = found["file"], b64decode(found["content"], validate=True)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise StoreCorruptError(f"not a file: {line[:80]!r}") from None
     if hash_of(content) != blob:
         raise StoreCorruptError(f"the content of file {blob!r:.20} is not what its hash says")
     return blob, content
 
 
+_MOST_LINES: Final = 2**31
+"""Of one run; no file has as many."""
+
+
 def _read_head(line: str, name: str) -> dict[str, Any]:
     try:
-        head = json.loads(line)
+        head = json.loads(line.removeprefix("\ufeff"))
         version, events = head["flowengine_run"], head["events"]
-        if not all(type(each) is int and each >= 0 for each in (version, events, head.get("files", 0))):
+        if not all(type(each) is int and 0 <= each < _MOST_LINES for each in (version, events, head.get("files", 0))):
             raise TypeError
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise StoreCorruptError(f"{name} is no exported run: `flowengine runs export` makes one") from None
     if version > _VERSION:
         raise StoreVersionError(f"{name} was exported by a newer FlowEngine (version {version}): upgrade to read it")

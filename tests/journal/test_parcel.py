@@ -41,6 +41,8 @@ async def test_what_is_no_exported_run_is_refused_with_its_place():
         ([], StoreCorruptError, "is no exported run"),
         (["hello"], StoreCorruptError, "is no exported run"),
         (["[]"], StoreCorruptError, "is no exported run"),
+        (["[" * 100_000], StoreCorruptError, "is no exported run"),
+        ([packed[0].replace('"events": 4', f'"events": {10**30}'), *packed[1:]], StoreCorruptError, "no exported run"),
         (packed[:-1], StoreCorruptError, "is not whole: it has 3 of 4 events"),
         ([packed[0], packed[1], '[1,"Nothing"]', *packed[3:]], StoreCorruptError, "run.jsonl:3: not an event"),
         ([packed[0].replace(": 1", ": 99"), *packed[1:]], StoreVersionError, "newer FlowEngine"),
@@ -48,6 +50,7 @@ async def test_what_is_no_exported_run_is_refused_with_its_place():
     ]:
         with pytest.raises(error, match=said):
             unpack_run(broken, "run.jsonl")
+    assert unpack_run([f"\ufeff{packed[0]}\r", *packed[1:]], "run.jsonl") == unpack_run(packed, "run.jsonl")
 
 
 SAID = RunNotes(
