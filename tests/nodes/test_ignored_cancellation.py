@@ -131,7 +131,7 @@ async def test_a_node_that_was_left_behind_is_tried_again():
             tries += 1
             return "well" if tries == 2 else await stubborn.swallow(context)
 
-        node = FunctionNode(second_time_lucky, timeout=0.01, retry=RetryPolicy(attempts=2, initial=0.001))
+        node = FunctionNode(second_time_lucky, timeout=1.0, retry=RetryPolicy(attempts=2, initial=0.001))
         with anyio.fail_after(30):
             run = await Flow("f", {"bad": node}).run()
         assert run.nodes["bad"].output == "well"
