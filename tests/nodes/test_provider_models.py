@@ -21,6 +21,7 @@ from flowengine.runners.run import Run
 from tests.support.model_answers import Hang
 from tests.support.model_server import ModelServer
 from visualize.progress import NodeRow
+from visualize.viewer.reading import Reading
 
 SUMMARY = "## Goal\nTea.\n## Instructions\nNone.\n## Progress\nRead.\n## Decisions\nNone.\n## Facts\nNone."
 FLOW = """
@@ -123,7 +124,7 @@ async def test_they_are_on_record_with_what_they_cost(folder: Path, server: Mode
 async def test_a_node_is_shown_with_the_number_of_its_vectors(folder: Path) -> None:
     run = await flow_in(folder).run(store=MemoryStore())
     documents, *_ = calls(run)
-    shown = "\n".join(format_node(NodeRow("ask"), calls(run)))
+    shown = "\n".join(format_node(Reading(run.events), NodeRow("ask"), calls(run)))
     assert f"model call for embedding: {documents.model}" in shown
     assert f"answer: {len(documents.vectors)} vectors" in shown
     assert documents.vectors[0] not in shown
