@@ -345,18 +345,20 @@ class Flow:
         limits: RunLimits | None = None,
         labels: Mapping[str, str] = EMPTY,
         tokens: bool = False,
+        live: bool = False,
     ) -> AbstractAsyncContextManager[EventStream]:
         """The run's events as they are journaled: `async with flow.stream(...) as events`.
 
         `tokens`: also `TokenStreamed`, the pieces of what agents write while they write it; no journal has them.
         Not streamed is what may still be taken back or has a shape: the answers of agents with an `output`,
         with output guardrails or that improve, of judges and of routers. A call that breaks off and is made anew
-        begins its text anew (`TokenStreamed.begins`).
+        begins its text anew (`TokenStreamed.begins`). With `tokens`, or with `live` as for `run`, other processes see
+        it too.
 
         Leaving the block early cancels the run. Reading slowly never slows it down.
         """
 
-        def start(journals: JournalStore, live: local.Live) -> Awaitable[Run]:
+        def start(journals: JournalStore, hear: local.Live) -> Awaitable[Run]:
             return local.start(
                 self.plan,
                 inputs or {},
@@ -366,7 +368,7 @@ class Flow:
                 reuse=None if reuse is None else journals.find(reuse),
                 limits=limits,
                 labels=labels,
-                live=live if tokens else None,
+                live=hear if tokens else _hear(live),
             )
 
         return _streamed(store, durability, start)
@@ -383,10 +385,11 @@ class Flow:
         assume_done: Collection[str] = (),
         limits: RunLimits | None = None,
         tokens: bool = False,
+        live: bool = False,
     ) -> AbstractAsyncContextManager[EventStream]:
         """`resume` with the events from the resumption on, as `stream` gives them."""
 
-        def go_on(journals: JournalStore, live: local.Live) -> Awaitable[Run]:
+        def go_on(journals: JournalStore, hear: local.Live) -> Awaitable[Run]:
             return local.resume(
                 self.plan,
                 journals.find(run_id),
@@ -395,7 +398,7 @@ class Flow:
                 retry_effects=retry_effects,
                 assume_done=assume_done,
                 limits=limits,
-                live=live if tokens else None,
+                live=hear if tokens else _hear(live),
             )
 
         return _streamed(store, durability, go_on)

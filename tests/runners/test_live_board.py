@@ -15,6 +15,7 @@ import anyio.to_thread
 import pytest
 
 from flowengine import Agent, AgentNode, Flow
+from flowengine.engine.events import TokenStreamed
 from flowengine.journal.live_texts import read_live
 from flowengine.journal.stores import open_store
 from flowengine.models.model import Reply, Request
@@ -99,7 +100,7 @@ async def test_a_run_of_python_is_seen_elsewhere_while_its_agents_write(
 
 
 async def test_a_run_that_nobody_asked_to_see_is_asked_whole_and_writes_nothing_beside(url: str) -> None:
-    model = HeldModel(["Tea.", "More.", "Tea."])
+    model = HeldModel(["Tea."] * 4)
     flow, store = flow_of(model), open_store(url)
     written = list[str]()
     revise = store.revise
@@ -109,4 +110,9 @@ async def test_a_run_that_nobody_asked_to_see_is_asked_whole_and_writes_nothing_
     model.let.set()
     assert (await flow.fork("r", "say", store=store, live=True)).status == "succeeded"
     assert model.has_streamed
+    model.has_streamed = False
+    for live in (False, True):
+        async with flow.stream(store=store, live=live) as events:
+            assert not [event async for event in events if isinstance(event, TokenStreamed)]
+        assert model.has_streamed == live
     store.close()

@@ -217,7 +217,8 @@ def show(
 ) -> int:
     """What happened in RUN: an id, the start of one, or @last.
 
-    With --watch the exit code is that of the run, as `flowengine run` has it.
+    With --watch the exit code is that of the run, as `flowengine run` has it. On a terminal, a run that waits for a
+    person is watched on until Ctrl-C; elsewhere that is its end.
     """
     code = 0
     if as_json and events:
