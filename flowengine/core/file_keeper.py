@@ -7,6 +7,7 @@ flow or in a request to the server, have to be ones that a flow may name (`flow_
 from __future__ import annotations
 
 import os
+from base64 import b64decode
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -18,7 +19,7 @@ from flowengine.core.file_values import FileRules, FileValue, RefusedFileError, 
 from flowengine.core.flow_paths import RefusedPathError, open_regular, resolve_path
 from flowengine.core.media_types import allows_media_type, extension_of, media_type_of
 
-__all__ = ["BlobStore", "FileKeeper", "holds_bytes"]
+__all__ = ["BlobStore", "FileKeeper", "holds_bytes", "is_data_address", "read_data_address"]
 
 _INLINE: Final = 65_536
 """Bytes that are stored without a thread."""
@@ -49,6 +50,26 @@ class BlobStore(Protocol):
     def forget_blobs(self, owner: str, /) -> None:
         """A run needs none any more; what nobody else needs is deleted. Part of `remove`."""
         ...
+
+
+def is_data_address(text: str) -> bool:
+    """Whether a text holds a file's content itself."""
+    return text[:5].lower() == "data:"
+
+
+def read_data_address(text: str) -> bytes:
+    """The content in a `data:` address.
+
+    >>> read_data_address("data:text/plain;base64,aGk=")
+    b'hi'
+    """
+    head, comma, content = text.partition(",")
+    try:
+        if comma and head.lower().endswith(";base64"):
+            return b64decode(content, validate=True)
+    except ValueError:
+        pass
+    raise RefusedFileError("not of the form data:TYPE;base64,CONTENT")
 
 
 class FileKeeper:
@@ -143,6 +164,8 @@ class FileKeeper:
         return self.keep(_read(path, str(path), self.rules.max_file), path.name)
 
     def _take_named(self, text: str) -> FileValue:
+        if is_data_address(text):
+            return self.keep(read_data_address(text))
         if text.lower().startswith(("http://", "https://")):
             from flowengine.core.file_fetching import fetch_file  # Few fetch files, and it loads what the web needs.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
 from flowengine.core.context import EMPTY
+from flowengine.core.file_keeper import is_data_address, read_data_address
+from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_values import to_json_value
 from flowengine.errors import InputError
 from flowengine.nodes.compiled_flow import InputField
@@ -50,12 +51,9 @@ def take_in_files(fields: Mapping[str, InputField] | None, inputs: Mapping[str, 
         value = inputs.get(name)
         if isinstance(value, PurePath) or (isinstance(value, str) and not _ADDRESS.match(value)):
             raise InputError(f"input '{name}': a file is given as data:TYPE;base64,CONTENT or as an address")
-        if isinstance(value, str) and value[:5].lower() == "data:":
-            head, comma, content = value.partition(",")
+        if isinstance(value, str) and is_data_address(value):
             try:
-                if not comma or not head.lower().endswith(";base64"):
-                    raise ValueError
-                taken[name] = b64decode(content, validate=True)
-            except ValueError:
-                raise InputError(f"input '{name}': not of the form data:TYPE;base64,CONTENT") from None
+                taken[name] = read_data_address(value)
+            except RefusedFileError as error:
+                raise InputError(f"input '{name}': {error}") from None
     return taken

@@ -33,6 +33,14 @@ def draw(context: Context) -> dict[str, Any]:
     return {"chart": context.inputs["photo"].read_bytes() + b"!", "parts": [b"one", b"one"]}
 
 
+async def test_a_file_may_be_given_as_its_content() -> None:
+    run = await flow().run({"photo": f"data:image/png;base64,{b64encode(PICTURE).decode()}"})
+    assert run.raise_for_status().outputs["measure"] == len(PICTURE) + 1
+    assert b64encode(PICTURE).decode() not in "".join(map(encode, run.events))
+    with pytest.raises(InputError, match="input 'photo': not of the form data:TYPE;base64,CONTENT"):
+        await flow().run({"photo": "data:image/png;base64,!!"})
+
+
 fails: list[bool] = []
 
 
