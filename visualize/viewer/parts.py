@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
-from flowengine.core.file_values import FileValue, find_files
+from flowengine.core.file_values import FileValue, clean_name, find_files
+from flowengine.core.media_types import OTHER
 from flowengine.core.records import ModelCall, ToolCall
 from flowengine.errors import JournalError
 from visualize.plain import shown
@@ -177,15 +178,15 @@ def table(
 
 # --- The files of a run: pictures of a few raster kinds as such, everything else as something to download
 #
-# A page holds no content. Where there is a server, an image is asked of it; in an exported page, small ones are data,
+# A page holds no content. Where there is a server, an image is asked of it; in an exported page, small files are data,
 # and of the others it is said that they are left out. What a file is was told from its content; its name is text.
 
 SHOWN_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What is shown as an image: nothing that could hold a script or ask for anything."""
 
-_MAX_IMAGE: Final = 1_000_000
+_MAX_FILE: Final = 1_000_000
 _MAX_PAGE: Final = 8_000_000
-"""Bytes of an image, and of all images, in an exported page."""
+"""Bytes of a file, and of all files, in an exported page."""
 _MAX_LISTED: Final = 50
 
 
@@ -227,7 +228,7 @@ def _files_of_message(message: object) -> Iterator[FileValue]:
 
 
 class Embedded:
-    """The images of one exported page, as data, up to a bound."""
+    """The files of one exported page, as data, up to a bound."""
 
     def __init__(self, read: Callable[[str], bytes] | None = None) -> None:
         """`read`: the content of a hash; None: no content is to be had, or none is to be shown."""
@@ -235,19 +236,20 @@ class Embedded:
         self._left = _MAX_PAGE
         self._made: dict[str, str] = {}
 
-    def image(self, file: FileValue) -> str | None:
-        """The image as an address that holds it; None where it is left out."""
+    def address(self, file: FileValue) -> str | None:
+        """An address that holds the file, which is an image or something to download; None where it is left out."""
         known = self._made.get(file.blob)
-        if known is not None or self._read is None or file.size > min(_MAX_IMAGE, self._left):
+        if known is not None or self._read is None or file.size > min(_MAX_FILE, self._left):
             return known
         try:
             content = self._read(file.blob)
         except JournalError:
             return None
-        if len(content) > _MAX_IMAGE:
+        if len(content) > _MAX_FILE:
             return None
         self._left -= len(content)
-        made = self._made[file.blob] = f"data:{file.media_type};base64,{b64encode(content).decode()}"
+        media_type = file.media_type if file.media_type in SHOWN_IMAGES else OTHER
+        made = self._made[file.blob] = f"data:{media_type};base64,{b64encode(content).decode()}"
         return made
 
 
@@ -259,10 +261,11 @@ def _show(run_id: str, file: FileValue, embeds: Embedded | None) -> Markup:
         shown = _image(address, file) if file.media_type in SHOWN_IMAGES else None
         link = element("a", name, href=address, download=True if shown is None else None)
         return join([shown, element("div", link, " ", element("span", about, class_="about"))])
-    address = embeds.image(file) if file.media_type in SHOWN_IMAGES else None
+    address = embeds.address(file)
     left = " (left out of this page)" if address is None else ""
-    shown = None if address is None else _image(address, file)
-    return join([shown, element("div", name, " ", element("span", f"{about}{left}", class_="about"))])
+    shown = None if address is None or file.media_type not in SHOWN_IMAGES else _image(address, file)
+    link = name if address is None or shown else element("a", name, href=address, download=clean_name(file.name))
+    return join([shown, element("div", link, " ", element("span", f"{about}{left}", class_="about"))])
 
 
 def _image(address: str, file: FileValue) -> Markup:

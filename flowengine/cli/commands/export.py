@@ -55,7 +55,7 @@ def export_command(selected: Selection, limit: int | None, file: str | None, unm
 
     Graph, timeline, prompts, answers and errors are all in it, with what people said of the run; of several runs there
     is a list, too. It asks nothing of any server. Personal data and secrets are masked, as far as patterns find them.
-    Small images are in it with --unmasked only; other files never.
+    Small files are in it with --unmasked only.
     """
     with open_journal(choose_store(store)) as kept:
         return write_page(kept, selected.choose(kept, limit).runs, file, unmasked=unmasked)

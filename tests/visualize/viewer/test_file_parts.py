@@ -25,7 +25,8 @@ def test_an_exported_page_holds_small_images_and_names_the_rest():
     run = Flow("files", {"make": FunctionNode(make)}).run_sync({}, store=store)
     page = export_page(Reading(run.events), store.read_blob)
     assert page.count("data:image/png;base64,") == 2  # In the panel, and among the outputs.
-    assert page.count("(left out of this page)") == 4
+    assert page.count("(left out of this page)") == 2
+    assert page.count('href="data:application/octet-stream;base64,PHN2Zz48c2NyaXB0PjE8L3NjcmlwdD48L3N2Zz4="') == 2
     assert "data:image/svg+xml;base64" not in page  # As files are written; the icon of the page is another.
     assert "<script>1" not in page
     assert "img-src data:" in page
@@ -42,8 +43,8 @@ def test_a_page_holds_so_many_bytes_of_images_and_no_more():
     contents = {str(number) * 64: PICTURE + bytes([number]) + bytes(999_000) for number in range(10)}
     embeds = Embedded(contents.__getitem__)
     files = [FileValue(blob, "image/png", f"{blob[0]}.png", len(found)) for blob, found in contents.items()]
-    assert [embeds.image(each) is not None for each in files] == [True] * 8 + [False] * 2
-    assert embeds.image(files[0]) is not None
+    assert [embeds.address(each) is not None for each in files] == [True] * 8 + [False] * 2
+    assert embeds.address(files[0]) is not None
 
 
 def test_an_image_that_is_gone_or_is_larger_than_it_says_is_left_out():
@@ -51,5 +52,5 @@ def test_an_image_that_is_gone_or_is_larger_than_it_says_is_left_out():
         raise StoreUnavailableError("gone")
 
     file = FileValue("0" * 64, "image/png", "x.png", 3)
-    assert Embedded(gone).image(file) is None
-    assert Embedded(lambda blob: bytes(2_000_000)).image(file) is None
+    assert Embedded(gone).address(file) is None
+    assert Embedded(lambda blob: bytes(2_000_000)).address(file) is None
