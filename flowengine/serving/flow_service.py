@@ -13,13 +13,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import partial
 from os import PathLike
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from flowengine.core.context import EMPTY
+from flowengine.core.context import EMPTY, RunStatus
 from flowengine.engine.events import Event, RunFinished
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import (
@@ -33,7 +33,8 @@ from flowengine.errors import (
 )
 from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
-from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels
+from flowengine.journal.run_index import RunsAsked, run_index_of
+from flowengine.journal.run_lookup import check_labels
 from flowengine.runners import local
 from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runs import RunRecord
@@ -62,6 +63,7 @@ __all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOut
 _LOG: Final = logging.getLogger("flowengine.serving")
 _DAY: Final = "day"
 """Where the setting of a run says of which day's budget it is."""
+_STATUSES: Final[Sequence[str]] = get_args(RunStatus)
 _RETRY: Final = 0.02
 """Seconds until a key is looked at again whose run did not begin after all."""
 
@@ -303,12 +305,12 @@ class FlowService:
 
         `InputError` for a status that no run has.
         """
-        if status not in ("", *STATUS_WORDS):
-            raise InputError(f"a run has no status '{status:.40}'{did_you_mean(status[:40], STATUS_WORDS)}")
+        if status not in ("", *_STATUSES):
+            raise InputError(f"a run has no status '{status:.40}'{did_you_mean(status[:40], _STATUSES)}")
         wanted = {**check_labels(labels), **({} if caller is None else {CALLER: caller.name})}
-        query = RunQuery(flow, status, wanted)
-        infos = await anyio.to_thread.run_sync(self.store.list)
-        return query.select(infos)[:limit]
+        storable = flow.encode(errors="replace").decode().replace("\0", "?")
+        index = run_index_of(self.store)  # A store may have very many runs, and a chat asks for each message.
+        return (await anyio.to_thread.run_sync(index.find, RunsAsked(storable, status, wanted), limit)).infos
 
     async def _begin_in(
         self,

@@ -101,6 +101,21 @@ async def test_wrong_inputs_leave_nothing_behind_and_the_key_stays_free(store: J
         assert (await service.start("quick", {"text": "x"}, run_key="a")).is_new
 
 
+async def test_runs_are_listed_without_reading_all_of_a_store(
+    tmp_path: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
+):
+    with closing(open_store(_url(tmp_path))) as store:
+        async with FlowService(store, counted.flows) as service:
+            for text in ("one", "two"):
+                await service.wait((await service.start("quick", {"text": text}, caller=ANN)).run_id)
+            monkeypatch.setattr(type(store), "list", None)
+            (newest,) = await service.list_runs(ANN, flow="quick", status="succeeded", limit=1)
+            assert newest.labels == {"caller": "ann"}
+            assert not await service.list_runs(ANN, flow="\ud800\0", labels={"none": "such"})
+            with pytest.raises(InputError, match="did you mean 'succeeded'"):
+                await service.list_runs(ANN, status="suceeded")
+
+
 async def test_a_caller_sees_its_own_flows_and_runs_alone(store: JournalStore, counted: Counted):
     async with FlowService(store, counted.flows) as service:
         run = await service.start("quick", {"text": "x"}, caller=ANN)
