@@ -155,7 +155,7 @@ _CALL_PROBLEMS: Final = {
     "500": "The run failed.",
     "503": "The server stops; the run goes on at its next start.",
 }
-_RUN_ID: Final = {"name": "run_id", "in": "path", "required": True, "schema": _TEXT}
+_RUN_ID: Final = {"name": "run_id", "in": "path", "description": "The run's id.", "required": True, "schema": _TEXT}
 
 
 def _on_run(id: str, summary: str, body: str | None = None, status: str = "200") -> Schema:
@@ -179,10 +179,17 @@ _EVENTS: Final[Schema] = {
     "parameters": [_RUN_ID, _header("Last-Event-ID", "The last position that is known.")],
     "responses": {"200": {"description": _STREAM, "content": {"text/event-stream": {}}}},
 }
+_FILTERS: Final = {
+    "flow": "Runs of the flow of this name.",
+    "status": "Runs of this status: succeeded, failed, waiting and so on.",
+    "label": "Runs with this label, `NAME=VALUE`; given several times, with all of them.",
+}
 _RUNS: Final[Schema] = {
     "operationId": "listRuns",
     "summary": "The runs of this key, the newest first",
-    "parameters": [{"name": name, "in": "query", "schema": _TEXT} for name in ("flow", "status", "label")],
+    "parameters": [
+        {"name": name, "in": "query", "description": words, "schema": _TEXT} for name, words in _FILTERS.items()
+    ],
     "responses": {"200": {"description": "At most 100.", "content": _json({"type": "object"})}},
 }
 _RUN_PATHS: Final[Schema] = {

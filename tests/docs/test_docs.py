@@ -101,6 +101,13 @@ def test_the_pages_name_every_filter_vendor_event_code_and_route():
         assert [each for each in found if not re.search(rf"[`# ]{re.escape(each)}(?!\w)", page)] == [], name
 
 
+def test_generated_pages_describe_every_parameter_and_have_one_title():
+    assert re.findall(r"^\| `[\w-]+` \| (?:path|query|header) \| *\|$", PAGES["http.md"](), re.MULTILINE) == []
+    for name, page in PAGES.items():
+        text = BLOCK.sub("", page())
+        assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1, name
+
+
 def test_every_exported_name_is_on_the_page_of_public_names():
     page = api_page().partition("\n## `flowengine.errors`")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(flowengine.__all__)

@@ -46,7 +46,7 @@ def schema_command(kind: str) -> int:
     """Print the JSON Schema of flow files, or of eval files.
 
     Write it to a file, and name that file in the first line of a flow:
-    # yaml-language-server: $schema=flow.schema.json
+    `# yaml-language-server: $schema=flow.schema.json`
     """
     if kind == "eval":
         from flowengine.experiments.eval_file import eval_schema  # It needs scorers and judges.

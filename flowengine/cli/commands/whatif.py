@@ -56,7 +56,8 @@ def command(
     """What would recorded runs have come to with another model, prompt or option of one node?
 
     Each run is forked at the node. What is behind it is recomputed only where its answer differs. Nothing has an effect
-    outside, and nobody is asked: what was recorded stands, and where something else is asked, the fork ends there.
+    outside, and no person is asked: recorded effects and answers stand, and where another effect or question would
+    come, the fork ends there.
     """
     pace = pace_of(batch=batch, deadline=deadline)
     change = read_change(model, prompt, settings)
