@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from flowengine import Flow
+from flowengine.cli.main import main
 from flowengine.errors import DefinitionError
 from flowengine.importers.dify import carried_steps
 from flowengine.importers.dify.selectors import escape_text
@@ -279,6 +280,24 @@ def test_searches_of_plugins_are_requests_to_the_services_that_they_asked(import
     assert done.error is None
     assert json.loads(done.outputs["text"]) == {"results": [1]}
     assert done.outputs["first"] == [{"query": {}}]
+
+
+def test_the_flow_test_of_an_import_passes_where_fields_of_made_up_objects_are_read(import_files) -> None:
+    text = "{% for each in rows %}{{ each.url }}{% endfor %}"
+    source = app(
+        [
+            start("text"),
+            node("find", "code", code_language="python3", code="def main():\n    return {'rows': []}", variables=[],
+                outputs={"rows": {"type": "array[object]"}}),
+            node("show", "template-transform", template=text,
+                variables=[{"variable": "rows", "value_selector": ["find", "rows"]}]),
+            node("end", "end", outputs=[{"variable": "text", "value_selector": ["show", "output"]}]),
+        ],
+        "start>find find>show show>end",
+    )  # fmt: skip
+    _, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    assert main(["test", str(folder)]) == 0
 
 
 def test_what_cannot_be_done_is_a_stub_that_says_so(import_files) -> None:

