@@ -1,8 +1,17 @@
-"""`python -m flowengine` is the command line."""
+"""Starts the command line, for `flowengine` and `python -m flowengine`; Ctrl-C while it is loaded is no traceback."""
 
 import sys
 
-from flowengine.cli.main import main
+
+def main() -> int:
+    """Run the command line of this process and give its exit code."""
+    try:
+        from flowengine.cli.main import main as run_command_line
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
+    return run_command_line()
+
 
 if __name__ == "__main__":
     sys.exit(main())
