@@ -134,7 +134,7 @@ class PortTakenError(FlowEngineError):
 
     def __init__(self, host: str, port: int, free: int | None) -> None:
         hint = f"; port {free} is free: --port {free}" if free is not None else ""
-        super().__init__(f"port {port} of {host} is taken, perhaps by another `flowengine ui`{hint}")
+        super().__init__(f"port {port} of {host} is taken, perhaps by another `flowengine`{hint}")
         self.free = free
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from flowengine.cli.commands.serve import read_origin
 
 Command = Callable[..., Any]
 
@@ -51,3 +55,24 @@ def test_what_cannot_be_served_is_told_before_it_listens(folder: Path, flowengin
         port = taken.getsockname()[1]
         busy = flowengine("serve", "shout.yaml", "--port", str(port))
         assert (busy.code != 0, f"port {port} of 127.0.0.1 is taken" in busy.err) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (("--allow-origin", "app.example.com"), "write it as https://app.example.com"),
+        (("--allow-origin", "https://app.example.com/page"), "write it as https://app.example.com"),
+        (("--allow-origin", "*"), "write it as https://app.example.com"),
+        (("--allow-host", "https://api.example.com"), "write a name alone"),
+        (("--allow-host", "api.example.com:443"), "leave the port out"),
+    ],
+)
+def test_a_name_that_no_request_could_have_is_refused(
+    option: Sequence[str], says: str, folder: Path, flowengine: Command
+):
+    said = flowengine("serve", "shout.yaml", *option)
+    assert (said.code, says in said.err) == (2, True)
+
+
+def test_a_site_is_known_as_browsers_name_it():
+    assert read_origin("https://App.example.com/") == "https://app.example.com"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import resource
 import socket
 from collections.abc import Sequence
@@ -31,13 +32,39 @@ _FILES: Final = 65_536
 _LOG: Final = logging.getLogger("flowengine.serving")
 
 
+def _read_origins(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> Sequence[str]:
+    return [read_origin(each) for each in values]
+
+
+def read_origin(value: str) -> str:
+    """A site as browsers name it, which is compared letter by letter.
+
+    >>> read_origin("https://App.Example.com/")
+    'https://app.example.com'
+    """
+    site = value.strip().lower().removesuffix("/")
+    if not re.fullmatch(r"https?://[^\s/?#@,*]+", site):
+        raise click.BadParameter(f"{value!r:.80}: write it as https://app.example.com")
+    return site
+
+
+def _read_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> Sequence[str]:
+    for each in values:
+        if re.fullmatch(r"[^\s/@:]+:[0-9]+", each):
+            raise click.BadParameter(f"{each!r:.80}: leave the port out")
+        if not re.fullmatch(r"\*|[\w.-]+|[0-9A-Fa-f.]*(:[0-9A-Fa-f.]*){2,}", each):
+            raise click.BadParameter(f"{each!r:.80}: write a name alone, as api.example.com")
+    return [each.lower() for each in values]
+
+
 @click.command("serve")
 @click.argument("flows", metavar="FLOW|FOLDER...", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="0 takes any free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen: 0.0.0.0 for other machines.")
-@click.option("--allow-host", "names", metavar="NAME", multiple=True, help="A name by which it may be asked for; * is "
-              "any.")  # fmt: skip
-@click.option("--allow-origin", "origins", metavar="URL", multiple=True, help="Another site whose pages may ask.")
+@click.option("--allow-host", "names", metavar="NAME", multiple=True, callback=_read_names,
+              help="A name by which it may be asked for; * is any.")  # fmt: skip
+@click.option("--allow-origin", "origins", metavar="URL", multiple=True, callback=_read_origins,
+              help="Another site whose pages may ask.")  # fmt: skip
 @click.option("--no-keys", is_flag=True, help="Let in whoever reaches it: on this machine alone.")
 @click.option("--runs", "at_once", type=click.IntRange(min=1), default=16, show_default=True, metavar="N",
               help="Runs that go on here at once.")  # fmt: skip
