@@ -40,7 +40,7 @@ def disks(nursery: Nursery, tmp_path: Path) -> None:
     [
         (0, "process", "nothing"),
         (12_288, "full", "nothing"),
-        (132_000, "process", "0"),
+        (180_000, "process", "0"),
         (350_000, "process", "3"),
         (300_000, "memory", "0"),
         (900_000, "full", "whole"),
