@@ -29,9 +29,10 @@ _MOST_BYTES: Final = 200_000_000
 
 
 async def act_on_chosen(request: Request) -> Response:
-    """What the bar under the list asks for."""
+    """What the bar under the list asks for; what changes nothing may be asked with GET, as where nothing is changed."""
     parts = get_parts(request)
-    pairs = await read_own_pairs(request)
+    is_reading = request.method in ("GET", "HEAD")
+    pairs = request.query_params.multi_items() if is_reading else await read_own_pairs(request)
     fields = dict(pairs)
     run_ids = list(dict.fromkeys(value for name, value in pairs if name == "run"))
     what = fields.get("do", "")
@@ -43,7 +44,7 @@ async def act_on_chosen(request: Request) -> Response:
         return RedirectResponse(compare_many_url(await parts.shelf.do(_by_age, parts, run_ids)), 303)
     if what in ("export", "page"):
         return await parts.shelf.do(_export if what == "export" else _export_page, parts, run_ids)
-    if what not in ("cancel", "forget") or parts.read_only:
+    if what not in ("cancel", "forget") or parts.read_only or is_reading:
         raise ProblemError(400, "Nothing to do", f"chosen runs cannot be '{what}'")
     if what == "forget" and fields.get("sure") != "yes":
         return HTMLResponse(forget_page(run_ids, Acting(parts.keys.form)))

@@ -113,7 +113,7 @@ def make_page_routes() -> Sequence[BaseRoute]:
         Route("/runs/{run_id}/act/{action}", _with_problem_pages(show_action), methods=["GET"]),
         Route("/runs/{run_id}/act/{action}", _with_problem_pages(perform_action), methods=["POST"]),
         Route("/runs/{run_id}/notes", _with_problem_pages(keep_note), methods=["POST"]),
-        Route("/selection", _with_problem_pages(act_on_chosen), methods=["POST"]),
+        Route("/selection", _with_problem_pages(act_on_chosen), methods=["GET", "POST"]),
         Route("/compare", _with_problem_pages(_compare_runs)),
         Route("/flows", _with_problem_pages(_show_flows)),
         Route("/flows/{name:path}/start", _with_problem_pages(_start_run), methods=["POST"]),

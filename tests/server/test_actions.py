@@ -211,6 +211,18 @@ def test_a_server_that_is_only_looked_at_shows_commands_and_does_nothing(server:
         assert 'method="post"' not in text + found.client.get("/flows/story").text
         assert "resume bad --from write" in found.client.get("/runs/bad/nodes/write").text
         assert found.client.get("/runs/one/act/again").status_code == 404
+        listed = found.client.get("/").text
+        assert ('class="selecting"' in listed, 'method="post"' in listed) == (True, False)
+        both = found.client.get("/selection?do=export&run=one&run=bad")
+        assert both.headers["content-disposition"] == 'attachment; filename="runs.jsonl"'
+        assert 'href="/selection?do=page&amp;run=bad"' in text
+        assert found.client.get("/selection?do=page&run=bad").text.startswith("<!doctype html>")
+        compared = found.client.get("/selection?do=compare&run=one&run=bad")
+        assert compared.headers["location"].startswith("/compare?run=")
+        for what in ("forget&sure=yes", "cancel"):
+            assert found.client.get(f"/selection?do={what}&run=one").status_code == 400
+            assert server.client.get(f"/selection?do={what}&run=one").status_code == 400
+        assert found.client.get("/runs/one").status_code == 200
         for path in ("/runs/one/act/again", "/flows/story/start", "/api/runs", "/api/runs/bad/resume"):
             assert found.client.post(path, data=fields).status_code == 403
 

@@ -30,6 +30,7 @@ __all__ = [
     "data_block",
     "element",
     "events_url",
+    "export_url",
     "file_url",
     "flow_url",
     "flows_url",
@@ -139,6 +140,11 @@ def notes_url(run_id: str) -> str:
 def selection_url() -> str:
     """Where it is posted what to do with chosen runs."""
     return f"{ROOT.get()}/selection"
+
+
+def export_url(run_id: str) -> str:
+    """A run as a page that is one file."""
+    return f"{selection_url()}?{urlencode({'do': 'page', 'run': run_id}, errors='replace')}"
 
 
 def compare_form_url() -> str:

@@ -26,6 +26,7 @@ from visualize.viewer.html import (
     data_block,
     element,
     events_url,
+    export_url,
     flow_url,
     panel_url,
     times_url,
@@ -158,7 +159,7 @@ def _make_head(
             "div",
             _make_values(run, embeds),
             notes_section(run, about.notes, acting),
-            _make_compare_link(run) if links else None,
+            [_make_compare_link(run), " ", _make_export_link(run)] if links else None,
             _make_cancel_form(run, acting),
             action_section([*list_run_actions(run, acting)], run.run_id, None, acting),
             class_="folds",
@@ -190,6 +191,11 @@ def _show_files(run: Reading, found: Any, embeds: Embedded | None) -> Markup | N
 
 def _make_compare_link(run: Reading) -> Markup:
     return element("a", "Compare with the run before", href=compare_url("", run.run_id), class_="button")
+
+
+def _make_export_link(run: Reading) -> Markup:
+    title = "One file to read, masked, as `flowengine export RUN -o FILE` writes it"
+    return element("a", "Export", href=export_url(run.run_id), title=title, class_="button", download=True)
 
 
 def _make_cancel_form(run: Reading, acting: Acting | None) -> Markup | None:

@@ -261,7 +261,8 @@ def _make_list(lines: Sequence[RunLine], frame: ListFrame) -> Markup:
     acting = frame.acting
     hidden = None if acting is None else element("input", type="hidden", name=acting.field, value=acting.token)
     parts = hidden, _make_table(lines, in_file=False), _make_bar(acting)
-    return element("form", parts, method="post", action=selection_url(), class_="selecting")
+    how = "get" if acting is None else "post"  # Where nothing is changed, nothing is posted.
+    return element("form", parts, method=how, action=selection_url(), class_="selecting")
 
 
 def file_list(lines: Sequence[RunLine]) -> Markup:
