@@ -65,6 +65,7 @@ async def test_the_python_sdk_lists_and_calls_and_stdout_is_the_protocols_alone(
         assert "runs of" in told.read()
 
 
+@pytest.mark.long
 def test_the_inspectors_command_line_lists_and_calls(project: Path) -> None:
     inspector = node_package("@modelcontextprotocol/inspector", "clients/launcher/build/index.js")
     call = ["--method", "tools/call", "--tool-name", "greet", "--tool-arg", "name=Ann"]

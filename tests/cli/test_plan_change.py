@@ -128,6 +128,7 @@ def test_the_page_shows_what_the_command_prints(flowengine: Command, folder: Pat
     assert all(f"    {line}" in page for line in said.out.splitlines() if line)
 
 
+@pytest.mark.long
 def test_the_action_writes_the_summary_and_fails_where_it_is_told_to(teas: Path) -> None:
     (teas / "teas.yaml").write_text(
         CHANGED.replace("prompt: Say it in a line.", "prompt: Say it in as many as twelve long lines.")

@@ -60,6 +60,7 @@ def test_an_interrupted_run_cleans_up_and_says_how_to_go_on(
     assert re.search(r"r1 +sleep +cancelled", flowengine("runs", "list").out)
 
 
+@pytest.mark.long
 def test_an_interrupted_run_goes_on_where_it_was(folder: Path) -> None:
     process = begin("run", "sleep.yaml", "-i", "seconds=1", "--run-id", "r1")
     until_asleep(folder, process)

@@ -68,6 +68,7 @@ def test_what_its_workers_lack_is_told(queue: Words) -> None:
     assert "there is no module 'naps'" in shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seconds", "code"), [("0.5", 0), ("nothing", 1)])
 def test_a_queued_run_is_followed_to_its_end_with_its_exit_code(
     queue: Words, seconds: str, code: int, tmp_path: Path

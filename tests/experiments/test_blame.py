@@ -56,6 +56,7 @@ async def test_the_edit_that_spoils_the_answer_is_found_singly(tmp_path: Path) -
     assert calls < 12 * 5 * 6  # Two versions and four probes would be so many, if each were run anew.
 
 
+@pytest.mark.long
 async def test_of_many_edits_halves_are_tried_first(tmp_path: Path) -> None:
     report = await project(tmp_path, 14).run()
     assert report.blamed == ["n12"]

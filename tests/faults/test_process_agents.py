@@ -10,5 +10,6 @@ from pathlib import Path
 from tests.faults.process_agents import check_moments
 
 
+@pytest.mark.long
 def test_no_answer_is_paid_twice_when_the_process_is_killed(tmp_path: Path) -> None:
     check_moments(tmp_path, (1, 5, 9), (2, 7, 12))

@@ -235,6 +235,7 @@ def _many_choices(size: int) -> str:
     return "\n".join([*lines, "outputs: {n: '{{ shared_state.n }} {{ shared_state._last_generation }}'}"])
 
 
+@pytest.mark.long
 def test_a_thousand_nodes_with_routes_and_writers_cost_no_more_than_their_number() -> None:
     def cost(size: int) -> float:
         text = _many_choices(size)

@@ -158,6 +158,7 @@ def edits_of_lines(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.long
 @given(edits_of_lines())
 @settings(max_examples=ROUNDS, deadline=None)
 def test_edited_lines(text: str) -> None:

@@ -259,6 +259,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_flow_with_anything_in_place_of_a_value_gives_a_spec_or_diagnostics(data: st.DataObject) -> None:

@@ -43,6 +43,7 @@ def recorded(request: Request, answer: str, occurrence: int = 0, **more: Any) ->
     return call._replace(key=request.key(), occurrence=occurrence, **more)
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(REPLIES)
 def test_a_reply_comes_back_from_the_journal_as_it_was(reply: Reply) -> None:

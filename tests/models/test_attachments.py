@@ -94,6 +94,7 @@ def test_attachments_survive_a_cassette(tmp_path: Path):
     assert call.request.key() == Request("m", (ASKED,)).key()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_litellm_gets_content_parts(anyio_backend: str):
     model = LiteLLMModel("gpt-4o", "openai")

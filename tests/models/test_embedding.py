@@ -71,6 +71,7 @@ async def test_what_fails_for_the_moment_is_tried_again(server: ModelServer, kin
     assert len(server.requests) == 3
 
 
+@pytest.mark.long
 async def test_what_goes_on_failing_is_an_error(server: ModelServer, kind: Kind) -> None:
     server.respond_with(lambda body: Failure(503))
     with pytest.raises(TransientModelError, match="openai/text-embedding-3-small"):
@@ -78,6 +79,7 @@ async def test_what_goes_on_failing_is_an_error(server: ModelServer, kind: Kind)
     assert len(server.requests) >= 2
 
 
+@pytest.mark.long
 async def test_a_refused_key_is_an_error_at_once(server: ModelServer, kind: Kind) -> None:
     server.respond_with(lambda body: Failure(401, "wrong key"))
     with pytest.raises(PermanentModelError, match="wrong key"):

@@ -43,6 +43,7 @@ except Exception:
     assert "slow_module" not in sys.modules
 
 
+@pytest.mark.long
 def test_a_program_ends_although_a_finalizer_imports() -> None:
     """What hung: the import lock was kept by a thread that had been stopped in an import."""
     code = """

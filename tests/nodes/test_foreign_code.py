@@ -162,6 +162,7 @@ async def test_at_most_so_many_threads_of_a_run_are_at_work_at_once(monkeypatch:
     assert max(waits, default=Waited(0)).seconds >= 0.01, "items wait for a thread, and their records say how long"
 
 
+@pytest.mark.long
 async def test_waiting_for_a_thread_does_not_count_against_a_nodes_timeout(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("flowengine.core.run_scope.DEFAULT_THREADS", 2)
 

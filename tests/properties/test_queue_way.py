@@ -12,6 +12,7 @@ from tests.properties.ways import Bench
 from tests.support.postgres import empty_database
 
 
+@pytest.mark.long
 def test_a_worker_gives_what_the_flow_means(tmp_path: Path):
     store = PostgresStore(empty_database(), "full")
     check = partial(check_in_queue, Bench.make(tmp_path), store)

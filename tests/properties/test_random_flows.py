@@ -26,6 +26,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench.make(tmp_path_factory.mktemp("properties"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", [*range(SHORT), *(pytest.param(each, marks=LONG) for each in range(SHORT, BLOCKS))])
 def test_every_way_of_running_a_flow_gives_what_the_flow_means(bench: Bench, block: int):
     kinds: list[str] = []

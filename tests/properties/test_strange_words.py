@@ -17,6 +17,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench.make(tmp_path_factory.mktemp("words"))
 
 
+@pytest.mark.long
 def test_a_word_is_nowhere_that_no_way_leads_to(bench: Bench) -> None:
     places: list[list[str]] = []
 

@@ -28,6 +28,7 @@ def test_the_subject_of_a_question(question: str, expected: list[str]) -> None:
     assert subject_terms(question) == expected
 
 
+@pytest.mark.long
 @given(st.text())
 def test_a_text_holds_all_of_its_own_subject(text: str) -> None:
     subject = subject_terms(text)

@@ -172,6 +172,7 @@ def test_a_session_is_of_its_caller(attacked: Attacked) -> None:
     assert "s" not in sessions
 
 
+@pytest.mark.long
 def test_bodies_without_measure_are_refused_before_they_are_kept(attacked: Attacked) -> None:
     before = attacked.runs
     for body in (b'{"text": "%s"}' % (b"a" * 20_000), b"[" * 9_000, b'{"text": ' + b"9" * 9_000 + b"}", b"\xff"):
@@ -230,6 +231,7 @@ def test_a_request_of_two_lengths_is_refused_and_what_follows_it_is_not_read(att
     assert (said.startswith(b"HTTP/1.1 400"), said.count(b"HTTP/1.1")) == (True, 1)
 
 
+@pytest.mark.long
 def test_slow_senders_are_cut_off_and_hold_nobody_up(attacked: Attacked) -> None:
     head = (
         f"POST /flows/echo HTTP/1.1\r\nHost: 127.0.0.1:{attacked.server.port}\r\n"

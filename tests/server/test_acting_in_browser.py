@@ -122,6 +122,7 @@ def test_a_fork_is_made_at_the_chosen_node_and_the_command_copied(tab: Tab, serv
     assert "warm" in server.get(f"/api{tab.evaluate('location.pathname')}")["outputs"]["said"]
 
 
+@pytest.mark.long
 def test_a_call_is_changed_asked_beside_its_answer_and_kept(tab: Tab, server: Served):
     tab.goto(f"{server.url}/runs/one#node=write")
     tab.wait("document.querySelector('#panel .actions a:not([data-act])')")

@@ -23,6 +23,7 @@ from tests.support.sample_run import layered_run
 from tests.support.ui_server import Served, served
 
 
+@pytest.mark.long
 def test_it_can_be_mounted_below_a_path(browser: Browser, folder: Path):
     viewer = make_app("sqlite:///runs.db", ["."], durability="process", hosts=["127.0.0.1"])
     app = Starlette(routes=[Mount("/below", viewer)], lifespan=lambda _: viewer.router.lifespan_context(viewer))

@@ -103,6 +103,7 @@ def test_two_runs_are_compared_and_a_run_with_the_one_before_it(tab: Tab, server
     assert tab.texts("main h2")[0].startswith("A: r0")
 
 
+@pytest.mark.long
 def test_an_approval_is_answered_in_the_page_and_the_run_goes_on(tab: Tab, server: Served):
     run_id = server.post("/api/runs", {"flow": "ask"}, 201)["run_id"]
     server.until(run_id, "waiting")
@@ -332,6 +333,7 @@ anyio.run(lambda: start(flow.plan, {}, store, run_id="slow", live=unheard))
 """
 
 
+@pytest.mark.long
 def test_what_an_agent_of_another_process_writes_is_seen_and_whom_it_asks(browser: Browser, server: Served):
     root = Path(__file__).parents[2]
     code = f"import sys; sys.path.insert(0, {str(root)!r})\n{WRITER}"

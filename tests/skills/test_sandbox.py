@@ -267,6 +267,7 @@ async def test_a_script_that_is_cancelled_before_it_begins_never_does(
     assert not is_running(marker)
 
 
+@pytest.mark.long
 def test_a_script_does_not_outlive_the_process_that_started_it(make: MakeSkill) -> None:
     folder = make("a", **{"scripts/x.py": "import time; time.sleep(600)"})
     marker = f"orphan-{os.getpid()}"

@@ -160,6 +160,7 @@ def test_runs_of_one_id_in_two_stores_are_two_traces():
     assert len(traces) == 2
 
 
+@pytest.mark.long
 def test_a_large_run_arrives_whole(collector: Collector):
     nodes = {f"n{number}": FunctionNode(one) for number in range(3_000)}
     spans = spans_of(Flow("wide", nodes).run_sync().events)
@@ -222,6 +223,7 @@ def test_with_content_messages_have_the_parts_of_the_convention():
     assert tool.attributes[names.TOOL_CALL_ID] == "call-7"
 
 
+@pytest.mark.long
 def test_long_contents_stay_json():
     agent = Agent("ask", "word " * 100_000, model=ScriptedModel(["\u2028" * 200_000]))
     spans = spans_of(Flow("tea", {"ask": agent}).run_sync().events, content=True)

@@ -576,6 +576,7 @@ def test_a_value_is_never_evaluated(value: Any) -> None:
         assert text == f"<{value}>"
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None)
 @given(EXPRESSIONS)
 def test_any_expression_gives_a_value_within_the_caps_or_a_template_error(source: str) -> None:

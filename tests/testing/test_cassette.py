@@ -236,6 +236,7 @@ async def test_a_refused_call_is_known_even_where_the_flow_goes_on(tmp_path: Pat
 # --- the file
 
 
+@pytest.mark.long
 async def test_no_secret_of_a_call_gets_into_the_file(path: Path, server: ModelServer) -> None:
     server.respond_with(["Fine."])
     settings = {"api_base": server.url, "api_key": "sk-first"}

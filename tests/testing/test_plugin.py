@@ -78,6 +78,7 @@ def test_other_yaml_is_left_alone(project: pytest.Pytester) -> None:
     assert project.runpytest().ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
+@pytest.mark.long
 def test_a_model_is_not_reached_by_accident(project: pytest.Pytester) -> None:
     project.makepyfile(ASKS + "def test_it():\n    ask()\n")
     result = project.runpytest()

@@ -160,6 +160,7 @@ async def test_a_server_that_hangs_at_the_start_is_given_up_and_killed(server: S
     assert message == "MCP server 'test' did not start: it did not answer within 1 s; last on stderr: still warming up"
 
 
+@pytest.mark.long
 async def test_a_server_that_writes_nothing_but_noise_is_given_up(server: Settings) -> None:
     start = time.perf_counter()
     message = await refusal(server("noise_at_start", start_timeout=1.5))
@@ -225,6 +226,7 @@ async def test_an_external_call_that_was_under_way_is_not_repeated(server: Setti
     assert counted(calls) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["crash_once", "crash_once_idempotent"])
 async def test_a_harmless_call_is_repeated_over_a_new_connection(server: Settings, calls: Path, name: str) -> None:
     async with open_mcp([server()]) as sets:

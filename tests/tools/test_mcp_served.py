@@ -131,6 +131,7 @@ async def grows(server: McpServer) -> None:
         assert await call(served, "test_grown") == "I am new"
 
 
+@pytest.mark.long
 async def test_servers_of_the_newest_protocol_tell_of_changes_too() -> None:
     await grows(McpServer(name="test", command=sys.executable, args=[str(GROWING), "stdio"]))
 

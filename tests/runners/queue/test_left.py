@@ -223,6 +223,7 @@ async def test_a_run_that_its_workers_die_of_is_given_up(store: PostgresStore, h
     assert [event.node for event in of(NodeFinished, store.events(run_id))] == ["first"]
 
 
+@pytest.mark.long
 async def test_a_run_whose_code_kills_whoever_loads_it_is_given_up(store: PostgresStore, home: Path) -> None:
     run_id = await submit(store, flow(home).plan, {})
     (home / "naps.py").write_text(f"import os\nos.kill(os.getpid(), 9)\n{NAPS}")

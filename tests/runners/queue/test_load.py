@@ -86,6 +86,7 @@ async def _settled(server: Server) -> None:
             return
 
 
+@pytest.mark.long
 async def test_a_run_of_five_nodes_takes_few_commits(store: PostgresStore, server: Server, tmp_path: Path) -> None:
     plan, runs = flow(tmp_path, FIVE).plan, 10
     await submit(store, plan, {})

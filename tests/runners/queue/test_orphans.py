@@ -71,6 +71,7 @@ async def await_end(store: PostgresStore, run_ids: list[str]) -> None:
             await anyio.sleep(0.05)
 
 
+@pytest.mark.long
 async def test_a_worker_of_an_older_version_says_so_and_leaves_the_queue_as_it_is(
     store: PostgresStore, tmp_path: Path, newer_program: Path
 ) -> None:
@@ -240,6 +241,7 @@ async def test_a_cancelled_run_takes_no_answer(store: PostgresStore, tmp_path: P
     assert of(RunFinished, store.events(run_id))[-1].status == "succeeded"
 
 
+@pytest.mark.long
 async def test_a_run_that_is_put_back_may_be_answered(store: PostgresStore, tmp_path: Path) -> None:
     both = ASK + '  nap: {type: function, call: "naps:sleep", with: {delay: 60, result: done}}\n'
     run_id = await submit(store, flow(tmp_path, both).plan, {})

@@ -158,6 +158,7 @@ async def test_workers_outlive_a_restart_of_the_server_and_no_run_is_disturbed(
     assert worker.poll() is None
 
 
+@pytest.mark.long
 async def test_a_job_that_got_lost_on_its_way_to_a_worker_is_given_anew(
     store: PostgresStore, other: PostgresStore, tmp_path: Path
 ) -> None:
@@ -177,6 +178,7 @@ async def test_a_job_that_got_lost_on_its_way_to_a_worker_is_given_anew(
     assert told[0] == f"run {run_id} was left by a worker that is gone"
 
 
+@pytest.mark.long
 async def test_a_worker_whose_entry_is_gone_begins_anew(
     store: PostgresStore, other: PostgresStore, tmp_path: Path
 ) -> None:

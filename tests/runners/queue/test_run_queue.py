@@ -201,6 +201,7 @@ async def test_a_waiting_run_is_cancelled_where_it_is(store: PostgresStore, tmp_
     assert status(store, run_id) == "cancelled"
 
 
+@pytest.mark.long
 async def test_a_question_that_expires_is_decided_by_a_worker(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path, ASK.replace("EXPIRES", ", expires: 4s, on_expire: 'yes'")).plan, {})
     await drain(store)
@@ -244,6 +245,7 @@ async def test_a_worker_that_is_told_to_stop_puts_its_run_back(store: PostgresSt
     assert [event.node for event in of(NodeFinished, store.events(run_id))] == ["first", "sleep"]
 
 
+@pytest.mark.long
 async def test_the_run_of_a_worker_that_was_killed_is_taken_up_by_another(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 2})
     process = worker(store, tmp_path)
@@ -258,6 +260,7 @@ async def test_the_run_of_a_worker_that_was_killed_is_taken_up_by_another(store:
     assert len(of(RunResumed, events)) == 2
 
 
+@pytest.mark.long
 async def test_a_run_whose_worker_died_can_still_be_stopped(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 60})
     process = worker(store, tmp_path)

@@ -33,6 +33,7 @@ def a_run(name: str, model: str = "gpt-4o-mini", prompt: str = "about", price: f
     return found
 
 
+@pytest.mark.long
 def test_a_comparison_explains_itself(browser: Browser, tmp_path: Path):
     runs = [Reading(a_run("first")), Reading(a_run("second", "gpt-4o", "three lines on", 5.0))]
     path = tmp_path / "two.html"

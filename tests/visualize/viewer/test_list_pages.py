@@ -88,6 +88,7 @@ def test_keys_walk_through_the_list_and_open_a_run(browser: Browser, server: Pag
         tab.wait("location.pathname === '/runs/run001'")
 
 
+@pytest.mark.long
 def test_the_list_renews_itself_and_keeps_what_is_chosen(browser: Browser, server: PageServer):
     with browser.tab() as tab:
         tab.goto(server.url)
