@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from flowengine.journal.postgres.store import PostgresStore
 from tests.properties.exploring import examine, reproduction
 from tests.properties.queue_way import check_in_queue

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from flowengine.core.context import NodeResult
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted
