@@ -7,6 +7,7 @@ may be worked on twice without harm, and one that is put back loses nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import socket
@@ -50,6 +51,19 @@ _LONGEST: Final = 2.0
 _POOL: Final[dict[str, Any]] = {"timeout": 5.0, "reconnect_timeout": 5.0, "max_idle": 10.0}
 """Seconds after which the pool stops trying, so that the waiting task decides when the next try is; and after
 which it closes a connection that is not needed."""
+
+
+_EXPECTED: Final = ("query cancellation interrupted", "discarding closed connection")
+"""What the driver says of a query that a worker cancels when it stops, and of the connection of it. A server that is
+gone is told by the worker itself."""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(_EXPECTED)
+
+
+for _driver in ("psycopg", "psycopg.pool"):
+    logging.getLogger(_driver).addFilter(_is_news)
 
 
 def _unchecked_pool(**options: Any) -> AsyncConnectionPool:

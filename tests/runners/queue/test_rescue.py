@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import subprocess
 import sys
@@ -127,6 +128,14 @@ async def test_a_run_of_a_worker_that_hangs_goes_on_elsewhere_and_what_wakes_up_
     assert f"run {run_id} was left by a worker that is gone" in told
     assert "was taken over by another writer" in said
     assert (complained, worker.returncode) == ("", 0)
+
+
+def test_what_the_driver_says_of_a_query_that_was_cancelled_is_no_news(caplog: pytest.LogCaptureFixture):
+    for name in ("psycopg", "psycopg.pool"):
+        for said in ("query cancellation interrupted (%s): closing connection", "discarding closed connection: %s"):
+            logging.getLogger(name).warning(said, "x")
+        logging.getLogger(name).warning("of another kind")
+    assert caplog.messages == ["of another kind"] * 2
 
 
 @pytest.mark.long
