@@ -68,6 +68,7 @@ async def test_the_passing_attempt_is_returned_else_the_best_the_later_on_a_tie(
     ]
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(0, 8))
 def test_whatever_the_scores_it_stops_in_time_and_never_returns_less_than_the_best(

@@ -71,6 +71,7 @@ def test_an_interrupted_run_goes_on_where_it_was(folder: Path) -> None:
     assert (folder / "counted").read_text() == "x"
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_where_it_was(folder: Path) -> None:
     process = begin("run", "sleep.yaml", "-i", "seconds=1", "--run-id", "r1")
     until_asleep(folder, process)

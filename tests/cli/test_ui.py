@@ -64,6 +64,7 @@ def test_it_shows_the_flows_of_the_folder_and_its_end_cancels_what_runs(
     assert re.search(r"sleep +cancelled", flowengine("runs", "list", "--store", "mine.db").out)
 
 
+@pytest.mark.long
 def test_a_second_signal_ends_what_blocks_everything(folder: Path):
     node = 'hog: {type: function, call: "steps:hog", with: {seconds: "{{ 60 }}"}}'
     (folder / "blocked.yaml").write_text(f"flowengine: v1\nname: blocked\nnodes:\n  {node}\n")

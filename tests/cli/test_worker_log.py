@@ -38,6 +38,7 @@ def test_each_line_has_its_time(url: str, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_lines_are_objects_where_that_is_asked_for(url: str, tmp_path: Path) -> None:
     said = command(tmp_path, url, "worker", "--until-idle", "--log-format", "json", "--health-port", "0")
     found: list[dict[str, Any]] = [json.loads(line) for line in said.stderr.splitlines()]

@@ -95,6 +95,7 @@ async def test_a_text_without_any_seams_keeps_both_its_ends() -> None:
     assert count_tokens(found) <= 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("total", "room"), [(1200, 840), (40_000, 1000)])
 async def test_the_ratio_is_what_is_kept_and_never_more_than_the_tokens(total: int, room: int) -> None:
     text = "\n\n".join(f"line {number} of the text" for number in range(total // 7))

@@ -33,6 +33,7 @@ def test_the_sections_of_a_text(text: str, expected: list[str]) -> None:
 PART = st.sampled_from(["# A", "text", "", "```", "User: hello", "Tool: 5", "  indented", "~~~", "more text"])
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(st.lists(PART, max_size=25))
 def test_nothing_is_lost_and_nothing_moves(lines: list[str]) -> None:

@@ -243,6 +243,7 @@ def test_the_page_of_files_runs_as_it_stands(
     assert run_blocks("files.md", monkeypatch, capfd) >= 8
 
 
+@pytest.mark.long
 def test_the_page_of_experiments_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):

@@ -137,6 +137,7 @@ async def test_after_the_deadline_the_rest_is_asked_alone(
     assert server.live == 2 * ROWS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vendor", MODELS)
 @pytest.mark.parametrize(("event", "count"), [("taken", 1), ("look", 1), ("answers", 1), ("taken", 2), ("look", 4)])
 async def test_stopped_anywhere_nothing_is_lost_or_posted_twice(

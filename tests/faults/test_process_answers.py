@@ -9,6 +9,7 @@ import pytest
 from tests.faults.process_answers import DELIVERED, check_killed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("delivered", DELIVERED)
 def test_no_answer_that_was_delivered_is_bought_again(tmp_path: Path, delivered: int, busy: bool) -> None:

@@ -96,6 +96,7 @@ def _scalar(place: Place | None) -> Place:
 TEXTS = st.text(alphabet="ab X.,'\"\\\n{}%é名\t", min_size=1, max_size=60)
 
 
+@pytest.mark.long
 @given(TEXTS, st.sampled_from(["|", ">", "'", '"', ""]), st.integers(20, 60))
 @settings(max_examples=400, deadline=None)
 def test_every_character_of_a_written_text_is_found_again(text: str, style: str, width: int) -> None:

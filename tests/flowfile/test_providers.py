@@ -132,6 +132,7 @@ def test_nodes_in_parallel_never_overlap_where_one_call_at_once_is_allowed(tmp_p
     assert all(ended <= begun for (_, ended), (begun, _) in pairwise(spans))
 
 
+@pytest.mark.long
 def test_without_a_limit_they_do_overlap(tmp_path: Path, server: ModelServer) -> None:
     server.latency = 2.0
     flow = flow_in(tmp_path, f"[providers.openai]\nbase_url = '{server.url}'", PARALLEL)

@@ -286,6 +286,7 @@ def work():
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("extra", [(), ("--no-resume",)])
 def test_the_command_line_keeps_an_answer_for_the_process_that_writes_the_run(
     tmp_path: Path, extra: Sequence[str]

@@ -245,6 +245,7 @@ async def test_a_cancelled_call_gives_its_slot_back(workers: list[PostgresRates]
                 pass
 
 
+@pytest.mark.long
 async def test_calls_that_wait_ask_seldom(workers: list[PostgresRates]) -> None:
     one, other, _ = limiters(workers, max_parallel=1)
     asked = 0

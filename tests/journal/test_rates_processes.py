@@ -122,6 +122,7 @@ def test_three_processes_keep_one_limit_in_every_window(url: str) -> None:
     assert times[-1] - times[0] < 4 * minute * pace.factor()  # What is allowed is used: 18 calls at 6 a minute.
 
 
+@pytest.mark.long
 def test_three_processes_have_no_more_calls_under_way_than_one_may(url: str) -> None:
     with ModelServer(latency=0.1) as server, callers(url, server, 60) as start:
         for each in start(3, 5, "RateLimits(max_parallel=2)"):
@@ -130,6 +131,7 @@ def test_three_processes_have_no_more_calls_under_way_than_one_may(url: str) -> 
         assert most_at_once(server.requests) == 2
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_has_no_slots_any_more(url: str) -> None:
     limits = "RateLimits(max_parallel=2)"
     with ModelServer(latency=60) as server, callers(url, server, 60) as start:

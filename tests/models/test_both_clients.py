@@ -197,6 +197,7 @@ async def test_with_retries_a_busy_server_is_answered_in_the_end(server: ModelSe
     assert second.arrived - first.arrived >= 0.29
 
 
+@pytest.mark.long
 async def test_hundreds_of_calls_wait_at_once(server: ModelServer, model_of: MakeModel) -> None:
     server.latency = 0.3
     with done_within(20):  # One after the other they would take 30 s.
@@ -235,6 +236,7 @@ async def test_a_streamed_tool_call_is_put_together(server: ModelServer, model_o
     assert reply.tool_calls == (ToolRequest("call_1", "look", '{"at": 1}'), ToolRequest("call_2", "hear", "{}"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [

@@ -91,6 +91,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
     assert SECRET not in refusal_of(("no-such-vault", SECRET))
 
 
+@pytest.mark.long
 def test_a_command_that_takes_too_long_is_ended_with_what_it_started(tmp_path: Path) -> None:
     started = tmp_path / "started"
     inner = "import time; time.sleep(600)"

@@ -186,6 +186,7 @@ async def test_whoever_goes_on_with_the_run_tells_those_who_could_not_be_told(fo
     assert ([each.error is None for each in told(run)], len(mails.mails)) == ([False, True], 1)
 
 
+@pytest.mark.long
 async def test_a_server_that_never_answers_neither_fails_the_run_nor_takes_of_its_time(folder: Path, posts: OddServer):
     posts.routes["/hooks/teams"] = lambda handler: cast(None, posts.stopped.wait(60))
     slow = "    notify: team\nlimits: {timeout: 2s}"

@@ -138,6 +138,7 @@ def on_a_terminal(folder: Path, *words: str) -> bytes:
     return told
 
 
+@pytest.mark.long
 def test_what_a_node_says_moves_no_cursor_and_sets_no_title(tmp_path: Path) -> None:
     (tmp_path / "loud.yaml").write_text(FLOW)
     (tmp_path / "steps.py").write_text(STEPS)

@@ -30,6 +30,7 @@ def find_violations(tab: Tab, axe: str) -> list[object]:
     return found
 
 
+@pytest.mark.long
 def test_a_run_and_the_list_of_runs_break_no_rule(browser: Browser, server: Served, axe: str):
     keep(research_run(), "2f6c41d09b")
     with browser.tab(1280, 900, "dark") as tab:

@@ -186,6 +186,7 @@ def test_two_chosen_runs_are_compared_and_exported(browser: Browser, server: Ser
         assert server.client.post("/selection", data=fields, headers=cookies).status_code == status, fields
 
 
+@pytest.mark.long
 def test_a_run_tells_its_family_its_notes_and_its_status_in_the_tab(
     browser: Browser, server: Served, store: SQLiteStore
 ):

@@ -192,6 +192,7 @@ def sender(service: FlowService, receiver: Receiver | HttpSender, **more: Any) -
 URL = "https://shop.example/told"
 
 
+@pytest.mark.long
 async def test_the_end_and_the_question_of_a_run_are_told_signed_and_once(store: JournalStore, counted: Counted):
     async with FlowService(store, counted.flows) as service, anyio.create_task_group() as tasks:
         receiver = Receiver(500, RunError("no connection"), 200)

@@ -48,6 +48,7 @@ def test_the_sandbox_holds_here() -> None:
     assert verdict() == (True, "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("name", ESCAPES)
 async def test_a_script_that_tries_to_get_out_is_contained(name: str, there: World) -> None:

@@ -275,6 +275,7 @@ async def test_a_call_that_hangs_ends_at_its_timeout_and_the_server_is_killed(se
     assert not is_running(pid)
 
 
+@pytest.mark.long
 async def test_a_line_without_end_ends_the_connection_and_not_the_run(server: Settings) -> None:
     async with open_mcp([server()]) as sets:
         result = await call(sets, "endless_line")

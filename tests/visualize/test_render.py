@@ -174,6 +174,7 @@ def fake_dot(folder: Path, script: str) -> None:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
+@pytest.mark.long
 def test_a_dot_that_hangs_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]
 ):

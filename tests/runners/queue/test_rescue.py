@@ -268,6 +268,7 @@ async def test_a_run_on_which_a_worker_stumbles_is_left_to_others(
     assert told[0] == f"run {run_id} is left to others: this worker stumbled (NameError: half an upgrade)"
 
 
+@pytest.mark.long
 async def test_however_many_look_for_dead_workers_at_once_their_jobs_are_kept(
     store: PostgresStore, tmp_path: Path
 ) -> None:

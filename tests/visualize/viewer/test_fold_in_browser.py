@@ -139,6 +139,7 @@ def test_both_folds_agree_on_the_sample_at_every_moment(script: Tab):
     agree(script, events)
 
 
+@pytest.mark.long
 def test_both_folds_agree_on_a_large_run(script: Tab):
     events = layered_run(300)
     agree(script, events)

@@ -136,6 +136,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/", "/compare", "/flows/research", "/runs/2f6c41d09b#node=draft"])
 def test_words_have_enough_contrast_in_both_themes(browser: Browser, server: PageServer, path: str):
     with browser.tab() as tab:
