@@ -420,9 +420,9 @@ class Flow:
         `live`: as for `run`.
         """
         with _opened(store, durability) as journals:
-            begun = journals.find(run_id)
-            how: Any = {"state": state or {}, "limits": limits, "live": _hear(live)}
-            run = await local.fork(self.plan, begun, journals, node, **how)
+            run = await local.fork(
+                self.plan, journals.find(run_id), journals, node, state=state or {}, limits=limits, live=_hear(live)
+            )
         return _kept(run, store)
 
     async def approve(

@@ -31,7 +31,7 @@ from flowengine.runners import local
 from flowengine.runners.run import Run, higher_limit
 from visualize.progress import NodeRow, Progress
 
-__all__ = ["Execution", "exit_code_of", "format_outputs", "to_node_object", "to_run_json"]
+__all__ = ["Execution", "exit_code_of", "format_outputs", "to_node_object", "to_run_json", "to_run_object"]
 
 # --- The end of a run: what is printed, and the exit code
 
@@ -81,27 +81,31 @@ def _format_named(name: str, text: str) -> str:
 def to_run_json(
     progress: Progress, outputs: Mapping[str, Any] | None, statuses: Mapping[str, NodeStatus] | None = None
 ) -> str:
-    """The run as one JSON object. `statuses` are the walk's, which also knows what an `on_error` made of a failure."""
+    """`to_run_object` as text."""
+    return dumps(to_run_object(progress, outputs, statuses), indent=2)
+
+
+def to_run_object(
+    progress: Progress, outputs: Mapping[str, Any] | None, statuses: Mapping[str, NodeStatus] | None = None
+) -> dict[str, Any]:
+    """The run as one object. `statuses` are the walk's, which also knows what an `on_error` made of a failure."""
     finished = progress.finished
     error = None if finished is None else finished.error
     usage = progress.usage
-    return dumps(
-        {
-            "run_id": "" if progress.started is None else progress.started.run_id,
-            "flow": progress.flow,
-            "status": progress.status,
-            "labels": {} if progress.started is None else labels_of(progress.started),
-            "outputs": outputs,
-            "error": None if error is None or finished is None else _to_error_object(error, finished.node),
-            "nodes": {name: to_node_object(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
-            "seconds": progress.seconds(),
-            "idle_seconds": progress.idle,
-            "reused": progress.reused()._asdict(),
-            "tokens": usage.tokens,
-            "cost_usd": usage.cost_usd,
-        },
-        indent=2,
-    )
+    return {
+        "run_id": "" if progress.started is None else progress.started.run_id,
+        "flow": progress.flow,
+        "status": progress.status,
+        "labels": {} if progress.started is None else labels_of(progress.started),
+        "outputs": outputs,
+        "error": None if error is None or finished is None else _to_error_object(error, finished.node),
+        "nodes": {name: to_node_object(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
+        "seconds": progress.seconds(),
+        "idle_seconds": progress.idle,
+        "reused": progress.reused()._asdict(),
+        "tokens": usage.tokens,
+        "cost_usd": usage.cost_usd,
+    }
 
 
 def _to_error_object(error: ErrorInfo, node: str | None) -> Mapping[str, Any]:

@@ -3,7 +3,6 @@ what is being written."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -23,6 +22,7 @@ from flowengine.models.model import Model, Reply, Request
 from flowengine.models.prompt_caching import find_cache_rule
 from flowengine.models.wrappers.bounded import BoundedModel
 from flowengine.models.wrappers.streaming_tap import heard
+from flowengine.nodes.container import file_path
 from flowengine.nodes.reuse_rules import without_question
 from flowengine.nodes.warm_start import find_warm_start, hear_first_token
 from flowengine.tools.tool import Tool, ToolResult, failed_result
@@ -98,18 +98,13 @@ def _listener_of(context: Context) -> Callable[[Any], Awaitable[None]]:
     async def note(record: Any) -> None:
         rule = find_cache_rule(record.text) if type(record) is Notice else ""
         if rule:
-            told, said = scope.once(_listener_of, set[tuple[str, str]]), (_place_of(context), rule)
+            told, said = scope.once(_listener_of, set[tuple[str, str]]), (file_path(context.current_node or ""), rule)
             if said in told:
                 return
             told.add(said)
         await context.note(record)
 
     return note
-
-
-def _place_of(context: Context) -> str:
-    """The node's path without the numbers of items and rounds."""
-    return re.sub(r"\[\d+\]", "[]", context.current_node or "")
 
 
 def telling_gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:

@@ -87,14 +87,14 @@ class ExpressionCompiler:
         """Of an expression that decides: what it reads is told where somebody asks for it, and is there."""
         if not self._bare:
             return source
-        text, may_be_absent = describe_source(node), not self._must_be_there(node)
+        text, must_be_there = describe_source(node), self._must_be_there(node)
 
         def evaluate(frame: Frame) -> Any:
             value = source(frame)
             seen = frame.seen
             if seen is not None and text not in seen and len(seen) < _MAX_SEEN:
                 seen[text] = str(value) if type(value) is int and -_SHORT < value < _SHORT else _tell_value(value)
-            if type(value) is Missing and not value.excused and not may_be_absent:
+            if type(value) is Missing and must_be_there and not value.excused:
                 raise value.error()
             return value
 

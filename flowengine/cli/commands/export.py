@@ -86,7 +86,8 @@ def write_page(kept: JournalStore, words: Mapping[str, str], file: str | None, *
                 size = sum(page.write(piece.encode()) for piece in pieces)
         except OSError as error:
             raise click.UsageError(f"cannot write '{file}': {error.strerror}") from error
-        complain(f"{file}: {f'{len(words) - len(left):,} runs, ' * (len(words) > 1)}{size:,} bytes")
+        runs = f"{len(words) - len(left):,} runs, " if len(words) > 1 else ""
+        complain(f"{file}: {runs}{size:,} bytes")
     for each in left:
         complain(f"left: {each}")
     return 1 if left else 0

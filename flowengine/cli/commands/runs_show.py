@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import time
 from typing import Any, Final, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from flowengine.cli.commands.runs_list import format_notes, notes_to_object
-from flowengine.cli.execute import exit_code_of, to_node_object, to_run_json
+from flowengine.cli.execute import exit_code_of, to_node_object, to_run_object
 from flowengine.cli.format_parts import calls_to_object, format_calls, format_inputs, format_state, format_writes
 from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten
 from flowengine.cli.format_times import format_times, times_to_object
@@ -360,7 +359,7 @@ def _to_json(everything: Sequence[Event], chosen: Sequence[Event], node: str | N
     run = Reading(everything)
     progress, started = run.progress, run.progress.started
     if node is None:
-        known = json.loads(to_run_json(progress, None if progress.finished is None else progress.finished.outputs))
+        known = to_run_object(progress, None if progress.finished is None else progress.finished.outputs)
         inputs = None if started is None else started.inputs
         return dumps({**known, "inputs": inputs, "session": session_of(started) if started else "", **about}, indent=2)
     row = progress.nodes[node]
