@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import anyio.lowlevel
 import pytest
 
+from flowengine.core.context import Context
 from flowengine.core.run_scope import RunScope
+from flowengine.flow import Flow
+from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.loop import LoopNode
 
 
 async def until_cancelled(ended: list[str], name: str) -> None:
@@ -94,3 +99,33 @@ async def test_a_task_that_fails_ends_the_run() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await run()
     assert [str(each) for each in caught.value.exceptions] == ["of the task"]
+
+
+async def test_a_scope_of_nodes_that_start_no_tasks_refuses_one_and_closes_all_the_same() -> None:
+    told: list[str] = []
+    with pytest.raises(RuntimeError, match="starts_tasks = True"):
+        async with RunScope(has_tasks=False) as scope:
+            await held(scope, told)
+    async with RunScope(has_tasks=False) as scope:
+        scope.at_end(partial(note_closing, told))
+    assert told == ["closed"]
+
+
+async def note_closing(told: list[str]) -> None:
+    told.append("closed")
+
+
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_node_that_says_so_may_start_tasks_wherever_it_stands(starts: bool) -> None:
+    started: list[str] = []
+
+    class Starting(FunctionNode):
+        starts_tasks = starts
+
+    async def start(context: Context) -> None:
+        assert context.scope is not None
+        context.scope.start_soon(partial(until_cancelled, started, "ended"))
+        await anyio.lowlevel.checkpoint()
+
+    run = await Flow("t", {"round": LoopNode({"start": Starting(start)}, max_iterations=1)}).run()
+    assert (run.status, started) == (("succeeded", ["ended"]) if starts else ("failed", []))
