@@ -47,7 +47,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -237,6 +237,10 @@ class TemplateSyntaxError(DefinitionError):
 
 
 # --- this run went wrong ------------------------------------------------------------------------
+
+
+LONGEST_WAIT: Final = 300.0
+"""Seconds. A server that asks to wait longer is not asked again."""
 
 
 class RunError(FlowEngineError):

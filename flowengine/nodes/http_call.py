@@ -13,12 +13,12 @@ from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_schema import find_misfits
 from flowengine.core.records import ToolCall, tool_key
 from flowengine.engine.view import NodeContext
-from flowengine.errors import DefinitionError, OutputError, RunError, UnknownEffectError
+from flowengine.errors import LONGEST_WAIT, DefinitionError, OutputError, RunError, UnknownEffectError
 from flowengine.models.http.status_errors import read_retry_after
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.http_request import Answer, Expected, HttpRequest, describe_url, make_request, read_body
 from flowengine.nodes.http_sender import Sender, SentAnswer
-from flowengine.nodes.node import LONGEST_ASKED, Effect, FlowNode, NodeSettings, Value
+from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
 from flowengine.tools.result_text import cut, text_of
 
 __all__ = ["EFFECTS", "HttpNode"]
@@ -109,7 +109,7 @@ class HttpNode(FlowNode):
             asked = f"{self.method} {describe_url(sent.url)}"
             error = RunError(f"{asked} answered {answer.status} where {wanted} is expected{said and f': {said}'}")
             error.retry_after = read_retry_after(answer.headers)
-            if error.retry_after is not None and error.retry_after > LONGEST_ASKED:
+            if error.retry_after is not None and error.retry_after > LONGEST_WAIT:
                 error.args = (f"{error}; it asks to wait {error.retry_after:,.0f} s, which is too long",)
             raise error
         body = await self._body(context, answer, sent.url)

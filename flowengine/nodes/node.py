@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, ClassVar, Final, Literal, Protocol, Self, TypedDict, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, runtime_checkable
 
 from flowengine.core.budget import Budget, OnLimit
 from flowengine.core.context import Context
@@ -29,7 +29,7 @@ from flowengine.errors import (
     unknown_argument,
 )
 
-__all__ = ["LONGEST_ASKED", "FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits", "Testable", "Value"]
+__all__ = ["FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits", "Testable", "Value"]
 
 # --- Bounds of a run and of its parts, as data
 
@@ -81,10 +81,6 @@ class NodeLimits:
 
 
 # --- When and how often a failed node is run again, as data
-
-
-LONGEST_ASKED: Final = 300.0
-"""Seconds. A server that asks to wait longer is not asked again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from flowengine.engine.levels import timeout_error
 from flowengine.engine.ports import Ended, Known, Node, Skip
 from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
-from flowengine.errors import NodeTimeoutError, OverdueError, RunError, TemplateError, UnknownEffectError
+from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, UnknownEffectError
 from flowengine.nodes.leaving import LeavableBody
-from flowengine.nodes.node import LONGEST_ASKED, FlowNode, NodeLimits, RetryPolicy, Testable
+from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -278,9 +278,7 @@ class _Retrying:
             await context.note(RetryRecord(attempt, describe_error(failure), state.next_action.sleep))
 
         retrying = tenacity.AsyncRetrying(
-            stop=lambda state: (
-                state.attempt_number >= policy.attempts - failed or _seconds_asked(state) > LONGEST_ASKED
-            ),
+            stop=lambda state: state.attempt_number >= policy.attempts - failed or _seconds_asked(state) > LONGEST_WAIT,
             wait=seconds,
             retry=tenacity.retry_if_exception(policy.covers),
             sleep=anyio.sleep,

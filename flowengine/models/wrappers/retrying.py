@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import anyio
 
-from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.errors import LONGEST_WAIT, ModelError, PermanentModelError, TransientModelError
 from flowengine.models.call_timeline import add_step, spent_on
 from flowengine.models.model import Model, Reply, Request, supports_schema
 from flowengine.models.throttle import Brake
@@ -138,10 +138,6 @@ def _add_model_name(reply: Reply, model: Model, failed: int) -> Reply:
     return reply._replace(
         model=reply.model or model.name, provider=reply.provider or model.provider, attempts=reply.attempts + failed
     )
-
-
-LONGEST_WAIT: Final = 300.0
-"""Seconds. A server that asks for more has its wish granted by giving up at once."""
 
 
 class RetryingModel(PassThroughModel):
