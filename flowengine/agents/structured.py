@@ -18,6 +18,7 @@ from pydantic import BaseModel, PydanticUserError, ValidationError
 
 from flowengine.agents.prompt import add_schema
 from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.core.json_values import refuse_constant
 from flowengine.core.locale import Messages
 from flowengine.core.records import Gateway
 from flowengine.core.user_code import describe_error
@@ -172,11 +173,7 @@ def _find_candidates(text: str) -> Iterator[list[Any]]:
 _NOTHING: Final = object()
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def _load_json(text: str) -> Any:

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 import anyio
 
 from flowengine.agents.standalone import StreamingGateway, check_refusal, complete_once
+from flowengine.core.json_values import refuse_constant
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import AwaitsPerson, Gateway, Notice
 from flowengine.models.messages import Message, ToolRequest
@@ -226,11 +227,7 @@ def _read_call(request: ToolRequest) -> _Call:
     return _Call(request._replace(arguments=text), cast("dict[str, Any]", arguments))
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def without_tools() -> ToolLoop:

@@ -14,10 +14,11 @@ from pydantic_core import PydanticCustomError
 
 from flowengine.cli.run_access import DURABILITIES, store_option
 from flowengine.cli.watch import Reporting
+from flowengine.core.json_values import parse_json
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.nodes.compiled_flow import InputField, parse_json, parse_text
+from flowengine.nodes.compiled_flow import InputField, parse_text
 
 __all__ = [
     "OPTION_OF",

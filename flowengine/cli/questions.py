@@ -17,12 +17,12 @@ import click
 
 from flowengine.cli.environment import find_account, find_user
 from flowengine.cli.terminal import complain, escape_controls, has_live_stderr
+from flowengine.core.json_values import parse_value
 from flowengine.core.records import ACCEPT, Asked
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import ApprovalError
 from flowengine.journal.approvals import Given, answer, may_answer, open_questions
-from flowengine.nodes.compiled_flow import parse_value
 from flowengine.tools.result_text import cut
 
 __all__ = ["ask_person", "can_ask_person", "describe_question", "format_choices", "name_person"]

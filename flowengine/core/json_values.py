@@ -1,4 +1,5 @@
-"""Writes any value of a run in JSON's types: leniently for people and prompts, strictly for what others compute with.
+"""Writes any value of a run in JSON's types: leniently for people and prompts, strictly for what others compute with;
+and reads JSON that others wrote.
 
 Sets come in one order in every process, so that what is made of the text (a key, a prompt, a page) is the same wherever
 it is made.
@@ -7,11 +8,12 @@ it is made.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -19,7 +21,17 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from flowengine.core.records import RECORDS
 from flowengine.errors import RunError
 
-__all__ = ["check_text", "refusing_no_json", "to_json_fields", "to_json_value", "write_json"]
+__all__ = [
+    "check_text",
+    "load_json",
+    "parse_json",
+    "parse_value",
+    "refuse_constant",
+    "refusing_no_json",
+    "to_json_fields",
+    "to_json_value",
+    "write_json",
+]
 
 _RECORDS: Final[frozenset[type[Any]]] = frozenset(RECORDS.values())
 _HUGE: Final = 10**4000
@@ -122,3 +134,59 @@ def check_text(text: str, what: str) -> str:
     except UnicodeEncodeError:
         raise RunError(f"{what} holds half a surrogate pair, which is no text") from None
     return text
+
+
+# --- What somebody else wrote
+
+
+def load_json(text: str | bytes) -> Any:
+    """What a text of JSON says; `ValueError` for what readers could take in two ways, `RecursionError` for what is
+    nested too deep."""
+    return json.loads(text, parse_constant=refuse_constant, parse_float=_read_float, object_pairs_hook=_refuse_twins)
+
+
+def parse_json(text: str) -> Any:
+    """The same, of what a person has written: always a `ValueError`.
+
+    >>> parse_json("[" * 100_000)
+    Traceback (most recent call last):
+    ValueError: it is nested too deep
+    """
+    try:
+        return load_json(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def parse_value(text: str) -> Any:
+    """JSON, or else text: as `--set` takes it.
+
+    >>> parse_value("[1]"), parse_value("NaN"), parse_value('{"a": 1, "a": 2}')
+    ([1], 'NaN', '{"a": 1, "a": 2}')
+    """
+    try:
+        return parse_json(text)
+    except ValueError:
+        return text
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """For `json.loads(parse_constant=…)`: NaN and Infinity are Python's, and are no JSON."""
+    raise ValueError(f"{name} is not JSON")
+
+
+def _read_float(text: str) -> float:
+    """A number beyond all floats would be an infinity."""
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text:.40} is beyond all numbers")
+    return value
+
+
+def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a name that stands twice, readers take one or the other."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = Counter(each for each, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"{name!r:.80} stands twice in an object")
+    return found

@@ -16,15 +16,13 @@ from typing import IO, Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY
 from flowengine.core.flow_paths import open_regular
+from flowengine.core.json_values import load_json
 from flowengine.errors import Diagnostic, FlowError, InputError, did_you_mean
 from flowengine.nodes.compiled_flow import (
     REQUIRED,
     InputField,
     checked_inputs,
     parse_text,
-    read_float,
-    refuse_constant,
-    refuse_twins,
 )
 from flowengine.runners.row_runs import DataRow
 
@@ -83,12 +81,7 @@ def _read_json_lines(path: Path, file: IO[bytes]) -> Iterator[RawRow]:
             continue
         number += 1
         try:
-            value: Any = json.loads(
-                text.decode("utf-8"),
-                parse_constant=refuse_constant,
-                parse_float=read_float,
-                object_pairs_hook=refuse_twins,
-            )
+            value: Any = load_json(text.decode("utf-8"))
         except json.JSONDecodeError as error:
             raise _wrong(path, f"expected one JSON object on the line: {error.msg}", line, error.colno) from None
         except (ValueError, RecursionError) as error:

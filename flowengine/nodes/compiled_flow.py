@@ -8,19 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isfinite
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 import anyio
 import anyio.to_thread
 
 from flowengine.core.context import Context
 from flowengine.core.file_values import FileRules
+from flowengine.core.json_values import load_json
 from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import describe_value, freeze, is_json_type
 from flowengine.engine.graph import Graph
@@ -49,13 +48,8 @@ __all__ = [
     "assemble",
     "checked_inputs",
     "outputs_of",
-    "parse_json",
     "parse_text",
-    "parse_value",
     "partial_outputs_of",
-    "read_float",
-    "refuse_constant",
-    "refuse_twins",
 ]
 
 # --- A run's inputs
@@ -156,7 +150,7 @@ def parse_text(name: str, text: str, field: InputField | None) -> Any:
     if expected is None:
         return text
     try:
-        return json.loads(text, parse_constant=refuse_constant, parse_float=read_float)
+        return load_json(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}") from error
 
@@ -169,58 +163,6 @@ def _find_declared_type(field: InputField) -> str | None:
     if isinstance(kind, (list, tuple)) and "string" not in kind:
         return " or ".join(map(str, cast("Sequence[Any]", kind)))
     return None
-
-
-def refuse_constant(name: str) -> NoReturn:
-    """For `json.loads(parse_constant=…)`: NaN and the infinities are no JSON."""
-    raise ValueError(f"{name} is not JSON")
-
-
-def read_float(text: str) -> float:
-    """For `json.loads(parse_float=…)`: a number beyond all floats would be an infinity."""
-    value = float(text)
-    if not isfinite(value):
-        raise ValueError(f"{text:.40} is beyond all numbers")
-    return value
-
-
-def refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For `json.loads(object_pairs_hook=…)`: of a name that stands twice, readers take one or the other.
-
-    >>> refuse_twins([("a", 1), ("b", 2), ("a", 3)])
-    Traceback (most recent call last):
-    ValueError: 'a' stands twice in an object
-    """
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        name = Counter(each for each, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"{name!r:.80} stands twice in an object")
-    return found
-
-
-def parse_json(text: str) -> Any:
-    """What a text of JSON says that a person has written; `ValueError` for what readers could take in two ways.
-
-    >>> parse_json("[" * 100_000)
-    Traceback (most recent call last):
-    ValueError: it is nested too deep
-    """
-    try:
-        return json.loads(text, parse_constant=refuse_constant, parse_float=read_float, object_pairs_hook=refuse_twins)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-
-
-def parse_value(text: str) -> Any:
-    """JSON, or else text: as `--set` takes it.
-
-    >>> parse_value("[1]"), parse_value("NaN")
-    ([1], 'NaN')
-    """
-    try:
-        return parse_json(text)
-    except ValueError:
-        return text
 
 
 @dataclass(frozen=True)

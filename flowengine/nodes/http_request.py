@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from flowengine.core.file_values import FileValue
-from flowengine.core.json_values import check_text, write_json
+from flowengine.core.json_values import check_text, refuse_constant, write_json
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError, OutputError, RunError
 
@@ -155,7 +155,7 @@ def read_body(answer: Answer) -> Any:
     media_type = said.strip().lower()
     if _JSON.fullmatch(media_type):
         try:
-            return json.loads(answer.content, parse_constant=_refuse_constant)
+            return json.loads(answer.content, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
             raise OutputError(f"the answer says that it is JSON, and it is not: {error!s:.200}") from None
     if media_type and not _TEXTS.fullmatch(media_type):
@@ -169,7 +169,3 @@ def read_body(answer: Answer) -> Any:
 def _charset_of(parameters: str) -> str:
     found = re.search(r"charset=\"?([A-Za-z0-9_.:-]{1,40})", parameters, re.IGNORECASE)
     return found[1] if found else "utf-8"
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import Any
 
 from flowengine.core.context import EMPTY
+from flowengine.core.json_values import parse_value
 from flowengine.engine.events import NodeRecorded, RunStarted
 from flowengine.errors import FlowEngineError
 from flowengine.journal.replay import pending_calls
 from flowengine.journal.run_lookup import labels_of
-from flowengine.nodes.compiled_flow import parse_value
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.run import higher_limit, limits_under, settings_of
 from flowengine.server.flow_catalog import CatalogEntry

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-from flowengine.nodes.compiled_flow import read_float, refuse_constant, refuse_twins
+from flowengine.core.json_values import load_json
 from flowengine.server.flow_catalog import Library
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
@@ -89,9 +88,7 @@ async def read_json_object(request: Request, most: int) -> dict[str, Any]:
 def parse_json(body: bytes) -> Any:
     """The value of a body; a `ProblemError` for what is no JSON, has a name twice, or is nested too deep."""
     try:
-        found: Any = json.loads(
-            body, parse_constant=refuse_constant, parse_float=read_float, object_pairs_hook=refuse_twins
-        )
+        found: Any = load_json(body)
     except RecursionError:
         raise _TOO_DEEP from None
     except ValueError as error:

@@ -16,10 +16,10 @@ from flowengine.cli.options import add_running_options, collect_settings
 from flowengine.cli.questions import ask_person, can_ask_person, describe_question, format_choices, name_person
 from flowengine.cli.run_access import beginning, choose_store, format_command, open_journal, read
 from flowengine.cli.terminal import complain
+from flowengine.core.json_values import parse_json
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
 from flowengine.journal.approvals import Given, answer, open_questions
-from flowengine.nodes.compiled_flow import parse_json
 from flowengine.runners.queue.run_positions import queue_of
 
 __all__ = ["command"]

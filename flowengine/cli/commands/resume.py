@@ -14,12 +14,12 @@ from flowengine.cli.options import add_running_options, collect_settings, gather
 from flowengine.cli.run_access import beginning, choose_store, open_journal, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting
+from flowengine.core.json_values import parse_value
 from flowengine.engine.events import Event, RunFinished, RunStarted
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.flowfile.run_bundle import place_of
-from flowengine.nodes.compiled_flow import parse_value
 from flowengine.runners import local
 from flowengine.runners.run import Run, settings_of
 from visualize.progress import Progress
@@ -134,8 +134,9 @@ def command(
         inputs = {**started.inputs, **gather_inputs(plan.inputs, changed, None)} if changed else None
 
         async def begin(kept: JournalStore, live: local.Live) -> Run:
-            how: Any = {"state": state, "inputs": inputs, "new_id": new_id, "settings": given}
-            return await local.fork(plan, run_id, kept, start, live=live, **how)
+            return await local.fork(
+                plan, run_id, kept, start, state=state, inputs=inputs, new_id=new_id, settings=given, live=live
+            )
 
         return Execution(new_id, store, reporting, results, durability, plan=plan).run(begin)
 

@@ -15,10 +15,10 @@ from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.budget import Budget
+from flowengine.core.json_values import parse_value
 from flowengine.errors import InputError
 from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, WhatIfRow
 from flowengine.journal.run_export import dumps
-from flowengine.nodes.compiled_flow import parse_value
 
 __all__ = ["command", "read_change"]
 
