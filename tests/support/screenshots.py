@@ -20,13 +20,15 @@ __all__ = ["make"]
 
 IMAGES: Final = Path(__file__).parents[2] / "flowengine" / "docs" / "images"
 RUN: Final = "/runs/2f6c41d09b"
-SHOTS: Final[dict[str, tuple[str, int, str]]] = {
-    "viewer-run.png": (f"{RUN}#node=draft", 1280, "light"),
-    "viewer-moment-dark.png": (f"{RUN}#node=polish&at=44", 1280, "dark"),
-    "viewer-approval-phone.png": (f"{RUN}#node=ask", 390, "light"),
-    "viewer-compare.png": ("/compare", 1280, "light"),
+SHOTS: Final[dict[str, tuple[str, int, int, str]]] = {
+    "viewer-run.png": (f"{RUN}#node=draft", 1360, 1040, "light"),
+    "viewer-moment-dark.png": (f"{RUN}#node=polish&at=44", 1280, 800, "dark"),
+    "viewer-approval-phone.png": (f"{RUN}#node=ask", 390, 800, "light"),
+    "viewer-compare.png": ("/compare", 1280, 800, "light"),
 }
-"""File → address, width and theme."""
+"""File → address, width, height and theme."""
+NOW: Final = "2026-01-01T10:13:06.100Z"
+"""The moment that pages show: the run waits since then."""
 
 
 def make(folder: Path) -> None:
@@ -35,8 +37,9 @@ def make(folder: Path) -> None:
     with page_server(research_run()) as server, sync_playwright() as driver:
         server.pages["/compare"] = compare_page(Reading(research_run()), Reading(_other()))
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        for name, (address, width, scheme) in SHOTS.items():
-            page: Any = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        for name, (address, width, height, scheme) in SHOTS.items():
+            page: Any = chromium.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page.clock.set_fixed_time(NOW)
             page.goto(f"{server.url}{address}")
             page.wait_for_timeout(500)
             page.screenshot(path=folder / name)

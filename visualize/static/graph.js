@@ -125,6 +125,7 @@ function shortModel(model) {
 }
 
 const GROWN = [1, 1.2, 1.45, 1.75, 2.1, 2.5, 3, 3.6, 4.3, 5.2, 5.9]; // How much larger names are written, as the drawing gets smaller.
+const TWO_LINES = 1.75; // Up to here a box has room for its status below its name.
 
 class Graph {
   constructor(svg, head) {
@@ -141,6 +142,8 @@ class Graph {
     this.written = [];
     this.names = [];
     this.bases = [];
+    this.standings = []; // statuses and times as words
+    this.standingBases = [];
     this.kinds = [];
     this.matches = null; // which paths are sought; null: nothing is
     this.groups.forEach((group, number) => this.add(number, group));
@@ -167,12 +170,14 @@ class Graph {
     return [width, height];
   }
 
-  // Names are written larger where the drawing is small, so that they can be read; other words are left out there.
+  // Names are written larger where the drawing is small, so that they can be read, and statuses as long as there is
+  // room; other words are left out there.
   scaled(scale) {
     const grown = scale >= 0.9 ? 1 : GROWN.find((each) => each >= 0.93 / scale) ?? GROWN.at(-1);
     if (grown === this.grown || this.isCompact) return;
     this.grown = grown;
     this.svg.classList.toggle("small", grown > 1);
+    this.svg.classList.toggle("two-lines", grown > 1 && grown <= TWO_LINES);
     this.svg.classList.toggle("smaller", grown > 4.4);
     this.svg.style.setProperty("--grown", String(grown));
     this.placeNames();
@@ -188,6 +193,7 @@ class Graph {
     if (this.isCompact || this.written[number] === this.grown) return;
     this.written[number] = this.grown;
     this.writeName(number, this.names[number]);
+    this.writeStanding(number);
     this.label(number);
   }
 
@@ -215,7 +221,7 @@ class Graph {
     const { x, y } = this.bases[number];
     const by = grown > 4.4 ? 0 : Math.max(1, 0.72 * grown); // The sign grows with the name, as long as there is room.
     const left = grown > 1 ? x - 31 + 22 * by + (by ? 9 : 0) : x;
-    const middle = groups[number].classList.contains("frame") ? y - 14 + 6.5 * grown : 0;
+    const middle = groups[number].classList.contains("frame") ? y - 14 + 6.5 * grown : this.hasTwoLines(number) ? -8 * grown : 0;
     element.setAttribute("x", left);
     element.setAttribute("y", grown > 1 ? middle + 4.5 * grown : y);
     groups[number].querySelector(":scope > .sign")?.setAttribute("transform", grown > 1
@@ -224,6 +230,26 @@ class Graph {
     const sign = grown > 1 && groups[number].classList.contains("s-failed") ? "✗ " : "";
     const text = grown > 1 ? cutTo(sign + name, Math.max(2, Math.floor(room / (this.letterOf(name) * grown)))) : name;
     if (element.textContent !== text) element.textContent = text;
+  }
+
+  hasTwoLines(number) {
+    return this.grown > 1 && this.grown <= TWO_LINES && Boolean(this.standings[number]) && !this.groups[number].classList.contains("frame");
+  }
+
+  // A node's status and time, below its name where names are somewhat larger than usual.
+  writeStanding(number, text = this.standings[number]) {
+    const isNew = Boolean(text) !== Boolean(this.standings[number]);
+    this.standings[number] = text;
+    if (isNew) this.writeName(number, this.names[number]);
+    const element = this.groups[number].querySelector(":scope > .standing");
+    if (!element) return;
+    const { x, y } = (this.standingBases[number] ??= { x: Number(element.getAttribute("x")), y: Number(element.getAttribute("y")) });
+    const isSecond = this.hasTwoLines(number);
+    element.setAttribute("x", isSecond ? x - 31 : x);
+    element.setAttribute("y", isSecond ? 13 * this.grown : y);
+    const room = (this.head.sizes?.[number]?.[0] ?? 276) - 20;
+    const cut = isSecond ? cutTo(text, Math.max(2, Math.floor(room / (this.letterOf("succeeded") * this.grown)))) : text;
+    if (cut !== undefined && element.textContent !== cut) element.textContent = cut;
   }
 
   paint(run, now) {
@@ -279,7 +305,7 @@ class Graph {
       return;
     }
     this.writeName(number, said.name);
-    this.write(group, ".standing", said.standing);
+    this.writeStanding(number, said.standing);
     this.write(group, ".detail", said.detail);
     const kind = this.kinds[number];
     if (said.model && kind && !kind.includes(" · ")) this.write(group, ".kind", `${kind} · ${shortModel(said.model)}`);

@@ -58,9 +58,21 @@ def test_the_graph_shows_all_of_itself_with_signs_models_progress_and_text_that_
     assert inside
     sizes = """[...document.querySelectorAll('#graph text')].filter((each) => each.getBoundingClientRect().height)
       .map((each) => parseFloat(getComputedStyle(each).fontSize) * each.getScreenCTM().a)"""
+    outside = """[...document.querySelectorAll('#graph .node:not(.frame)')].flatMap((node) => {
+      const box = node.querySelector('path').getBoundingClientRect();
+      return [...node.querySelectorAll('text')].map((each) => [each.textContent, each.getBoundingClientRect()])
+        .filter(([, { top, right, bottom }]) => bottom && (top < box.top || bottom > box.bottom || right > box.right));
+    })"""
+    told = """[...document.querySelectorAll('#graph .standing')]
+      .filter((each) => each.getBoundingClientRect().height).length"""
     assert min(tab.evaluate(sizes)) >= 11.9
+    counts = [tab.evaluate(told)]
     for _ in range(9):
         tab.key("+")
+        counts.append(tab.evaluate(told))
+        assert tab.evaluate(outside) == []
+    assert sorted(set(counts)) == [0, 10, 14]  # None, then below the names of boxes, then all.
+    assert counts == sorted(counts)
     assert min(tab.evaluate(sizes)) >= 11.9
     assert len(tab.query_selector_all("#graph .sign.k-agent")) == 4
     assert tab.texts("#graph .node[data-node='0'] .kind") == ["agent · gpt-4o-mini"]
