@@ -275,8 +275,8 @@ class Agent:
         which providers and typed contexts begin with that; `recorded`: what an interrupted attempt of it told.
         `shared`: how the input begins in other runs of the agent too, for the vendor's cache.
         """
-        door = DirectGateway() if gateway is None else gateway
-        opening = TurnRequest(input_text, earlier, door, options, scope, admit, kept, recorded, attachments, shared)
+        gateway = DirectGateway() if gateway is None else gateway
+        opening = TurnRequest(input_text, earlier, gateway, options, scope, admit, kept, recorded, attachments, shared)
         parts = self._parts()
         with naming(self.name):
             settings = self.settings_for(options)
@@ -284,7 +284,7 @@ class Agent:
                 async with open_turn(parts, settings, opening) as turn:
                     return await turn.respond()
             await check_input(parts, opening)
-            caller = await open_caller(settings, door, self.words, self.tooling.loops(self.words))
+            caller = await open_caller(settings, gateway, self.words, self.tooling.loops(self.words))
             return await turn_of(parts, opening, caller).respond()
 
     @property
@@ -339,13 +339,13 @@ class Agent:
         result.
         """
         found = Context() if context is None else context
-        door: StreamingGateway = DirectGateway() if gateway is None else gateway
+        gateway = DirectGateway() if gateway is None else gateway
         with naming(self.name):
             settings = self.settings_for(options)
-        request = TurnRequest(input_text, found.messages, door, options, found.scope)
+        request = TurnRequest(input_text, found.messages, gateway, options, found.scope)
         async with (
             open_turn(self._parts(), settings, request) as turn,
-            aclosing(turn.pieces(door)) as pieces,
+            aclosing(turn.pieces(gateway)) as pieces,
             aclosing(self._yield_public(pieces, found)) as shown,
         ):
             yield shown

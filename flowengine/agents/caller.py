@@ -156,12 +156,12 @@ async def open_caller(
     loop: Callable[[], ToolLoop] = without_tools,
 ) -> Caller:
     """The caller for one run; tells the gateway when no model was chosen and a stand-in answers."""
-    door = DirectGateway() if gateway is None else gateway
+    gateway = DirectGateway() if gateway is None else gateway
     model, notice = open_model(settings)
     check_taken(model, settings)
     if notice:
-        await door.note(Notice(notice))
-    return Caller(door, model, settings, words, loop)
+        await gateway.note(Notice(notice))
+    return Caller(gateway, model, settings, words, loop)
 
 
 def subject_of(context: Context, input_text: str | None, target: Any) -> Subject:

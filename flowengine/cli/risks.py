@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from flowengine.flowfile.risks.ways import Step, Way, Ways, place_text
+from flowengine.flowfile.risks.risk_paths import RiskPath, RiskPaths, Step, place_text
 from visualize.picture import Picture, PictureEdge, PictureNode, Risk
 
-__all__ = ["draw_ways", "list_ways", "ways_as_data"]
+__all__ = ["draw_risk_paths", "list_risk_paths", "risk_paths_as_data"]
 
 
-def list_ways(ways: Ways) -> Iterator[str]:
+def list_risk_paths(ways: RiskPaths) -> Iterator[str]:
     """For people: each open way with both its places, those that are meant with their reasons."""
     for way in ways.open:
         yield f"{place_text(way.effect_place)}: a stranger's text reaches {way.effect.what}"
@@ -27,7 +27,7 @@ def list_ways(ways: Ways) -> Iterator[str]:
     yield f"{count or 'no'} way{'s' * (count != 1)} of a stranger's text to an effect{meant}"
 
 
-def _describe_way(way: Way) -> Iterator[str]:
+def _describe_way(way: RiskPath) -> Iterator[str]:
     yield f"    from  {way.source.what} ({place_text(way.source_place)})"
     yield f"    by    {' → '.join(map(_describe_step, way.steps))}"
     if way.meant is not None:
@@ -40,7 +40,7 @@ def _describe_step(step: Step) -> str:
     return f"{step.name} ({', '.join(step.keys)})" if step.keys else step.name
 
 
-def ways_as_data(flow: str, ways: Ways) -> dict[str, Any]:
+def risk_paths_as_data(flow: str, ways: RiskPaths) -> dict[str, Any]:
     """For scripts."""
     return {
         "flow": flow,
@@ -53,7 +53,7 @@ def ways_as_data(flow: str, ways: Ways) -> dict[str, Any]:
     }
 
 
-def _way_as_data(way: Way) -> dict[str, Any]:
+def _way_as_data(way: RiskPath) -> dict[str, Any]:
     ends = {
         "source": (way.source, way.source_node, way.source_place),
         "effect": (way.effect, way.effect_node, way.effect_place),
@@ -82,7 +82,7 @@ _ORDER: Final[tuple[Risk, ...]] = ("", "passes", "source", "effect")
 """Of what a node is on several ways, the last of these is shown."""
 
 
-def draw_ways(picture: Picture, ways: Ways) -> Picture:
+def draw_risk_paths(picture: Picture, ways: RiskPaths) -> Picture:
     """The picture of a flow with the ways in it: inputs and state that they pass, thick edges, and dotted ones for
     those that are meant."""
     risks: dict[str, Risk] = {}

@@ -481,7 +481,7 @@ class AwaitsPerson(Exception):  # noqa: N818 - not an error: the node goes on on
 
 
 class Gateway(Protocol):
-    """An agent's door: `complete` asks a model, `call_tool` runs a tool, `note` tells."""
+    """The seam between an agent and the engine: `complete` asks a model, `call_tool` runs a tool, `note` tells."""
 
     async def complete(self, model: Any, request: Any, *, purpose: str) -> Any:
         """One completion (`flowengine.models.model.Model`, `Request` → `Reply`)."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from flowengine.importers.form import literal
 from flowengine.importers.python_code import call_name, literal_of
-from flowengine.models.choosing import is_known_name
+from flowengine.models.vendor_choice import is_known_name
 from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
 
 __all__ = ["model_name", "placeholders_in", "schema_of_class", "text_with_inputs"]

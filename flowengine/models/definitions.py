@@ -15,8 +15,8 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from flowengine.errors import ModelConfigError, did_you_mean, find_nearest
-from flowengine.models.choosing import VendorChoice, VendorQuestion, choose
 from flowengine.models.pricing import Price
+from flowengine.models.vendor_choice import VendorChoice, VendorQuestion, choose
 from flowengine.models.vendors import ProviderSettings, key_of, needs_key, vendor_named
 
 __all__ = ["KeySource", "ModelDefinition", "ModelMeaning", "find_key_source", "find_meaning", "read_said_key"]

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from flowengine.errors import ModelConfigError
-from flowengine.models.choosing import check_name
 from flowengine.models.messages import Message, vectors_of
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.open import brake_of, connection_to, find_backend, served_natively
+from flowengine.models.vendor_choice import check_name
 from flowengine.models.vendors import RateLimits, is_packaged, is_stand_in
 from flowengine.models.wrappers.rate import Limiters, RateLimitedModel, limiter_for
 from flowengine.models.wrappers.retrying import RetryingModel

@@ -1,6 +1,6 @@
 """Opens the model object for a model's name: where its vendor is, with which key, and what is wrapped round it.
 
-Which vendor a name goes to is decided in `choosing`. A key or an address that is not set where one is needed is an
+Which vendor a name goes to is decided in `vendor_choice`. A key or an address that is not set where one is needed is an
 error now and not at the first call.
 """
 
@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.user_code import describe_error, load_entry_point, package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
-from flowengine.models.choosing import VendorChoice, VendorQuestion, choose, known_provider
 from flowengine.models.model import Model
-from flowengine.models.throttle import Brake, brake_for
+from flowengine.models.throttle import VendorThrottle, brake_for
+from flowengine.models.vendor_choice import VendorChoice, VendorQuestion, choose, known_provider
 from flowengine.models.vendors import (
     VENDORS,
     ProviderSettings,
@@ -189,7 +189,7 @@ def _of_package(
     return cast("Model", made)
 
 
-def brake_of(vendor: Vendor, settings: Mapping[str, Any]) -> Brake:
+def brake_of(vendor: Vendor, settings: Mapping[str, Any]) -> VendorThrottle:
     """One for all who ask a vendor at an address with a key, whichever of its models."""
     return brake_for(vendor.name, str(settings.get("api_base")), str(settings.get("api_key")))
 

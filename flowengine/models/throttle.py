@@ -25,7 +25,7 @@ from flowengine.core.threads import Post, post_to_this_loop
 from flowengine.errors import ModelError, TransientModelError
 from flowengine.models.call_timeline import spent_on
 
-__all__ = ["Brake", "CallSlots", "brake_for"]
+__all__ = ["CallSlots", "VendorThrottle", "brake_for"]
 
 # --- Call slots shared across threads and event loops
 
@@ -95,7 +95,7 @@ _LONGEST_STEP: Final = 60.0
 """Seconds between two tries, unless the vendor asks for more."""
 
 
-class Brake:
+class VendorThrottle:
     """One vendor's. `first_wait`: seconds after the first refusal that names no time of its own."""
 
     def __init__(self, *, first_wait: float = 1.0, longest: float = LONGEST) -> None:
@@ -172,14 +172,14 @@ class Brake:
                 self._until = now + step
 
 
-_brakes: Final[dict[Hashable, Brake]] = {}
+_brakes: Final[dict[Hashable, VendorThrottle]] = {}
 _brakes_lock: Final = threading.Lock()
 _MOST: Final = 1000
 
 
-def brake_for(*account: Hashable) -> Brake:
+def brake_for(*account: Hashable) -> VendorThrottle:
     """The one brake of this process for an account: a vendor, its address, and a key."""
     with _brakes_lock:
         if len(_brakes) >= _MOST:
             _brakes.clear()
-        return _brakes.setdefault(hash(account), Brake())
+        return _brakes.setdefault(hash(account), VendorThrottle())

@@ -177,11 +177,11 @@ class AgentNode(FlowNode):
     async def _respond(self, context: Context) -> NodeResult:
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
-        door = asking_gateway_of if is_settled_late(agent.generation, agent.improvement) else telling_gateway_of
+        gateway_for = asking_gateway_of if is_settled_late(agent.generation, agent.improvement) else telling_gateway_of
         result, prompt, evaluation, routing, kept = await agent.respond(
             asked,
             earlier=context.messages,
-            gateway=door(context, agent.words if agent.may_call_tools else None, agent.tooling.rules.approvers),
+            gateway=gateway_for(context, agent.words if agent.may_call_tools else None, agent.tooling.rules.approvers),
             scope=context.scope,
             kept=None if agent.sources is None else context.kept,
             recorded=() if agent.sources is None else context.recorded,

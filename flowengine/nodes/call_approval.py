@@ -1,4 +1,4 @@
-"""The door of a node whose tools wait for a person's consent: it asks, once, and makes the call that was consented to.
+"""Asks a person, once, before a tool is called that needs consent, and makes the call that was consented to.
 
 A question is about one call: the tool's name, its arguments, and how many equal ones came before it in this attempt of
 the node. Questions and answers are records of the node, so that an attempt that goes on in another process, after

@@ -43,9 +43,9 @@ def gateway_of(context: Context, words: Messages | None = None, approvers: Seque
 
     `words`: of an agent that may call tools, for some of which a person's consent may be asked; `approvers`: whose.
     """
-    door = _door_of(context)
+    gateway = _gateway_of(context)
     recorded = context.recorded
-    served: Gateway = RecordedGateway(door, recorded) if recorded else door
+    served: Gateway = RecordedGateway(gateway, recorded) if recorded else gateway
     if words is not None:
         served = _asking(served, recorded, words, approvers=approvers)
     if BATCHING.get() is None and (start := find_warm_start(context)) is not None:
@@ -57,8 +57,8 @@ def tool_gateway_of(context: Context) -> Gateway:
     """For a node that is one call of a tool: a call that failed before is made anew when the node runs again, and one
     that a person refuses is a `CallRefusedError`."""
     kept = [each for each in context.recorded if not (type(each) is ToolCall and each.is_error)]
-    door = _door_of(context)
-    return _asking(RecordedGateway(door, kept) if kept else door, kept, load_messages("en"), _raise_refusal)
+    gateway = _gateway_of(context)
+    return _asking(RecordedGateway(gateway, kept) if kept else gateway, kept, load_messages("en"), _raise_refusal)
 
 
 def _raise_refusal(text: str) -> NoReturn:
@@ -77,16 +77,18 @@ def _asking(
     return ApprovalGateway(gateway, recorded, words, refuse, approvers)
 
 
-def _door_of(context: Context) -> CountingGateway:
-    door: CountingGateway = DirectGateway(_listener_of(context), None if context.scope is None else context.scope.files)
+def _gateway_of(context: Context) -> CountingGateway:
+    gateway: CountingGateway = DirectGateway(
+        _listener_of(context), None if context.scope is None else context.scope.files
+    )
     if context.ledger is not None:
         said = set[str]() if context.scope is None else context.scope.once(_LedgerGateway, set[str])
-        door = _LedgerGateway(door, context.ledger, said)
+        gateway = _LedgerGateway(gateway, context.ledger, said)
     if context.scope is not None and context.scope.fence is not None:
-        door = _FencedGateway(door, context.scope.fence)
+        gateway = _FencedGateway(gateway, context.scope.fence)
     if (batcher := BATCHING.get()) is not None and context.run_id is not None:
-        door = _BatchingGateway(door, batcher, context)
-    return door
+        gateway = _BatchingGateway(gateway, batcher, context)
+    return gateway
 
 
 def _listener_of(context: Context) -> Callable[[Any], Awaitable[None]]:

@@ -27,7 +27,7 @@ from flowengine.engine.ports import Ended, Known, Node, Skip
 from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, UnknownEffectError
-from flowengine.nodes.leaving import LeavableBody
+from flowengine.nodes.abandonable_body import AbandonableBody
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _TimedApart(_Timed):
         if not is_on_asyncio():
             return await super().run(context)
         until = anyio.current_time() + self._seconds
-        body = LeavableBody(_Meeting(self._node), context, min(until, anyio.current_effective_deadline()))
+        body = AbandonableBody(_Meeting(self._node), context, min(until, anyio.current_effective_deadline()))
         try:
             has_ended = await body.wait(until) or await body.cancel(GRACE)
         except anyio.get_cancelled_exc_class():
@@ -146,7 +146,7 @@ class _TimedApart(_Timed):
             raise self._overrun()
         return body.result
 
-    async def _leave_behind(self, body: LeavableBody, context: Context) -> None:
+    async def _leave_behind(self, body: AbandonableBody, context: Context) -> None:
         body.leave_behind()
         await context.note(
             Notice(

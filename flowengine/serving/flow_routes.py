@@ -20,7 +20,7 @@ from flowengine.server.problems import ProblemError, reading_records
 from flowengine.server.requests import read_json, read_json_object
 from flowengine.server.schemas import ANSWER
 from flowengine.server.sse import StreamResponse
-from flowengine.serving.door_requests import caller_of, run_key_of
+from flowengine.serving.chat_requests import caller_of, run_key_of
 from flowengine.serving.flow_documents import describe_flows
 from flowengine.serving.http_answers import (
     accepted_response,

@@ -45,9 +45,9 @@ __all__ = ["ROUTES", "make_serving_app"]
 
 ROUTES: Final = (
     "flowengine.serving.flow_routes:make_flow_routes",
-    "flowengine.serving.openai_door:make_openai_routes",
-    "flowengine.serving.stream_door:make_stream_routes",
-    "flowengine.serving.mcp_door:make_mcp_routes",
+    "flowengine.serving.openai_routes:make_openai_routes",
+    "flowengine.serving.stream_routes:make_stream_routes",
+    "flowengine.serving.mcp_routes:make_mcp_routes",
     "flowengine.serving.operations:make_operation_routes",
     "flowengine.serving.answer_routes:make_answer_link_routes",
     "flowengine.serving.webhooks:make_webhook_routes",

@@ -97,7 +97,7 @@ async def test_providers_are_asked_with_the_query_what_came_before_and_the_agent
     assert second.asked[0][1] == "one"
 
 
-async def test_a_provider_that_asks_a_model_does_so_through_the_agents_door(recorder: Any):
+async def test_a_provider_that_asks_a_model_does_so_through_the_agents_gateway(recorder: Any):
     class Asking(Facts):
         async def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
             request = Request("small", (Message("user", query),))

@@ -31,7 +31,7 @@ def replies() -> list[Any]:
     return [Reply("", (wish,), finish_reason="tool_calls", vendor_parts=parts), "It is 3."]
 
 
-class Door:
+class FakeGateway:
     """A gateway round a direct one; `records` is the journal, written and read back."""
 
     def __init__(self, recorded: list[Any] | None = None) -> None:
@@ -45,13 +45,13 @@ class Door:
 
 
 async def test_parts_go_back_with_the_results_of_tools_and_are_replayed() -> None:
-    model, first = ScriptedModel(replies()), Door()
+    model, first = ScriptedModel(replies()), FakeGateway()
     await Agent("sums", "Add.", model=model, tools=[add]).run_async("1 + 2?", gateway=first.gateway)
     assert model.requests[1].messages[-2].vendor_parts == (SIGNED, {"reasoning_content": "so"})
     call = first.records[0]
     assert isinstance(call, ModelCall)
     assert list(call.vendor_parts) == [SIGNED, {"reasoning_content": "so"}]
-    silent, again = ScriptedModel([]), Door(first.records)
+    silent, again = ScriptedModel([]), FakeGateway(first.records)
     context = await Agent("sums", "Add.", model=silent, tools=[add]).run_async("1 + 2?", gateway=again.gateway)
     assert (str(context.result), silent.requests, again.records) == ("It is 3.", [], [])
 

@@ -13,7 +13,7 @@ from flowengine.errors import TransientModelError
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.models.throttle import Brake
+from flowengine.models.throttle import VendorThrottle
 from flowengine.models.vendors import RateLimits
 from flowengine.models.wrappers.rate import RateLimitedModel, RateLimiter
 from flowengine.models.wrappers.retrying import RetryingModel
@@ -56,7 +56,7 @@ async def test_attempts_that_failed_and_the_waits_behind_them_are_steps() -> Non
 
 
 async def test_a_wait_at_the_brake_of_a_vendor_is_that_of_a_429() -> None:
-    model = RetryingModel(ScriptedModel([LIMITED, "there"]), brake=Brake(first_wait=0.02))
+    model = RetryingModel(ScriptedModel([LIMITED, "there"]), brake=VendorThrottle(first_wait=0.02))
     assert await timelines(model) == [[("attempt", "429 slow down"), ("rate_limit", "")]]
 
 

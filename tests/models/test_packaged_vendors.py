@@ -12,11 +12,11 @@ import pytest
 
 import flowengine
 from flowengine.errors import ModelConfigError
-from flowengine.models.choosing import known_provider
 from flowengine.models.embedding import get_embedding
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.models.open import choice_of, detect, get_llm
+from flowengine.models.vendor_choice import known_provider
 from flowengine.models.vendors import OTHERS, VENDORS, RateLimits, Vendor
 from flowengine.models.worst_case import ModelFacts
 from flowengine.models.wrappers.rate import RateLimitedModel

@@ -1,4 +1,4 @@
-"""The door of a node's agent: who hears what, and what is served in silence."""
+"""The gateway of a node's agent: which listeners get which records, and what is served without a record."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run() -> Run:
     return Run()
 
 
-async def test_where_nobody_listens_the_door_is_the_plain_one(run: Run) -> None:
+async def test_where_nobody_listens_the_gateway_is_the_plain_one(run: Run) -> None:
     silent = run.context().with_(tell=None)
     assert type(telling_gateway_of(silent)) is type(gateway_of(silent)) is DirectGateway
     recorded = silent.with_(recorded=[ModelCall("m", "p", "generation", [], "x")])

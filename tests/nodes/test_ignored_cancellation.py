@@ -141,7 +141,7 @@ async def test_a_node_that_was_left_behind_is_tried_again():
 
 @only_asyncio
 async def test_what_was_left_behind_is_asked_again_to_stop(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("flowengine.nodes.leaving._ASKS_AGAIN", 0.001)
+    monkeypatch.setattr("flowengine.nodes.abandonable_body._ASKS_AGAIN", 0.001)
     asked, gone = anyio.Event(), anyio.Event()
 
     async def deaf_for_a_time(context: Context) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from flowengine.journal.postgres.store import PostgresStore
 from tests.properties.exploring import Check, Verdict, count, examine, reproduction
-from tests.properties.queue_way import check_in_queue
-from tests.properties.ways import Bench
+from tests.properties.queue_mode import check_in_queue
+from tests.properties.run_modes import Bench
 from tests.support.postgres import empty_database
 
 

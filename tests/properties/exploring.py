@@ -15,7 +15,7 @@ from hypothesis.errors import Flaky
 
 from tests.properties.oracle_expressions import Unclear
 from tests.properties.random_flows import Case, Given, cases
-from tests.properties.ways import Mismatch, Refused
+from tests.properties.run_modes import Mismatch, Refused
 
 __all__ = ["Verdict", "count", "examine", "reproduction"]
 

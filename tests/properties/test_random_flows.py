@@ -12,7 +12,7 @@ from tests.properties.exploring import examine, reproduction
 from tests.properties.oracle import Meaning
 from tests.properties.oracle_scope import Outcome
 from tests.properties.random_flows import INPUTS, STATE, Case, Given
-from tests.properties.ways import Bench, Mismatch
+from tests.properties.run_modes import Bench, Mismatch
 
 BLOCKS, FLOWS = 10, 25
 """Blocks of flows, a test each, and the flows of a block."""

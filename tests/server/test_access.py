@@ -34,7 +34,7 @@ def find_violations(tab: Tab, axe: str) -> list[object]:
 def test_a_run_and_the_list_of_runs_break_no_rule(browser: Browser, server: Served, axe: str):
     keep(research_run(), "2f6c41d09b")
     with browser.tab(1280, 900, "dark") as tab:
-        tab.goto(server.door)
+        tab.goto(server.entry_url)
         assert find_violations(tab, axe) == []
         tab.goto(f"{server.url}/runs/2f6c41d09b#node=draft")
         tab.wait(READY)
@@ -59,7 +59,7 @@ def test_no_page_breaks_a_rule(browser: Browser, server: Served, axe: str, schem
         "/compare?a=2f6c41d09b&b=run30",
     )
     with browser.tab(width, 900, scheme) as tab:
-        tab.goto(server.door)
+        tab.goto(server.entry_url)
         for page in pages:
             tab.goto("about:blank")
             tab.goto(f"{server.url}{page}")

@@ -21,7 +21,7 @@ from flowengine.journal.live_texts import read_live
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.server.app import make_app
 from tests.server.conftest import FLOWS
-from tests.server.test_following import other_process
+from tests.server.test_run_watch import other_process
 from tests.support.browser import LOOKS, Browser, Tab
 from tests.support.pace import done_within
 from tests.support.quiet_ports import quiet_port
@@ -36,7 +36,7 @@ EVIL = "</script><script>window.owned=1</script><img src=x onerror=window.owned=
 def tab(browser: Browser, server: Served) -> Generator[Tab]:
     """A tab that is signed in, and has seen nothing but ours when it is closed."""
     with browser.tab() as opened:
-        opened.goto(server.door)
+        opened.goto(server.entry_url)
         yield opened
         assert opened.trouble == []
         assert all(url.startswith((server.url, "data:")) for url in opened.requests)
@@ -222,7 +222,7 @@ def test_a_tab_without_the_token_sees_how_to_get_in(browser: Browser, server: Se
     with browser.tab() as tab:
         tab.goto(server.url)
         assert tab.texts("h1") == ["A token is needed"]
-        tab.goto(server.door)
+        tab.goto(server.entry_url)
         assert tab.texts("h1") == ["Runs"]
         assert server.token not in tab.evaluate("location.href + document.cookie")
         tab.goto(f"{server.url}/flows")
@@ -237,7 +237,7 @@ def test_a_page_of_another_site_cannot_post_here(browser: Browser, server: Serve
         f'<form method=post action="{server.url}/runs/{run_id}/approve/ask"><button name=choice value=yes>x'
     )
     with browser.tab() as tab:
-        tab.goto(server.door)
+        tab.goto(server.entry_url)
         tab.goto(page.as_uri())
         tab.click("button")
         tab.wait("document.querySelector('h1')?.textContent === \"Another site's request\"")

@@ -85,7 +85,7 @@ def server(store: SQLiteStore) -> Iterator[Served]:
 @pytest.mark.long
 def test_runs_are_found_chosen_over_pages_and_forgotten(browser: Browser, server: Served, store: SQLiteStore):
     with browser.tab() as tab:
-        tab.goto(server.door)
+        tab.goto(server.entry_url)
         assert tab.inner_text("[data-list] p.note") == "140 runs"
         assert tab.texts("#presets a") == ["All", "Waits for me1", "Failed today1", "Running", "Today"]
         tab.click("text=Waits for me")
@@ -154,7 +154,7 @@ def read_two_runs_of_a_file(tab: Tab, address: str) -> None:
 @pytest.mark.long
 def test_two_chosen_runs_are_compared_and_exported(browser: Browser, server: Served, tmp_path: Path):
     with browser.tab() as tab:
-        tab.goto(server.door)
+        tab.goto(server.entry_url)
         tab.check("[value=forked]")
         assert tab.evaluate("document.querySelector('[value=compare]').disabled")
         tab.check("[value=broken]")

@@ -1,4 +1,4 @@
-"""A server of flows that chats call, with two keys, for tests of the doors that chats come in by."""
+"""A server of flows that chats call, with two keys, for tests of the chat endpoints."""
 
 from __future__ import annotations
 

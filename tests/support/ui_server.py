@@ -33,7 +33,7 @@ class Served:
         )
 
     @property
-    def door(self) -> str:
+    def entry_url(self) -> str:
         """The address that signs a browser in."""
         return f"{self.url}/?token={self.token}"
 

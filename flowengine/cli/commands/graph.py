@@ -92,11 +92,11 @@ def _remark_nodes(picture: Picture, flow: Flow) -> Picture:
 
 
 def _draw_risks(picture: Picture, file: str) -> Picture:
-    from flowengine.cli.risks import draw_ways  # Loads networkx.
-    from flowengine.flowfile.risks.ways import ways_of
+    from flowengine.cli.risks import draw_risk_paths  # Loads networkx.
+    from flowengine.flowfile.risks.risk_paths import risk_paths_of
 
     project = find_project(file)
-    return draw_ways(picture, ways_of(load_flow(file, project=project), project))
+    return draw_risk_paths(picture, risk_paths_of(load_flow(file, project=project), project))
 
 
 def _write(file: str, drawn: bytes) -> None:

@@ -186,14 +186,14 @@ def command(
 
 
 def _print_risks(spec: FlowSpec, project: Project, as_json: bool) -> int:
-    from flowengine.cli.risks import list_ways, ways_as_data  # Loads networkx.
-    from flowengine.flowfile.risks.ways import ways_of
+    from flowengine.cli.risks import list_risk_paths, risk_paths_as_data  # Loads networkx.
+    from flowengine.flowfile.risks.risk_paths import risk_paths_of
 
-    results, ways = Results(), ways_of(spec, project)
+    results, ways = Results(), risk_paths_of(spec, project)
     if as_json:
-        results.json(dumps(ways_as_data(spec.name, ways), indent=2))
+        results.json(dumps(risk_paths_as_data(spec.name, ways), indent=2))
     else:
-        for line in list_ways(ways):
+        for line in list_risk_paths(ways):
             results.line(line)
     return 0
 

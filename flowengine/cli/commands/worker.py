@@ -22,7 +22,7 @@ from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
 from flowengine.flowfile.project.project import find_project
-from flowengine.runners.queue.vitals import WorkerNotice
+from flowengine.runners.queue.heartbeat import WorkerNotice
 from flowengine.version import install_hint
 
 __all__ = ["log_notice", "worker_log"]
@@ -162,7 +162,7 @@ def _work(
             options["health"] = stack.enter_context(_listen(health_host, health_port))
         project = find_project()
         if project.schedules and not until_idle:
-            from flowengine.runners.queue.scheduled import WorkerSchedules  # Few projects have schedules.
+            from flowengine.runners.queue.worker_schedules import WorkerSchedules  # Few projects have schedules.
 
             options["scheduled"] = WorkerSchedules(project.schedules, project.root)
             names = ", ".join(each.name for each in project.schedules)

@@ -15,11 +15,11 @@ from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath
 from flowengine.flowfile.project.vendor_tables import read_prices
 from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options
-from flowengine.models.choosing import VendorQuestion, check_name, choose, is_known_name
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
 from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command
 from flowengine.models.option_refusals import find_refusals
+from flowengine.models.vendor_choice import VendorQuestion, check_name, choose, is_known_name
 from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
 
 __all__ = ["MODEL_KEYS", "read_models"]

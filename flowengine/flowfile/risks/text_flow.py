@@ -27,7 +27,6 @@ from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.node_settings import settings_of
 from flowengine.flowfile.analysis.references import Use, last_of, reads_of
 from flowengine.flowfile.project.project import Project
-from flowengine.flowfile.risks.closings import Closings
 from flowengine.flowfile.risks.outside_effects import (
     ANY,
     RiskSpot,
@@ -38,6 +37,7 @@ from flowengine.flowfile.risks.outside_effects import (
     provider_of,
     sources_in,
 )
+from flowengine.flowfile.risks.sanitizers import Sanitizers
 from flowengine.flowfile.risks.value_reads import ReadValue, ValueReads
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_guards import (
@@ -177,7 +177,7 @@ class _File:
         self._prefix = prefix
         self._shared = shared
         self._values = ValueReads(spec, project)
-        self._closings = Closings(spec, lambda node, path: self._values.names(node[:-1], path, node))
+        self._closings = Sanitizers(spec, lambda node, path: self._values.names(node[:-1], path, node))
         self._is_seen_built = False
         graph.files[prefix] = spec
 

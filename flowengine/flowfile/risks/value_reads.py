@@ -19,8 +19,8 @@ from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTIN
 from flowengine.flowfile.analysis.texts import holders_of
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.risks.closed_values import fields_known_of, is_closed, shape_of_annotation, shape_within
-from flowengine.flowfile.risks.closings import ValueName
 from flowengine.flowfile.risks.outside_effects import is_mentioned, mark_of
+from flowengine.flowfile.risks.sanitizers import ValueName
 from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_guards import (

@@ -19,7 +19,7 @@ import anyio
 from flowengine.errors import LONGEST_WAIT, ModelError, PermanentModelError, TransientModelError
 from flowengine.models.call_timeline import add_step, spent_on
 from flowengine.models.model import Model, Reply, Request, supports_schema
-from flowengine.models.throttle import Brake
+from flowengine.models.throttle import VendorThrottle
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -157,7 +157,7 @@ class RetryingModel(PassThroughModel):
         *,
         first_wait: float = 1.0,
         longest_wait: float = 60.0,
-        brake: Brake | None = None,
+        brake: VendorThrottle | None = None,
     ) -> None:
         super().__init__(model)
         self._brake = brake

@@ -23,8 +23,8 @@ from starlette.routing import Route
 
 from flowengine.core.context import EMPTY
 from flowengine.errors import FlowEngineError
+from flowengine.runners.queue.heartbeat import WorkerHeartbeat
 from flowengine.runners.queue.status import QueueStatus, queues_of, workers_of
-from flowengine.runners.queue.vitals import Vitals
 from flowengine.version import __version__
 
 __all__ = ["answering", "listen"]
@@ -63,7 +63,7 @@ def _format_metric(metric: Metric) -> Iterator[str]:
         yield f"{metric.name}{f'{{{inside}}}' if inside else ''} {value:.12g}"
 
 
-def metrics_of(vitals: Vitals, queues: Sequence[QueueStatus] | None) -> Iterator[Metric]:
+def metrics_of(vitals: WorkerHeartbeat, queues: Sequence[QueueStatus] | None) -> Iterator[Metric]:
     """The numbers of a worker; and those of the store's queues, None where the store did not answer."""
     info = {"version": __version__, "queue": vitals.queue}
     yield Metric("flowengine_worker_info", "gauge", "The worker's version and queue.", [(info, 1)])
@@ -112,7 +112,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def answering(listening: socket.socket, vitals: Vitals, url: str) -> AsyncGenerator[None]:
+async def answering(listening: socket.socket, vitals: WorkerHeartbeat, url: str) -> AsyncGenerator[None]:
     """Answer requests for as long as the block lasts; `url` is that of the store, which only `/metrics` asks."""
     config = uvicorn.Config(
         _app(vitals, url),
@@ -153,7 +153,7 @@ class _Connection:
         return self._connection.execute(statement.encode(), values).fetchall()
 
 
-def _app(vitals: Vitals, url: str) -> Starlette:
+def _app(vitals: WorkerHeartbeat, url: str) -> Starlette:
     one_at_a_time = anyio.Lock()
 
     async def is_alive(request: Request) -> PlainTextResponse:

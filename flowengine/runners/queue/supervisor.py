@@ -19,9 +19,9 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker
 
 from flowengine.errors import FlowEngineError, StoreVersionError
+from flowengine.runners.queue.heartbeat import Presence, Tell, WorkerHeartbeat, WorkerNotice
 from flowengine.runners.queue.rescue import Orphans, Rescue
 from flowengine.runners.queue.suspicion import Sharing
-from flowengine.runners.queue.vitals import Presence, Tell, Vitals, WorkerNotice
 
 __all__ = ["Ending", "Staying"]
 
@@ -62,7 +62,7 @@ class Staying:
         orphans_pause: float,
         in_hand: Collection[int],
         tell: Tell,
-        vitals: Vitals,
+        vitals: WorkerHeartbeat,
         ending: Ending,
         options: dict[str, Any],
     ) -> None:

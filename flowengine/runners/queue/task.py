@@ -44,12 +44,12 @@ from flowengine.runners.deliveries import next_try
 from flowengine.runners.local import resume, unheard
 from flowengine.runners.queue import crash_count as queue_loading
 from flowengine.runners.queue.crash_count import LeftError, deaths_of
-from flowengine.runners.queue.plans import LackingError, Plans, check_versions
+from flowengine.runners.queue.heartbeat import Tell, WorkerNotice
 from flowengine.runners.queue.run_positions import TASK, forget, note
 from flowengine.runners.queue.run_queue import close_run
 from flowengine.runners.queue.suspicion import Turns
 from flowengine.runners.queue.tables import before_new, expiry_lock, is_new
-from flowengine.runners.queue.vitals import Tell, WorkerNotice
+from flowengine.runners.queue.worker_flows import LackingError, WorkerFlows, check_versions
 from flowengine.runners.run import Run, settings_of
 
 __all__ = ["JobRetry", "JobTerms", "PutBackError", "RunTask", "StumbledError", "may_leave"]
@@ -133,7 +133,7 @@ class RunTask:
         self,
         app: App,
         store: PostgresStore,
-        plans: Plans,
+        plans: WorkerFlows,
         *,
         takeovers: int,
         busy: float,

@@ -29,16 +29,16 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from flowengine.journal.postgres.rates import PostgresRates
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.plans import Plans
+from flowengine.runners.queue.heartbeat import Presence, Tell, WorkerHeartbeat
 from flowengine.runners.queue.rescue import WORKER, Orphans, Rescue
 from flowengine.runners.queue.run_queue import opened
 from flowengine.runners.queue.supervisor import Ending, Staying
 from flowengine.runners.queue.suspicion import Sharing
 from flowengine.runners.queue.task import RunTask
-from flowengine.runners.queue.vitals import Presence, Tell, Vitals
+from flowengine.runners.queue.worker_flows import WorkerFlows
 
 if TYPE_CHECKING:
-    from flowengine.runners.queue.scheduled import WorkerSchedules
+    from flowengine.runners.queue.worker_schedules import WorkerSchedules
 
 __all__ = ["Pace", "PatientConnector", "work"]
 
@@ -178,9 +178,9 @@ async def work(
     async with AsyncExitStack() as stack:
         stack.callback(rates.close)
         app = await stack.enter_async_context(opened(store, connections=2, kind=PatientConnector))
-        plans = Plans(os.environ if environ is None else environ, rates.limiter)
+        plans = WorkerFlows(os.environ if environ is None else environ, rates.limiter)
         ending = Ending()
-        vitals = Vitals(queue, concurrency, fresh=pace.stalled + 2 * pace.heartbeat)
+        vitals = WorkerHeartbeat(queue, concurrency, fresh=pace.stalled + 2 * pace.heartbeat)
         tell = vitals.counting(tell)
         task = RunTask(app, store, plans, takeovers=takeovers, busy=pace.busy, tell=tell, refuse=ending.refuse)
         vitals.in_hand = task.in_hand
@@ -189,7 +189,7 @@ async def work(
 
             await stack.enter_async_context(answering(health, vitals, store.url))
         if scheduled is not None:
-            from flowengine.runners.queue.scheduled import serving_schedules  # Few projects have schedules.
+            from flowengine.runners.queue.worker_schedules import serving_schedules  # Few projects have schedules.
 
             where = os.environ if environ is None else environ
             await stack.enter_async_context(serving_schedules(store, scheduled, where, tell))

@@ -13,8 +13,8 @@ import pytest
 from flowengine.errors import FlowEngineError
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.health import answering, listen
+from flowengine.runners.queue.heartbeat import WorkerHeartbeat
 from flowengine.runners.queue.run_queue import submit
-from flowengine.runners.queue.vitals import Vitals
 from flowengine.runners.queue.worker import work
 from flowengine.version import __version__
 from tests.support.queue_runs import QUICK, UNTIL_TOLD, await_node, flow
@@ -81,7 +81,7 @@ async def test_a_worker_is_ready_while_it_takes_runs_and_counts_what_happened(
 
 
 async def test_a_worker_that_stops_or_gives_no_sign_is_not_ready_and_alive() -> None:
-    vitals, listening = Vitals("default", 1, fresh=1000.0), listen("127.0.0.1", 0)
+    vitals, listening = WorkerHeartbeat("default", 1, fresh=1000.0), listen("127.0.0.1", 0)
     async with answering(listening, vitals, "postgresql://127.0.0.1:1/none"), client(listening) as asked:
         answer = await asked.get("/readyz")
         assert (answer.status_code, answer.text) == (503, "not ready: it has not begun\n")
@@ -95,7 +95,7 @@ async def test_a_worker_that_stops_or_gives_no_sign_is_not_ready_and_alive() -> 
 async def test_metrics_say_that_the_store_is_away() -> None:
     listening = listen("127.0.0.1", 0)
     async with (
-        answering(listening, Vitals("default", 1, fresh=1.0), "postgresql://127.0.0.1:1/none"),
+        answering(listening, WorkerHeartbeat("default", 1, fresh=1.0), "postgresql://127.0.0.1:1/none"),
         client(listening) as asked,
     ):
         answer = await asked.get("/metrics")

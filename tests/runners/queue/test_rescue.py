@@ -20,7 +20,7 @@ from procrastinate.jobs import Status
 from flowengine.engine.events import NodeFinished, RunResumed
 from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue import plans as queue_plans
+from flowengine.runners.queue import worker_flows as queue_plans
 from flowengine.runners.queue.rescue import Rescue
 from flowengine.runners.queue.run_queue import opened, submit
 from flowengine.runners.queue.tables import make_tables

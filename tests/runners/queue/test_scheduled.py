@@ -10,8 +10,8 @@ import pytest
 
 from flowengine.core.schedule import Schedule, ScheduleState
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.scheduled import QueueHost, WorkerSchedules, serving_schedules
-from flowengine.runners.queue.vitals import WorkerNotice
+from flowengine.runners.queue.heartbeat import WorkerNotice
+from flowengine.runners.queue.worker_schedules import QueueHost, WorkerSchedules, serving_schedules
 from flowengine.runners.schedule_ticker import ScheduleTicker
 from tests.support.queue_runs import drain, flow, status
 

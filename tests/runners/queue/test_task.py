@@ -19,11 +19,11 @@ from flowengine.errors import StoreUnavailableError, StoreVersionError
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.models.wrappers.rate import RateLimiter
 from flowengine.runners.queue.crash_count import LeftError
-from flowengine.runners.queue.plans import LackingError, Plans
+from flowengine.runners.queue.heartbeat import WorkerNotice
 from flowengine.runners.queue.run_queue import submit
 from flowengine.runners.queue.tables import before_new
 from flowengine.runners.queue.task import JobRetry, JobTerms, PutBackError, RunTask, StumbledError, may_leave
-from flowengine.runners.queue.vitals import WorkerNotice
+from flowengine.runners.queue.worker_flows import LackingError, WorkerFlows
 from tests.support.queue_runs import SLEEP, flow, status
 
 BUSY = 7.0
@@ -36,7 +36,7 @@ def a_job(attempts: int) -> Job:
 def a_task(store: PostgresStore, told: list[WorkerNotice]) -> RunTask:
     """What a worker does with jobs, without a queue that gives it any."""
     app = App(connector=InMemoryConnector())
-    plans = Plans({}, lambda vendor, limits: RateLimiter(limits))
+    plans = WorkerFlows({}, lambda vendor, limits: RateLimiter(limits))
     return RunTask(app, store, plans, takeovers=3, busy=BUSY, tell=told.append, refuse=lambda error: told.clear())
 
 

@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
 @pytest.fixture(scope="module")
 def opened(browser: Browser, server: Served) -> Generator[Tab]:
     with browser.tab() as found:
-        found.goto(server.door)
+        found.goto(server.entry_url)
         yield found
         # That a form could not be taken is an answer which the console tells of.
         assert [each for each in found.trouble if "422" not in each] == []

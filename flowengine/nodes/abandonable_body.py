@@ -21,7 +21,7 @@ from flowengine.engine.ports import Ended, Node
 from flowengine.engine.view import Listener, NodeContext
 from flowengine.errors import JournalError
 
-__all__ = ["LeavableBody"]
+__all__ = ["AbandonableBody"]
 
 _ASKS_AGAIN: Final = 1.0
 """Seconds between two cancellations of a body that was left behind."""
@@ -30,7 +30,7 @@ _left: Final[set[asyncio.Task[None]]] = set()
 """What was left behind; the event loop itself remembers its tasks only weakly."""
 
 
-class LeavableBody:
+class AbandonableBody:
     """One run of a node, in a task of its own, with `deadline` as the time at which it is cancelled."""
 
     def __init__(self, node: Node, context: Context, deadline: float) -> None:

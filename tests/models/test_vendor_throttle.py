@@ -12,7 +12,7 @@ from flowengine.models.messages import Message
 from flowengine.models.model import Reply, Request
 from flowengine.models.open import get_llm
 from flowengine.models.scripted import ScriptedModel
-from flowengine.models.throttle import Brake
+from flowengine.models.throttle import VendorThrottle
 from flowengine.models.wrappers.retrying import RetryingModel
 from tests.support.model_answers import Failure
 from tests.support.model_server import ModelServer
@@ -36,7 +36,7 @@ def refusing(seconds: float, retry_after: float | None = None) -> ScriptedModel:
 
 @pytest.mark.parametrize("retry_after", [None, 2 * FIRST])
 async def test_sixteen_callers_outlast_a_vendor_that_refuses_for_five_waits(retry_after: float | None) -> None:
-    vendor, brake, answers = refusing(5 * FIRST, retry_after), Brake(first_wait=FIRST), list[str]()
+    vendor, brake, answers = refusing(5 * FIRST, retry_after), VendorThrottle(first_wait=FIRST), list[str]()
 
     async def ask() -> None:
         model = RetryingModel(vendor, 3, first_wait=FIRST, brake=brake)
@@ -50,7 +50,7 @@ async def test_sixteen_callers_outlast_a_vendor_that_refuses_for_five_waits(retr
 
 
 async def test_who_comes_while_the_brake_is_closed_waits_and_spends_nothing() -> None:
-    vendor, brake = refusing(2 * FIRST), Brake(first_wait=FIRST)
+    vendor, brake = refusing(2 * FIRST), VendorThrottle(first_wait=FIRST)
     with pytest.raises(TransientModelError):
         await brake.through(lambda: vendor.complete(REQUEST))
     assert not brake.is_open
@@ -60,7 +60,7 @@ async def test_who_comes_while_the_brake_is_closed_waits_and_spends_nothing() ->
 
 
 async def test_a_refusal_that_lasts_ends_each_caller_after_its_own_retries() -> None:
-    vendor, brake, failed = refusing(1000), Brake(first_wait=0.001), list[str]()
+    vendor, brake, failed = refusing(1000), VendorThrottle(first_wait=0.001), list[str]()
 
     async def ask() -> None:
         with pytest.raises(TransientModelError, match="gave up after 3 attempts"):
@@ -75,13 +75,13 @@ async def test_a_refusal_that_lasts_ends_each_caller_after_its_own_retries() -> 
 
 
 async def test_a_wait_is_bounded_and_can_be_cancelled() -> None:
-    brake = Brake(first_wait=1000.0, longest=0.01)
+    brake = VendorThrottle(first_wait=1000.0, longest=0.01)
     vendor = refusing(0.005)
     with pytest.raises(TransientModelError):
         await brake.through(lambda: vendor.complete(REQUEST))
     await anyio.sleep(0.005)
     assert (await brake.through(lambda: vendor.complete(REQUEST))).content == "there"
-    patient = Brake(first_wait=1000.0)
+    patient = VendorThrottle(first_wait=1000.0)
     with pytest.raises(TransientModelError):
         await patient.through(lambda: refusing(1).complete(REQUEST))
     with anyio.move_on_after(0.01) as scope:
@@ -90,7 +90,7 @@ async def test_a_wait_is_bounded_and_can_be_cancelled() -> None:
 
 
 async def test_a_vendor_that_wants_to_be_left_alone_for_hours_holds_nobody_else() -> None:
-    brake = Brake()
+    brake = VendorThrottle()
     with pytest.raises(TransientModelError):
         await brake.through(lambda: refusing(1, retry_after=7200.0).complete(REQUEST))
     assert brake.is_open
@@ -98,7 +98,7 @@ async def test_a_vendor_that_wants_to_be_left_alone_for_hours_holds_nobody_else(
 
 @pytest.mark.parametrize("other", [TransientModelError("down"), PermanentModelError("no")])
 async def test_only_a_refusal_for_too_many_requests_closes_it(other: Exception) -> None:
-    brake = Brake()
+    brake = VendorThrottle()
     with pytest.raises(type(other)):
         await brake.through(lambda: ScriptedModel([other]).complete(REQUEST))
     assert brake.is_open

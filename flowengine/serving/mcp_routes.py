@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from flowengine.serving.door_requests import caller_of
+from flowengine.serving.chat_requests import caller_of
 from flowengine.serving.outcomes import FlowCaller
 from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 from flowengine.version import missing_modules

@@ -1,4 +1,4 @@
-"""Attempts at the doors that chats, pages and MCP clients come in by: no key, another site's page, another's runs."""
+"""Attacks on the endpoints for chats, pages and MCP clients: no key, another site's page, another's runs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ INITIALIZE = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
 }
-DOORS: dict[str, Any] = {
+ROUTES: dict[str, Any] = {
     "/v1/chat/completions": CHAT,
     "/v1/responses": {"model": "ship", "input": "hello"},
     "/ag-ui/ship": AG_UI,
     "/ai-sdk/ship": AI_SDK,
     "/mcp": INITIALIZE,
 }
-EVERY_DOOR = pytest.mark.parametrize("path", DOORS)
+EVERY_ROUTE = pytest.mark.parametrize("path", ROUTES)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
-    with chat_server(tmp_path_factory.mktemp("doors")) as found:
+    with chat_server(tmp_path_factory.mktemp("routes")) as found:
         yield found
 
 
@@ -49,35 +49,35 @@ def runs_of(server: ChatServer) -> int:
     return len(server.service.store.list())
 
 
-@EVERY_DOOR
+@EVERY_ROUTE
 @pytest.mark.parametrize("key", [None, "nonsense", "fe_" + "x" * 300])
 def test_without_a_key_nothing_is_told_and_nothing_runs(server: ChatServer, path: str, key: str | None) -> None:
     before = runs_of(server)
-    assert post(server, path, DOORS[path], key).status_code == 401
+    assert post(server, path, ROUTES[path], key).status_code == 401
     assert runs_of(server) == before
 
 
-@EVERY_DOOR
+@EVERY_ROUTE
 def test_a_page_of_another_site_is_refused(server: ChatServer, path: str) -> None:
     before = runs_of(server)
-    assert post(server, path, DOORS[path], server.ann, Origin="https://evil.example").status_code == 403
+    assert post(server, path, ROUTES[path], server.ann, Origin="https://evil.example").status_code == 403
     assert runs_of(server) == before
 
 
-@EVERY_DOOR
+@EVERY_ROUTE
 def test_a_foreign_name_that_is_bound_to_our_address_is_refused(server: ChatServer, path: str) -> None:
-    assert post(server, path, DOORS[path], server.ann, Host="evil.example:8000").status_code == 421
+    assert post(server, path, ROUTES[path], server.ann, Host="evil.example:8000").status_code == 421
 
 
-@EVERY_DOOR
+@EVERY_ROUTE
 def test_a_key_reaches_only_its_flows(server: ChatServer, path: str) -> None:
     before = runs_of(server)
-    answer = post(server, path, DOORS[path], server.ben)
+    answer = post(server, path, ROUTES[path], server.ben)
     assert answer.status_code == (200 if path == "/mcp" else 404)
     assert runs_of(server) == before
 
 
-@EVERY_DOOR
+@EVERY_ROUTE
 @pytest.mark.parametrize(
     ("body", "statuses"),
     [

@@ -21,14 +21,14 @@ from flowengine.server.problems import problem_of
 from flowengine.server.requests import read_json_object
 from flowengine.serving.api_keys import QuotaError
 from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, session_of
-from flowengine.serving.chat_shape import ChatShape, find_chat_shape
-from flowengine.serving.door_requests import (
+from flowengine.serving.chat_requests import (
     answer_while_heard,
     caller_of,
     event_stream,
     run_key_of,
     stopping_unheard,
 )
+from flowengine.serving.chat_shape import ChatShape, find_chat_shape
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.http_answers import json_response
 from flowengine.serving.openai_bodies import (
@@ -71,12 +71,12 @@ _GONE: Final = Response(status_code=499)
 
 
 def make_openai_routes(parts: ServingParts) -> MountedRoutes:
-    door = _OpenAiDoor(parts)
+    routes = _OpenAiRoutes(parts)
     table: Sequence[tuple[str, str, Handler]] = [
-        ("GET", "/v1/models", door.list_models),
-        ("GET", "/v1/models/{model}", door.get_model),
-        ("POST", "/v1/chat/completions", door.complete_chat),
-        ("POST", "/v1/responses", door.respond),
+        ("GET", "/v1/models", routes.list_models),
+        ("GET", "/v1/models/{model}", routes.get_model),
+        ("POST", "/v1/chat/completions", routes.complete_chat),
+        ("POST", "/v1/responses", routes.respond),
     ]
     routes = [Route(path, _guarded(each), methods=[method]) for method, path, each in table]
     rest = Route("/v1/{rest:path}", _guarded(_refuse), methods=["GET", "POST", "DELETE"])
@@ -138,7 +138,7 @@ async def _refuse(request: Request) -> Response:
     raise OpenAiError(f"{request.method} {request.url.path:.100} is not offered", 404, code="unknown_url")
 
 
-class _OpenAiDoor:
+class _OpenAiRoutes:
     """The handlers."""
 
     def __init__(self, parts: ServingParts) -> None:

@@ -1,6 +1,6 @@
 """Warns where a stranger's text can reach an effect on the outside, and of each `trust` that nothing needs.
 
-Only of a flow without errors. Ways that lie in another file that runs as a node are told where that file is checked.
+Only of a flow without errors. Paths that lie in another file that runs as a node are told where that file is checked.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def check_strange_texts(spec: FlowSpec, project: Project, report: Report) -> Non
     """The ways on which a stranger's text gets to where the flow acts."""
     if not may_have_ways(spec):
         return
-    from flowengine.flowfile.risks.ways import find_ways, place_text  # Loads networkx.
+    from flowengine.flowfile.risks.risk_paths import find_risk_paths, place_text  # Loads networkx.
 
-    found = find_ways(spec, project, most_sources=_SOURCES)
+    found = find_risk_paths(spec, project, most_sources=_SOURCES)
     told = {each for inner in spec.subflows.values() for each in _told_inside(inner, project)}
     for way in found.open:
         effect, source = way.effect, way.source
@@ -45,8 +45,8 @@ def check_strange_texts(spec: FlowSpec, project: Project, report: Report) -> Non
 
 def _told_inside(inner: FlowSpec, project: Project) -> Iterator[tuple[str, str, str]]:
     """The ways of another file, which are told as its own."""
-    from flowengine.flowfile.risks.ways import place_text, ways_of
+    from flowengine.flowfile.risks.risk_paths import place_text, risk_paths_of
 
-    ways = ways_of(inner, project)
+    ways = risk_paths_of(inner, project)
     for way in (*ways.open, *ways.meant):
         yield place_text(way.source_place), place_text(way.effect_place), way.effect.what

@@ -24,8 +24,8 @@ from flowengine.server.requests import check_schema, read_json_object
 from flowengine.serving.ag_ui import AG_UI_INPUT, AgUiEncoder, ResumeAnswer, read_resume_answers
 from flowengine.serving.ai_sdk import AI_SDK_HEADERS, AI_SDK_INPUT, AiSdkEncoder, read_tool_answers
 from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, give_answer
+from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of, stopping_unheard
 from flowengine.serving.chat_shape import ChatShape, find_text_output
-from flowengine.serving.door_requests import caller_of, event_stream, run_key_of, stopping_unheard
 from flowengine.serving.flow_routes import answering_errors
 from flowengine.serving.openai_bodies import OpenAiError, read_content
 from flowengine.serving.outcomes import FlowCaller
@@ -47,12 +47,12 @@ class Encoder(Protocol):
 
 
 def make_stream_routes(parts: ServingParts) -> MountedRoutes:
-    door = _StreamDoor(parts)
-    table = [("/ag-ui/{flow}", door.run_agent), ("/ai-sdk/{flow}", door.answer_chat)]
+    routes = _StreamRoutes(parts)
+    table = [("/ag-ui/{flow}", routes.run_agent), ("/ai-sdk/{flow}", routes.answer_chat)]
     return MountedRoutes([Route(path, answering_errors(each), methods=["POST"]) for path, each in table])
 
 
-class _StreamDoor:
+class _StreamRoutes:
     """The handlers."""
 
     def __init__(self, parts: ServingParts) -> None:

@@ -18,7 +18,7 @@ from flowengine.version import __version__
 if TYPE_CHECKING:
     from procrastinate import App
 
-__all__ = ["Presence", "Tell", "Vitals", "WorkerNotice"]
+__all__ = ["Presence", "Tell", "WorkerHeartbeat", "WorkerNotice"]
 
 # --- Notices: lines for people, with what happened and to which run
 
@@ -47,10 +47,10 @@ Tell = Callable[[WorkerNotice], None]
 # --- What a worker knows of itself
 
 
-class Vitals:
+class WorkerHeartbeat:
     """Kept up to date by the worker's parts.
 
-    >>> vitals = Vitals("default", 4, fresh=5.0)
+    >>> vitals = WorkerHeartbeat("default", 4, fresh=5.0)
     >>> vitals.unreadiness
     'it has not begun'
     >>> vitals.signed = monotonic()

@@ -17,7 +17,7 @@ from flowengine.errors import JournalError
 from flowengine.journal.codec import decode, decode_value, encode
 from flowengine.journal.stores import open_store
 from flowengine.models.wrappers.rate import limiter_for
-from flowengine.runners.queue.plans import LackingError, Plans
+from flowengine.runners.queue.worker_flows import LackingError, WorkerFlows
 
 STDLIB = str(Path(os.__file__).parent)
 EVIL = """flowengine: v1
@@ -73,7 +73,7 @@ def test_a_worker_runs_no_command_that_a_submitted_run_brings(baggage: Any, here
     given = {"folder": STDLIB} | ({} if baggage is None else {"baggage": baggage})
     started = RunStarted("r1", "evil", 1.0, {}, {}, {}, path="flow.yaml", source=EVIL, settings=given)
     with pytest.raises(LackingError, match="FE505"):
-        Plans({}, limiter_for).loaded(started)
+        WorkerFlows({}, limiter_for).loaded(started)
     assert not list(here.glob("owned"))
 
 

@@ -15,8 +15,8 @@ from flowengine.core.schedule import Schedule
 from flowengine.errors import JournalError
 from flowengine.flowfile.compile.compiler import load_plan
 from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.heartbeat import Tell, WorkerNotice
 from flowengine.runners.queue.run_queue import cancel, submit
-from flowengine.runners.queue.vitals import Tell, WorkerNotice
 from flowengine.runners.schedule_ticker import LABEL, ScheduleTicker
 
 __all__ = ["QueueHost", "WorkerSchedules", "serving_schedules"]

@@ -22,7 +22,7 @@ from flowengine.tools.function_tool import tool_of
 pytestmark = pytest.mark.anyio
 
 
-class Door:
+class FakeGateway:
     """A gateway round a direct one, as an agent's node makes it; `records` is the journal."""
 
     def __init__(self, recorded: Sequence[Any] = ()) -> None:
@@ -41,29 +41,29 @@ def asking(text: str) -> Request:
 
 
 async def test_what_was_answered_is_served_without_a_call_and_without_a_second_record() -> None:
-    first = Door()
+    first = FakeGateway()
     model = ScriptedModel(["an answer"])
     reply = await first.gateway.complete(model, asking("a"), purpose="generation")
-    again = Door(first.records)
+    again = FakeGateway(first.records)
     assert await again.gateway.complete(model, asking("a"), purpose="generation") == reply
     assert (len(model.requests), again.records) == (1, [])
 
 
 async def test_what_was_not_answered_goes_out() -> None:
-    first = Door()
+    first = FakeGateway()
     model = ScriptedModel([TransientModelError("busy"), "an answer"])
     with pytest.raises(TransientModelError):
         await first.gateway.complete(model, asking("a"), purpose="generation")
-    again = Door(first.records)
+    again = FakeGateway(first.records)
     assert (await again.gateway.complete(model, asking("a"), purpose="generation")).content == "an answer"
     assert again.of(Notice) == []
 
 
 async def test_a_changed_question_is_told_and_goes_out() -> None:
-    first = Door()
+    first = FakeGateway()
     model = ScriptedModel(["to a", "to b"])
     await first.gateway.complete(model, asking("tell me a"), purpose="improvement")
-    again = Door(first.records)
+    again = FakeGateway(first.records)
     assert (await again.gateway.complete(model, asking("tell me b"), purpose="improvement")).content == "to b"
     (notice,) = again.of(Notice)
     assert notice.text == (
@@ -73,10 +73,10 @@ async def test_a_changed_question_is_told_and_goes_out() -> None:
 
 
 async def test_new_questions_after_all_recorded_ones_are_no_difference() -> None:
-    first = Door()
+    first = FakeGateway()
     model = ScriptedModel(["to a", "to b", "to a again"])
     await first.gateway.complete(model, asking("a"), purpose="generation")
-    again = Door(first.records)
+    again = FakeGateway(first.records)
     for text, answer in (("a", "to a"), ("b", "to b"), ("a", "to a again")):
         assert (await again.gateway.complete(model, asking(text), purpose="generation")).content == answer
     assert again.of(Notice) == []
@@ -84,7 +84,7 @@ async def test_new_questions_after_all_recorded_ones_are_no_difference() -> None
 
 
 async def test_what_an_agent_tells_again_is_not_written_again() -> None:
-    again = Door([Round(1, "draft", 0.5, False)])
+    again = FakeGateway([Round(1, "draft", 0.5, False)])
     for number in (1, 2):
         await again.gateway.note(Round(number, "draft", 0.5, False))
     assert [judged.number for judged in again.of(Round)] == [2]
@@ -97,9 +97,9 @@ async def test_a_tools_result_is_served_as_it_was() -> None:
         calls.append(at)
         return {"seen": at}
 
-    first = Door()
+    first = FakeGateway()
     result = await first.gateway.call_tool(tool_of(look), {"at": 1})
-    again = Door(first.records)
+    again = FakeGateway(first.records)
     assert await again.gateway.call_tool(tool_of(look), {"at": 1}) == result
     await again.gateway.call_tool(tool_of(look), {"at": 2})
     await again.gateway.call_tool(tool_of(look), {"at": 1})
@@ -126,12 +126,12 @@ def test_questions_at_the_same_time_get_the_answers_that_were_theirs(
 
     model = ScriptedModel(answer)
 
-    async def ask_all(door: Door, pauses: Sequence[int]) -> dict[int, str]:
+    async def ask_all(gateway: FakeGateway, pauses: Sequence[int]) -> dict[int, str]:
         answers: dict[int, str] = {}
 
         async def ask(number: int, text: str) -> None:
             answers[number] = (
-                await door.gateway.complete(Pausing(model, pauses[number]), asking(text), purpose="x")
+                await gateway.gateway.complete(Pausing(model, pauses[number]), asking(text), purpose="x")
             ).content
 
         async with anyio.create_task_group() as tasks:
@@ -140,10 +140,10 @@ def test_questions_at_the_same_time_get_the_answers_that_were_theirs(
         return answers
 
     async def check() -> None:
-        first = Door()
+        first = FakeGateway()
         then = await ask_all(first, delays[:8])
         kept = [record for record in first.records if number_of(record, questions) in answered]
-        again = Door(kept)
+        again = FakeGateway(kept)
         made = count
         now = await ask_all(again, delays[8:16])
         assert {number: now[number] for number in answered & set(then)} == {

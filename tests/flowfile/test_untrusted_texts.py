@@ -10,10 +10,10 @@ import pytest
 
 from flowengine.errors import FlowError
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.checks.strange_texts import check_strange_texts
+from flowengine.flowfile.checks.untrusted_texts import check_strange_texts
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project.project import Project, find_project
-from flowengine.flowfile.risks.ways import Ways, find_ways
+from flowengine.flowfile.risks.risk_paths import RiskPaths, find_risk_paths
 
 HEAD = """flowengine: v1
 name: sample
@@ -85,14 +85,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ways_in(folder: Path, nodes: str, head: str = HEAD) -> Ways:
+def ways_in(folder: Path, nodes: str, head: str = HEAD) -> RiskPaths:
     path = folder / "flow.yaml"
     path.write_text(f"{head}{nodes}")
     project = find_project(path)
-    return find_ways(load_flow(path, project=project), project)
+    return find_risk_paths(load_flow(path, project=project), project)
 
 
-def ends(ways: Ways) -> set[tuple[str, str]]:
+def ends(ways: RiskPaths) -> set[tuple[str, str]]:
     """The sources and the effects that are linked, each by its node, or an input by its name."""
     return {(".".join(way.source_node) or way.source.key, ".".join(way.effect_node)) for way in ways.open}
 
@@ -549,7 +549,7 @@ def test_calls_that_a_person_is_asked_about_are_no_effect(
     prompt = "" if settings.startswith("type") else "prompt: '{{ inputs.word }}', "
     path.write_text(f"{HEAD}  a: {{{prompt}{settings}}}\n")
     project = replace(find_project(path), approve_external=by_project)
-    assert bool(find_ways(load_flow(path, project=project), project).open) is acts
+    assert bool(find_risk_paths(load_flow(path, project=project), project).open) is acts
 
 
 # --- trust
@@ -652,7 +652,7 @@ def test_many_nodes_are_no_many_warnings(folder: Path) -> None:
 
 def test_nothing_is_loaded_for_a_flow_without_effects(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load_flow(text=HEAD + A % "")
-    monkeypatch.setitem(__import__("sys").modules, "flowengine.flowfile.risks.ways", None)
+    monkeypatch.setitem(__import__("sys").modules, "flowengine.flowfile.risks.risk_paths", None)
     report = Report(spec)
     check_strange_texts(spec, Project(folder), report)
     assert report.found == []

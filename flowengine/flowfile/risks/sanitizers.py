@@ -30,7 +30,7 @@ from flowengine.flowfile.schema.node_guards import is_condition, is_evaluation
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.templating.parse import lone_expression, parse_expression, parse_template
 
-__all__ = ["Closings", "ValueName"]
+__all__ = ["Sanitizers", "ValueName"]
 
 ValueName: TypeAlias = tuple[Any, ...]
 """Kind of the value, its owner, and fields: `("out", ("draft",), "text")`."""
@@ -39,27 +39,27 @@ Names: TypeAlias = Callable[[NodePath, tuple[str, ...]], Iterable[ValueName]]
 """A node and a path of names as its texts have it → the values that this can be."""
 
 
-class _Closing(NamedTuple):
+class _Sanitizer(NamedTuple):
     by: NodePath
     """The node that shows or checks."""
     labels: frozenset[str] | None
     """After which of its labels; None: it is the reader's own `when`."""
 
 
-class Closings:
+class Sanitizers:
     """The closings of one file."""
 
     def __init__(self, spec: FlowSpec, names: Names) -> None:
         self._spec = spec
         self._runs = runs_of(spec)
         self._behind: dict[tuple[NodePath, frozenset[str]], list[bool]] = {}
-        self._of_value: dict[ValueName, list[_Closing]] = {}
+        self._of_value: dict[ValueName, list[_Sanitizer]] = {}
         for path, node in nodes_of(spec):
             for labels, shown in _closed_by(spec, path, node):
                 found = {tuple(names(path, each)) for each in shown}
                 for each in found:
                     if len(each) == 1:  # Of several that it could be, one alone was seen.
-                        self._of_value.setdefault(each[0], []).append(_Closing(path, labels))
+                        self._of_value.setdefault(each[0], []).append(_Sanitizer(path, labels))
 
     def __bool__(self) -> bool:
         return bool(self._of_value)

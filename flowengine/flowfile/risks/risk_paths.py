@@ -23,7 +23,7 @@ from flowengine.flowfile.risks.outside_effects import RiskSpot
 from flowengine.flowfile.risks.text_flow import TextGraph, TextPlace, TextVertex, graph_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
 
-__all__ = ["Step", "UnneededTrust", "Way", "Ways", "find_ways"]
+__all__ = ["RiskPath", "RiskPaths", "Step", "UnneededTrust", "find_risk_paths", "risk_paths_of"]
 
 
 class Step(NamedTuple):
@@ -38,7 +38,7 @@ class Step(NamedTuple):
     node: NodePath = ()
 
 
-class Way(NamedTuple):
+class RiskPath(NamedTuple):
     """A way from a source to an effect."""
 
     source: RiskSpot
@@ -70,16 +70,16 @@ class _Trust(NamedTuple):
     vertices: frozenset[TextVertex]
 
 
-class Ways(NamedTuple):
+class RiskPaths(NamedTuple):
     """What is found of a flow."""
 
-    open: list[Way]
+    open: list[RiskPath]
     """Those that nothing closes and nobody means, by the places of their effects."""
-    meant: list[Way]
+    meant: list[RiskPath]
     unneeded: list[UnneededTrust]
 
 
-def find_ways(spec: FlowSpec, project: Project, *, most_sources: int | None = None) -> Ways:
+def find_risk_paths(spec: FlowSpec, project: Project, *, most_sources: int | None = None) -> RiskPaths:
     """The ways of a flow. `most_sources`: of each effect so many sources, the nearest; None: all."""
     text = graph_of(spec, project)
     graph = _digraph(text)
@@ -93,13 +93,13 @@ def find_ways(spec: FlowSpec, project: Project, *, most_sources: int | None = No
     found = _Finder(text, cut)
     open_ways = [way for effect in effects for way in found.ways(left, effect, most_sources)]
     known = set(map(_key, open_ways))
-    meant: list[Way] = []
+    meant: list[RiskPath] = []
     if trusts:
         every = (way for effect in effects for way in found.ways(whole, effect, most_sources))
         meant = [way for way in every if way.meant is not None and _key(way) not in known]
     own = (each for each in trusts if each.place.spec is spec and not each.vertices & between)
     unneeded = [UnneededTrust(each.place, each.node, each.key) for each in own]
-    return Ways(_sorted(open_ways), _sorted(meant), unneeded)
+    return RiskPaths(_sorted(open_ways), _sorted(meant), unneeded)
 
 
 def _digraph(text: TextGraph) -> Any:
@@ -122,7 +122,7 @@ class _Finder:
         self._text = text
         self._cut = cut
 
-    def ways(self, graph: Any, effect: TextVertex, most: int | None) -> Iterator[Way]:
+    def ways(self, graph: Any, effect: TextVertex, most: int | None) -> Iterator[RiskPath]:
         """The shortest way from each source, the nearest first; `most` of them."""
         if effect not in graph:
             return
@@ -136,13 +136,13 @@ class _Finder:
                 if count == most:
                     return
 
-    def _way(self, source: TextVertex, effect: TextVertex, following: Mapping[TextVertex, TextVertex]) -> Way:
+    def _way(self, source: TextVertex, effect: TextVertex, following: Mapping[TextVertex, TextVertex]) -> RiskPath:
         passed = [source]
         while passed[-1] != effect:
             passed.append(following[passed[-1]])
         begins, ends = self._text.sources[source], self._text.effects[effect]
         trust = next((self._cut[each] for each in passed if each in self._cut), None)
-        return Way(
+        return RiskPath(
             begins.spot,
             source.path,
             begins.place,
@@ -247,12 +247,12 @@ _OF_KEY: Final[Mapping[str, tuple[str, ...]]] = {
 """Key → the kinds of a node's vertices that it is."""
 
 
-def _sorted(ways: Iterable[Way]) -> list[Way]:
+def _sorted(ways: Iterable[RiskPath]) -> list[RiskPath]:
     placed = {_key(way): way for way in ways}
     return [placed[key] for key in sorted(placed)]
 
 
-def _key(way: Way) -> tuple[tuple[str, int, int], tuple[str, int, int], str]:
+def _key(way: RiskPath) -> tuple[tuple[str, int, int], tuple[str, int, int], str]:
     """Both places: what two ways have in common that are told as one."""
     return _rank(way.effect_place.position()), _rank(way.source_place.position()), way.effect.what
 
@@ -261,9 +261,9 @@ def _rank(place: tuple[str | None, int, int]) -> tuple[str, int, int]:
     return place[0] or "", place[1], place[2]
 
 
-def ways_of(spec: FlowSpec, project: Project) -> Ways:
+def risk_paths_of(spec: FlowSpec, project: Project) -> RiskPaths:
     """All ways of a flow; worked out once."""
-    return spec.remembered("ways of a stranger's text", lambda each: find_ways(each, project))
+    return spec.remembered("ways of a stranger's text", lambda each: find_risk_paths(each, project))
 
 
 def place_text(place: TextPlace) -> str:

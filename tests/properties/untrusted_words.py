@@ -22,7 +22,7 @@ from flowengine.journal.memory import MemoryStore
 from tests.properties import world
 from tests.properties.comparing import plain
 from tests.properties.random_flows import INPUTS, Case, Given
-from tests.properties.ways import Bench, Mismatch, answer_all
+from tests.properties.run_modes import Bench, Mismatch, answer_all
 from visualize.skeleton import Skeleton
 
 __all__ = ["WORD", "reached_in", "show_words"]

@@ -32,7 +32,7 @@ from flowengine.models.scripted import Answer, ScriptedModel
 from flowengine.models.wrappers.rate import limiter_for
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import beginning
-from flowengine.runners.queue.plans import Plans
+from flowengine.runners.queue.worker_flows import WorkerFlows
 from flowengine.runners.run import Run
 from flowengine.testing.model_overrides import with_models
 from tests.properties import world
@@ -171,7 +171,7 @@ class Bench(NamedTuple):
             settings = {"baggage": flow.plan.baggage}
             started = beginning(flow.plan, case.first.inputs, store, run_id="r3", settings=settings)
             await store_run(store, [decode(encode(started))])
-            carried = _seated(Flow.of(Plans(os.environ, limiter_for).loaded(started)))
+            carried = _seated(Flow.of(WorkerFlows(os.environ, limiter_for).loaded(started)))
             return await _asked(carried, case, store, carried.resume("r3", store=store))
 
 

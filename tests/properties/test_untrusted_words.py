@@ -6,8 +6,8 @@ import pytest
 
 from tests.properties.exploring import examine, reproduction
 from tests.properties.random_flows import Case
-from tests.properties.strange_words import show_words
-from tests.properties.ways import Bench
+from tests.properties.run_modes import Bench
+from tests.properties.untrusted_words import show_words
 
 FLOWS = 60
 

@@ -13,7 +13,7 @@ from flowengine.runners.run import Run
 from tests.properties import world
 from tests.properties.comparing import observe
 from tests.properties.random_flows import Case
-from tests.properties.ways import Bench, answer_all, raise_differences
+from tests.properties.run_modes import Bench, answer_all, raise_differences
 from tests.support.queue_runs import QUICK
 
 __all__ = ["check_in_queue"]

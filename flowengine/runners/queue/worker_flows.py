@@ -1,7 +1,7 @@
 """Compiles the flows of runs on this machine, from the text and files that a run brings and the code and keys here.
 
-Where something of that is not here, the run is not at fault: another worker may have it. Plans are kept for a while,
-since many runs are of one flow; what a run says beside its flow makes it another one.
+If a part of that is missing here, the run is not at fault: another worker may have it. Compiled flows are cached for
+a while, because many runs share one flow; the cache's key includes the run's own settings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowengine.runners.local import changed_nodes
 from flowengine.runners.queue.run_queue import PYTHON
 from flowengine.version import __version__
 
-__all__ = ["LackingError", "Plans", "check_versions"]
+__all__ = ["LackingError", "WorkerFlows", "check_versions"]
 
 _MOST: Final = 64
 _AGE: Final = 30.0
@@ -33,7 +33,7 @@ class LackingError(Exception):
     """This worker lacks what a run needs; the message says what."""
 
 
-class Plans:
+class WorkerFlows:
     """`environ` is where keys are looked up, `limiters` keep the limits of vendors."""
 
     def __init__(self, environ: Mapping[str, str], limiters: Limiters) -> None:
