@@ -114,6 +114,8 @@ def _format_lines(error: FlowEngineError) -> str:
 
 
 def _format_bug(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"error: {error.filename!s}: {error.strerror}"
     said = str(error).strip().splitlines()
     message = f"{type(error).__name__}: {said[0][:_MAX_MESSAGE]}" if said else type(error).__name__
     if isinstance(error, OSError):

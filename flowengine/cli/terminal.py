@@ -13,8 +13,6 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
 from typing import Final, TextIO
 
-from flowengine.errors import StoreUnavailableError
-
 __all__ = [
     "Results",
     "complain",
@@ -105,6 +103,7 @@ class Results:
             self._is_open = False
             self._let_go()
             if not isinstance(error, BrokenPipeError):
+                error.filename = "stdout"
                 raise
 
     def _let_go(self) -> None:
@@ -136,11 +135,9 @@ def put_lines(lines: Iterable[str], output: str | None) -> bool:
         for line in lines:
             results.json(line)
         return False
-    try:
-        with open(output, "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-    except OSError as error:
-        raise StoreUnavailableError(f"{output} cannot be written: {error.strerror}") from error
+    from flowengine.core.output_file import write_output  # Most results go to stdout.
+
+    write_output(output, (f"{line}\n" for line in lines))
     return True
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flowengine.core.context import EMPTY
+from flowengine.core.output_file import write_output
 from flowengine.engine.events import RunFinished
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import InputError, StoreUnavailableError
+from flowengine.errors import InputError
 from flowengine.experiments.eval_effects import list_unfaked
 from flowengine.experiments.eval_file import SUFFIX
 from flowengine.experiments.recorded_rows import recorded_rows
@@ -46,16 +47,13 @@ def write_eval(
     outputs = list(dict.fromkeys(name for row in rows for name in row["expected"]))
     if not outputs:
         raise InputError("none of these runs has outputs to expect")
-    try:
-        data.write_text("".join(f"{dumps(row)}\n" for row in rows), "utf-8", "backslashreplace")
-        text = _text(os.path.relpath(path, place.parent), data.name, outputs)
-        unfaked = list(dict.fromkeys(each.fake for each in list_unfaked(flow, FakesSpec())))
-        if unfaked:
-            text += "# These have an effect outside: fake them, or say `effects: run`.\n"
-            text += "".join(f"# fakes: {{{each}}}\n" for each in unfaked)
-        place.write_text(text, "utf-8")
-    except OSError as error:
-        raise StoreUnavailableError(f"{place} cannot be written: {error.strerror}") from error
+    text = _text(os.path.relpath(path, place.parent), data.name, outputs)
+    unfaked = list(dict.fromkeys(each.fake for each in list_unfaked(flow, FakesSpec())))
+    if unfaked:
+        text += "# These have an effect outside: fake them, or say `effects: run`.\n"
+        text += "".join(f"# fakes: {{{each}}}\n" for each in unfaked)
+    write_output(data, (f"{dumps(row)}\n" for row in rows))
+    write_output(place, [text])
     return WrittenEval((place, data), len(rows))
 
 

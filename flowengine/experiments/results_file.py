@@ -7,13 +7,15 @@ finds a half of it.
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from flowengine.errors import InputError, StoreUnavailableError
+from flowengine.core.output_file import open_output, tells_refusals
+from flowengine.errors import InputError
 from flowengine.journal.run_export import dumps, shown
 from flowengine.runners.row_runs import RowResult
 
@@ -49,11 +51,9 @@ class ResultsFile:
         self._is_table = self.path.suffix.lower() in (".csv", ".tsv")
         if self.path.is_dir() or not self.path.parent.is_dir():
             raise InputError(f"-o {path}: there is no folder for such a file")
-        self._beside = self.path.with_name(f"{self.path.name}.part")
-        try:
-            self._file = self._beside.open("w", encoding="utf-8", errors="backslashreplace", newline="")
-        except OSError as error:
-            raise StoreUnavailableError(f"{self._beside} cannot be written: {error.strerror}") from error
+        self._opened = ExitStack()
+        file = self._opened.enter_context(open_output(path))
+        self._file = TextIOWrapper(file, "utf-8", "backslashreplace", newline="")
         self._columns = list(columns)
         self._outputs = {name: name if name not in columns else f"output.{name}" for name in outputs}
         if self._is_table:
@@ -63,13 +63,11 @@ class ResultsFile:
     def write(self, result: RowResult) -> None:
         """Write the next result."""
         record = to_record(result)
-        try:
+        with tells_refusals(self.path):
             if self._is_table:
                 self._table.writerow(self._to_cells(result, record))
             else:
                 self._file.write(dumps(record) + "\n")
-        except OSError as error:
-            raise StoreUnavailableError(f"{self._beside} cannot be written: {error.strerror}") from error
 
     def _to_cells(self, result: RowResult, record: Mapping[str, Any]) -> list[str]:
         data: Mapping[str, Any] = result.row.data or {}
@@ -85,11 +83,8 @@ class ResultsFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._file.close()
-            os.replace(self._beside, self.path)
-        except OSError as failure:
-            raise StoreUnavailableError(f"{self.path} cannot be written: {failure.strerror}") from failure
+        with self._opened, tells_refusals(self.path):
+            self._file.flush()
 
 
 def _to_cell(value: Any) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.flow_paths import is_withheld
+from flowengine.core.output_file import write_output
 from flowengine.errors import Diagnostic, InputError
 from flowengine.flowfile.loader import check_file
 from flowengine.flowfile.project.project import find_project
@@ -96,11 +97,9 @@ def _write(target: Path, path: str, data: bytes | str, force: bool) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.parent.resolve().is_relative_to(target.resolve()):
         raise InputError(f"{file} would be written outside of {target}: a link leads there")
-    raw = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
-    how = os.O_TRUNC if force else os.O_EXCL
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | how | getattr(os, "O_NOFOLLOW", 0), 0o666)
-    with os.fdopen(handle, "wb") as opened:
-        opened.write(raw)
+    if os.path.lexists(file) and (not force or file.is_symlink()):
+        raise InputError(f"{file} cannot be written: it is {'a link' if force else 'there already'}")
+    write_output(file, [data], follows_link=False)
 
 
 def _check(file: Path) -> list[Diagnostic]:

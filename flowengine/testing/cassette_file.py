@@ -6,10 +6,7 @@ secrets (see `flowengine.models.model`), a reply without what differs from time 
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +15,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from flowengine.core.file_values import FileValue
+from flowengine.core.output_file import tells_refusals, write_output
 from flowengine.core.records import PREPARING, ModelCall
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
 from flowengine.errors import FlowError, StoreVersionError
@@ -183,18 +181,9 @@ def _to_tool_calls(written: Sequence[_ToolCall]) -> tuple[ToolRequest, ...]:
 
 def write_cassette(path: Path, calls: Sequence[Call]) -> None:
     """Write the file, all of it or nothing."""
-    text = cassette_text(calls)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+    with tells_refusals(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_output(path, [cassette_text(calls).encode()])
 
 
 def cassette_text(calls: Sequence[Call]) -> str:

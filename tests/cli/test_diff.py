@@ -46,7 +46,7 @@ def test_two_runs_are_told_apart_with_causes_first_and_by_words(flowengine: Comm
         (("a1",) * 11, "up to 10 runs are compared, and 11 are named"),
         (("a1", "b2", "--json", "--html", "x.html"), "exclude each other"),
         (("a1", "b2", "--unmasked"), "goes with --html only"),
-        (("a1", "b2", "--html", "nowhere/x.html"), "cannot write 'nowhere/x.html'"),
+        (("a1", "b2", "--html", "nowhere/x.html"), "nowhere/x.html cannot be written"),
         (("a1", "nobody"), "no run 'nobody'"),
     ],
 )

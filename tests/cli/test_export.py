@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_written_is_a_usage_error(flowengine: Command) -> 
     flowengine("run", "shout.yaml", "--run-id", "r1")
     said = flowengine("export", "r1", "-o", "nowhere/x.html")
     assert said.code == 2
-    assert "cannot write 'nowhere/x.html'" in said.err
+    assert "nowhere/x.html cannot be written" in said.err
 
 
 def test_several_runs_are_one_page_with_a_list_and_what_people_said_of_them(flowengine: Command, folder: Path) -> None:

@@ -74,7 +74,7 @@ def test_what_is_neither_file_nor_run_is_told_as_both(flowengine: Command) -> No
 def test_a_file_that_cannot_be_written_is_a_usage_error(flowengine: Command) -> None:
     said = flowengine("graph", "shout.yaml", "--format", "dot", "-o", "nowhere/x.dot")
     assert said.code == 2
-    assert "cannot write 'nowhere/x.dot'" in said.err
+    assert "nowhere/x.dot cannot be written" in said.err
 
 
 LEVELS = """

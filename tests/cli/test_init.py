@@ -205,7 +205,7 @@ def test_what_is_not_written_is_not_said_to_be(tmp_path: Path, capsys) -> None:
     (root / "AGENTS.md").unlink()
     (root / "AGENTS.md").mkdir()
     assert main(["init", "--agents", "--force", str(root)]) == 2
-    assert "cannot be replaced" in capsys.readouterr().err
+    assert "cannot be written" in capsys.readouterr().err
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
     assert main(["init", "--agents", str(tmp_path / "link")]) == 2
     assert "cannot be written" in capsys.readouterr().err

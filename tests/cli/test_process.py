@@ -214,7 +214,7 @@ def test_results_that_cannot_be_written_are_an_error_after_the_run(folder: Path,
     with open("/dev/full", "w") as full:
         code, _, err = ended(begin("run", "shout.yaml", form, "--run-id", "r1", stdout=full.fileno()))
     assert code == 1
-    assert err.splitlines()[1:] == ["error: OSError: [Errno 28] No space left on device"]
+    assert err.splitlines()[1:] == ["error: stdout: No space left on device"]
 
 
 def test_a_closed_stdout_and_stderr_are_no_error(folder: Path) -> None:

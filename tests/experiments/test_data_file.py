@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.errors import InputError, StoreUnavailableError
+from flowengine.errors import InputError
 from flowengine.experiments.data_file import DataError, open_data, parse_mapping, read_rows
 from flowengine.experiments.results_file import ResultsFile
 from flowengine.nodes.compiled_flow import InputField
@@ -121,7 +121,7 @@ def test_a_disk_that_is_full_at_the_end_is_told_with_the_file(tmp_path: Path, mo
     monkeypatch.setattr(os, "replace", refuse)
     path = tmp_path / "results.jsonl"
     with (
-        pytest.raises(StoreUnavailableError, match=r"results\.jsonl cannot be written: No space left"),
+        pytest.raises(InputError, match=r"results\.jsonl cannot be written: No space left"),
         ResultsFile(str(path), columns=[], outputs=[]),
     ):
         pass

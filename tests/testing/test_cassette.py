@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from model_server import ModelServer
 
 from flowengine.agents.agent import Agent
-from flowengine.errors import DefinitionError, ModelConfigError, TransientModelError
+from flowengine.errors import DefinitionError, InputError, ModelConfigError, TransientModelError
 from flowengine.flow import Flow
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.messages import Message, ToolRequest
@@ -291,11 +292,11 @@ async def test_a_file_that_cannot_be_replaced_stays_as_it_was(path: Path, monkey
     await recorded(path, "Because.")
     before = content(path)
 
-    def fail(self: Path, target: Path) -> None:
+    def fail(*paths: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(InputError, match="No space"):
         await recorded(path, "Other.", mode="all")
     assert content(path) == before
     assert files_beside(path) == [path]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -12,6 +11,7 @@ from flowengine.cli.format_parts import mark_words
 from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.run_access import ReadingCommand, choose_store, fold_events, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
+from flowengine.core.output_file import write_output
 from flowengine.engine.events import Event
 from flowengine.journal.run_export import dumps, masked, shown
 from visualize.progress import NodeRow
@@ -184,10 +184,7 @@ def command(references: Sequence[str], as_json: bool, html: str | None, unmasked
         recorded = [read(kept, each) for each in run_ids]
     if html is not None:
         page = _make_page(recorded if unmasked else [list(masked(each)) for each in recorded])
-        try:
-            Path(html).write_bytes(page)
-        except OSError as error:
-            raise click.UsageError(f"cannot write '{html}': {error.strerror}") from error
+        write_output(html, [page])
         complain(f"{html}: {len(page):,} bytes")
         return 0
     sides = [RunSide(each, fold_events(each)) for each in recorded]

@@ -15,8 +15,8 @@ from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.budget import Budget
+from flowengine.core.output_file import tells_refusals, write_output
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import StoreUnavailableError
 from flowengine.experiments.batch_collector import BatchPace
 from flowengine.experiments.eval_file import EvalFile, load_eval
 from flowengine.experiments.eval_init import write_eval
@@ -106,7 +106,7 @@ def run_eval(
         report = make_report(made, before, wanted)
     _tell(report, form, results, file)
     if html is not None:
-        _write(html, report_page(report))
+        write_output(html, [report_page(report)])
     if not made.finished:
         complain("a limit was reached: the same command goes on where it was")
         return 4
@@ -183,21 +183,14 @@ def _tell(report: EvalReport, form: str, results: Results, file: str) -> None:
             results.line(line)
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if summary:
-            _write(summary, to_markdown(report), append=True)
+            with tells_refusals(summary), open(summary, "a", encoding="utf-8", errors="backslashreplace") as made:
+                made.write(to_markdown(report))
         else:
             results.document(to_markdown(report).rstrip("\n"))
     else:
         for each in report_lines(report):
             for line in [each] if isinstance(each, str) else format_table(each):
                 results.line(line)
-
-
-def _write(path: str, text: str, *, append: bool = False) -> None:
-    try:
-        with Path(path).open("a" if append else "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except OSError as error:
-        raise StoreUnavailableError(f"{path} cannot be written: {error.strerror}") from error
 
 
 # --- `flowengine eval init`

@@ -14,6 +14,7 @@ import click
 from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, put_lines
+from flowengine.core.output_file import write_output
 from flowengine.engine.ports import JournalStore
 from flowengine.telemetry.spans import Span, spans_of
 
@@ -81,11 +82,7 @@ def write_page(kept: JournalStore, words: Mapping[str, str], file: str | None, *
         for piece in pieces:
             results.bytes(piece.encode())
     else:
-        try:
-            with open(file, "wb") as page:
-                size = sum(page.write(piece.encode()) for piece in pieces)
-        except OSError as error:
-            raise click.UsageError(f"cannot write '{file}': {error.strerror}") from error
+        size = write_output(file, pieces)
         runs = f"{len(words) - len(left):,} runs, " if len(words) > 1 else ""
         complain(f"{file}: {runs}{size:,} bytes")
     for each in left:

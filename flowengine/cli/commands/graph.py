@@ -12,6 +12,7 @@ import click
 
 from flowengine.cli.run_access import choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results
+from flowengine.core.output_file import write_output
 from flowengine.errors import RunNotFoundError
 from flowengine.flow import Flow
 from flowengine.flowfile.loader import load_flow
@@ -62,7 +63,7 @@ def command(
     if file is None:
         results.bytes(drawn if chosen == "png" or drawn.endswith(b"\n") else drawn + b"\n")
     else:
-        _write(file, drawn)
+        write_output(file, [drawn])
     return 0
 
 
@@ -97,10 +98,3 @@ def _draw_risks(picture: Picture, file: str) -> Picture:
 
     project = find_project(file)
     return draw_risk_paths(picture, risk_paths_of(load_flow(file, project=project), project))
-
-
-def _write(file: str, drawn: bytes) -> None:
-    try:
-        Path(file).write_bytes(drawn)
-    except OSError as error:
-        raise click.UsageError(f"cannot write '{file}': {error.strerror}") from error

@@ -16,6 +16,7 @@ import click
 
 import flowengine
 from flowengine.cli.terminal import complain
+from flowengine.core.output_file import tells_refusals, write_output
 from flowengine.errors import InputError, did_you_mean
 from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.journal.run_export import dumps
@@ -111,12 +112,7 @@ def _write_agent_files(root: Path, skills_folder: str, is_forced: bool) -> None:
     for path in files:
         _check_place(root, root / path)
     for path, text in files.items():
-        try:
-            if is_forced:
-                (root / path).unlink(missing_ok=True)  # A link is replaced, and what it leads to stays.
-        except OSError as error:
-            raise InputError(f"{root / path} cannot be replaced: {error.strerror}") from error
-        if _write(root, path, text):
+        if _write(root, path, text, is_forced=is_forced):
             complain(f"wrote {root / path}")
 
 
@@ -167,17 +163,14 @@ def _check_place(root: Path, path: Path) -> None:
         raise InputError(f"{path} would be written outside of {root}: a link leads there")
 
 
-def _write(root: Path, name: str | Path, text: str) -> bool:
-    """Whether the file is written; one that is there stays."""
+def _write(root: Path, name: str | Path, text: str, *, is_forced: bool = False) -> bool:
+    """Whether the file is written; one that is there stays, unless it is forced."""
     path = root / name
     _check_place(root, path)
-    try:
+    with tells_refusals(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(path):
-            complain(f"left {path} as it is")
-            return False
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from error
+    if os.path.lexists(path) and not is_forced:
+        complain(f"left {path} as it is")
+        return False
+    write_output(path, [text], follows_link=False)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import count
 from pathlib import Path, PurePath
 
@@ -11,7 +12,8 @@ from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.file_keeper import BlobStore
 from flowengine.core.file_values import FileValue, clean_name, find_files
-from flowengine.errors import StoreUnavailableError
+from flowengine.core.output_file import tells_refusals, write_output
+from flowengine.errors import InputError
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_export import dumps
 from visualize.viewer.parts import files_of_record, unique_files
@@ -54,18 +56,14 @@ def list_files(reference: str, folder: str | None, as_json: bool, store: str | N
 
 def _write_file(folder: Path, file: FileValue, blobs: BlobStore) -> Path:
     """Write a content under a name of which there is none in the folder yet, whatever the run calls it."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is no folder")
+    with tells_refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     content, name = blobs.read_blob(file.blob), PurePath(clean_name(file.name))
     for number in count(1):
         path = folder / (name if number == 1 else f"{name.stem}-{number}{name.suffix}")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as made:
-                made.write(content)
-        except FileExistsError as error:
-            if not folder.is_dir():
-                raise StoreUnavailableError(f"{folder} is no folder") from error
-            continue
-        except OSError as error:
-            raise StoreUnavailableError(f"{path} cannot be written: {error.strerror}") from error
-        return path
+        if not os.path.lexists(path):
+            write_output(path, [content])
+            return path
     raise AssertionError("unreachable")

@@ -10,8 +10,9 @@ import click
 from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.core.context import EMPTY
+from flowengine.core.output_file import tells_refusals, write_output
 from flowengine.engine.events import Event, RunStarted
-from flowengine.errors import InputError, StoreUnavailableError
+from flowengine.errors import InputError
 from flowengine.journal.run_lookup import labels_of
 
 __all__ = ["to_test"]
@@ -49,11 +50,11 @@ def to_test(
     if place is None:
         Results().document(text.rstrip("\n"))
         return 0
-    try:
-        with place.open("a" if as_row else "w", encoding="utf-8", errors="backslashreplace") as file:
+    if as_row:
+        with tells_refusals(place), place.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
-    except OSError as error:
-        raise StoreUnavailableError(f"{place} cannot be written: {error.strerror}") from error
+    else:
+        write_output(place, [text])
     complain(f"wrote {place}" if not as_row else f"added a row to {place}")
     if not as_row:
         complain(f"to run it: flowengine test {place}")

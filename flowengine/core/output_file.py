@@ -1,0 +1,102 @@
+"""Writes a file that a user asked for, whole or not at all: what was there stays until all of the new one is written.
+
+The new file is written beside its place and takes it at the end. A link keeps leading to the file; devices and pipes
+are written to as they are. It knows nothing of what is written.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from errno import EACCES, EBUSY, EPERM, EXDEV
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from flowengine.errors import InputError
+
+__all__ = ["open_output", "tells_refusals", "write_output"]
+
+_STREAM_FOLDERS: Final = ("/dev", "/dev/fd", "/proc/self/fd")
+"""What is named there is a stream that somebody holds open, also where a shell led it into a file."""
+_IN_PLACE: Final = (EACCES, EBUSY, EPERM, EXDEV)
+"""Why a file can be written and not replaced: its folder may not be, or it is mounted by itself."""
+
+
+def write_output(path: str | Path, pieces: Iterable[str | bytes], *, follows_link: bool = True) -> int:
+    """Write the pieces, text in UTF-8, and give the size; where one of them fails, what was there stays.
+
+    Not `follows_link`: a link at that place is replaced, and what it leads to stays.
+    """
+    size = 0
+    with open_output(path, follows_link=follows_link) as file:
+        for piece in pieces:
+            data = piece.encode("utf-8", "backslashreplace") if isinstance(piece, str) else piece
+            with tells_refusals(path):
+                size += file.write(data)
+    return size
+
+
+@contextmanager
+def open_output(path: str | Path, *, follows_link: bool = True) -> Generator[BinaryIO]:
+    """A file that takes its place when the block has ended well, with the mode of the one that was there."""
+    replaces_link = not follows_link and os.path.islink(path)
+    place = Path(path if replaces_link else os.path.realpath(path))
+    with tells_refusals(path):
+        status = None if replaces_link else _find_status(path)
+        beside = _place_beside(Path(path), place, status)
+        file = open(beside or path, "xb" if beside else "wb")  # noqa: SIM115 - closed below, before it is put
+    try:
+        yield file
+        with tells_refusals(path):
+            file.close()
+            if beside is not None:
+                _put(beside, place, status)
+    finally:
+        with suppress(OSError):  # what is left of a write that was refused
+            file.close()
+        if beside is not None:
+            beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def tells_refusals(path: str | Path) -> Generator[None]:
+    """What the system refuses inside of it is told with the name of the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _find_status(path: str | Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _place_beside(path: Path, place: Path, status: os.stat_result | None) -> Path | None:
+    """Where to write first; None: it is written to as it is. `status` is that of the file that is there."""
+    name = f".flowengine-{secrets.token_hex(6)}.part"
+    if status is None:
+        return place.with_name(name)
+    if not stat.S_ISREG(status.st_mode) or str(path.parent) in _STREAM_FOLDERS:
+        return None
+    if not os.access(place, os.W_OK):
+        raise PermissionError(EACCES, os.strerror(EACCES))
+    return (place.parent if os.access(place.parent, os.W_OK) else Path(tempfile.gettempdir())) / name
+
+
+def _put(beside: Path, place: Path, status: os.stat_result | None) -> None:
+    if status is not None:
+        beside.chmod(stat.S_IMODE(status.st_mode))
+    try:
+        os.replace(beside, place)
+    except OSError as error:
+        if status is None or error.errno not in _IN_PLACE:
+            raise
+        shutil.copyfile(beside, place)
