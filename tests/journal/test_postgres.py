@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import anyio
 import psycopg
@@ -23,7 +23,9 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from flowengine.journal.postgres.batch import Hold
 from flowengine.journal.postgres.store import PostgresStore
+from flowengine.journal.postgres.writer import Commits, PostgresWriter
 from flowengine.journal.stores import open_store
 from tests.support.postgres import PASSWORD, empty_database, server
 
@@ -338,6 +340,31 @@ async def test_a_value_that_cannot_be_written_leaves_the_run_as_it_was(stores: l
     await commit(journal, finished("a", "nul \0 and \ud800 and ✓"))
     assert list(journal.read(1)) == [finished("a", "nul \0 and \ud800 and ✓")]
     await journal.close()
+
+
+class AwayDatabase:
+    """A server that does not answer any more."""
+
+    name = "postgresql://db/runs"
+
+    def run(self, work: object) -> NoReturn:
+        raise StoreUnavailableError(f"{self.name} cannot be reached")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_nothing_begins_where_nobody_can_say_whose_the_runs_are() -> None:
+    commits = Commits(PostgresWriter(cast("Any", AwayDatabase())))
+    refused: list[int] = []
+
+    async def begin(number: int) -> None:
+        with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+            await commits.check(Hold(f"r{number}", number, 1))
+        refused.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(3):
+            tasks.start_soon(begin, number)
+    assert sorted(refused) == [0, 1, 2]
 
 
 def test_without_its_driver_the_store_says_what_to_install() -> None:

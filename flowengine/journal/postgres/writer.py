@@ -71,9 +71,7 @@ class PostgresWriter:
         """Raise where the run, or anything, is written no more."""
         failure = hold.failure or self.failure
         if failure is not None:
-            again = type(failure)(str(failure))
-            again.__cause__ = failure
-            raise again
+            raise _repeat(failure)
 
     def write(self) -> None:
         """Commit all that was collected; it waits for the server. A run that was taken over has its `failure`."""
@@ -174,6 +172,13 @@ class PostgresWriter:
         self.database.close()  # Nothing is written after this: others may go on.
 
 
+def _repeat(failure: JournalError) -> JournalError:
+    """The failure once more, for one more caller."""
+    again = type(failure)(str(failure))
+    again.__cause__ = failure
+    return again
+
+
 def _drain(queue: deque[T]) -> list[T]:
     """What was in it; others may add to it meanwhile."""
     found: list[T] = []
@@ -238,27 +243,42 @@ class _Together:
     """Work of a thread that many wait for at once: each call is followed by a whole execution of it.
 
     The first to come is the leader: while an earlier execution is on its way, others join it; then it works for
-    all. Also when it is cancelled meanwhile, for the others wait.
+    all. Also when it is cancelled meanwhile, for the others wait. What fails has failed for all of them.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        self._gathering: anyio.Event | None = None
-        self._working: anyio.Event | None = None
+        self._gathering: _Execution | None = None
+        self._working: _Execution | None = None
 
     async def __call__(self) -> None:
-        if self._gathering is not None:
-            await self._gathering.wait()
+        joined = self._gathering
+        if joined is not None:
+            await joined.ended.wait()
+            if joined.failure is not None:
+                raise _repeat(joined.failure)
             return
-        done = self._gathering = anyio.Event()
+        mine = self._gathering = _Execution()
         with anyio.CancelScope(shield=True):
             try:
-                await (checkpoint() if self._working is None else self._working.wait())
+                await (checkpoint() if self._working is None else self._working.ended.wait())
             finally:
-                self._gathering, self._working = None, done
+                self._gathering, self._working = None, mine
             try:
                 limiter = anyio.CapacityLimiter(1)  # a thread, also where nodes keep all others busy
                 await anyio.to_thread.run_sync(self._work, limiter=limiter)
+            except BaseException as error:
+                name = type(error).__name__
+                mine.failure = error if isinstance(error, JournalError) else StoreUnavailableError(f"stopped by {name}")
+                raise
             finally:
-                self._working = None if self._working is done else self._working
-                done.set()
+                self._working = None if self._working is mine else self._working
+                mine.ended.set()
+
+
+class _Execution:
+    """One time that the work is done."""
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+        self.failure: JournalError | None = None
