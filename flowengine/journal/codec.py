@@ -62,7 +62,10 @@ def encode(event: Event) -> str:
     try:
         text = _encode_event(event)
     except PydanticSerializationError:
-        text = _encode_protected(event)
+        try:
+            text = _dump_protected([SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)])
+        except ValueError:
+            raise _refuse_value(event, "", "is nested too deep for the broken text in it") from None
     except UnpackableError as error:
         value = event.result if isinstance(event, NodeFinished) else event
         raise _refuse_value(event, *locate(value, error)) from None
@@ -99,8 +102,12 @@ def decode(text: str | bytes) -> Event:
 def encode_value(value: Any) -> str:
     """Any value that a journal may hold, as one line of JSON."""
     try:
-        return _dump_tree([SCHEMA_VERSION, pack(value, 1)])
-    except (PydanticSerializationError, UnpackableError, RecursionError) as error:
+        tree = [SCHEMA_VERSION, pack(value, 1)]
+        try:
+            return _dump_tree(tree)
+        except PydanticSerializationError:
+            return _dump_protected(tree)
+    except (ValueError, UnpackableError, RecursionError) as error:
         raise NotJournalableError(f"the value cannot be written down and read back ({error})") from error
 
 
@@ -148,13 +155,10 @@ def _dump_tree(tree: Any) -> str:
     return to_json(tree, inf_nan_mode="constants").decode()
 
 
-def _encode_protected(event: Event) -> str:
-    """For text that no encoding can carry; what it adds to the depth may be too much for a reader."""
-    text = _dump_tree(protect([SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)]))
-    try:
-        from_json(text)
-    except ValueError:
-        raise _refuse_value(event, "", "is nested too deep for the broken text in it") from None
+def _dump_protected(tree: list[Any]) -> str:
+    """For text that no encoding can carry. `ValueError` where what it adds to the depth is too much for a reader."""
+    text = _dump_tree(protect(tree))
+    from_json(text)
     return text
 
 

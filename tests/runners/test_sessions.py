@@ -42,6 +42,15 @@ async def test_the_next_run_of_a_session_finds_what_was_said_before(tmp_path: Pa
     store.close()
 
 
+async def test_a_session_keeps_text_that_is_cut_in_the_middle_of_a_character(tmp_path: Path):
+    store = SQLiteStore(tmp_path / "runs.db")
+    half = "half \ud83d"
+    flow = Flow("f", {"talk": FunctionNode(lambda context: NodeResult(1, kept={"conversation": [half]}))})
+    assert (await flow.run(store=store, session="ann")).status == "succeeded"
+    assert await said(store, "ann") == [half]
+    store.close()
+
+
 async def test_sessions_and_runs_without_one_know_nothing_of_each_other():
     store = MemoryStore()
     await said(store, "ann")
