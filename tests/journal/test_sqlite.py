@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -308,6 +308,19 @@ def test_a_file_that_cannot_grow_stops_the_run_and_keeps_what_was_committed(tmp_
     committed, _, message = child.stdout.partition(" ")
     assert message.startswith(str(path)), child
     assert on_disk(path) == 1 + int(committed)
+
+
+def test_a_full_disk_is_told_where_something_is_kept_beside_the_runs(store: SQLiteStore) -> None:
+    store.revise("session", "ann", lambda before: "before")
+    with closing(connect(store.path, "process", 1.0)) as connection:
+        tables = SqliteTables(store.path, connection)
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")  # As on a disk that is full: SQLite rolls back itself.
+        with pytest.raises(StoreUnavailableError, match="the disk is full"):
+            tables.revise("session", "ann", lambda before: "x" * 10_000_000)
+        with pytest.raises(StoreUnavailableError, match="the disk is full"):
+            tables.blobs.put("r1", b"x" * 10_000_000)
+        assert tables.recall("session", "ann") == "before"
 
 
 # --- who may write --------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class SqliteBlobs:
         try:
             yield
         except BaseException:
-            self._execute("ROLLBACK")
+            self._connection.rollback()
             raise
         self._execute("COMMIT")
 

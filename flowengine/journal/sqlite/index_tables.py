@@ -146,7 +146,7 @@ class SqliteIndex:
         try:
             yield
         except BaseException:
-            self._execute("ROLLBACK")
+            self._connection.rollback()
             raise
         self._execute("COMMIT")
 

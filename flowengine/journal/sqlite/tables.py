@@ -240,7 +240,7 @@ class SqliteTables:
             if files or named_blobs(before or ""):
                 self.blobs.own_beside(kind, key, files)
         except BaseException:
-            self._query("ROLLBACK")
+            self.connection.rollback()  # SQLite may have done so itself, as on a full disk.
             raise
         self._query("COMMIT")
 
@@ -256,7 +256,7 @@ class SqliteTables:
                 self.index.drop(held.number)
                 self.blobs.drop(run_id)
         except BaseException:
-            self._query("ROLLBACK")
+            self.connection.rollback()
             raise
         self._query("COMMIT")
         return taken is not None
