@@ -14,9 +14,10 @@ from flowengine.core.context import Context
 from flowengine.core.records import Answered
 from flowengine.engine.events import RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import DefinitionError, RunNotFoundError
+from flowengine.errors import DefinitionError, InputError, RunNotFoundError
 from flowengine.journal.approvals import keep_answer, times_asked
 from flowengine.journal.memory import MemoryStore
+from flowengine.journal.run_export import store_run
 from flowengine.journal.stores import TeeStore, open_store
 from tests.support.postgres import empty_database
 
@@ -72,6 +73,17 @@ async def test_runs_are_listed_by_what_is_asked_for(store: JournalStore) -> None
     assert ids(since=between) == ["c3", "b2"]
     assert ids(before=datetime.fromtimestamp(between, UTC)) == ["a1"]
     assert ids(ended_since=runs.get("b2").started) == ["c3", "b2"]
+
+
+@pytest.mark.parametrize("run_id", ["../x", "", "a b", "a" * 65, "é", "a\n", "@last"])
+async def test_an_id_that_no_command_takes_is_refused_before_anything_is_written(run_id: str):
+    store = MemoryStore()
+    with pytest.raises(InputError, match="is no run's id: 1 to 64 letters, digits, "):
+        await COUNT.run(store=store, run_id=run_id)
+    await COUNT.run(store=store, run_id="a1")
+    with pytest.raises(InputError, match="no run's id"):
+        await store_run(store, store.events("a1"), run_id)
+    assert [info.run_id for info in store.list()] == ["a1"]
 
 
 async def test_a_run_that_was_left_behind_is_found_as_interrupted(store: JournalStore) -> None:

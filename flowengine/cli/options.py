@@ -17,12 +17,11 @@ from flowengine.cli.watch import Reporting
 from flowengine.core.json_values import parse_json
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
-from flowengine.journal.run_lookup import parse_labels
+from flowengine.journal.run_lookup import check_run_id, parse_labels
 from flowengine.nodes.compiled_flow import InputField, parse_text
 
 __all__ = [
     "OPTION_OF",
-    "RUN_ID",
     "FiniteRange",
     "add_running_options",
     "add_spending_options",
@@ -113,16 +112,15 @@ def _name_type(value: Any) -> str:
     return names.get(type(value).__name__, "a number")
 
 
-RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """An id that a run may have."""
-    if value is not None and not RUN_ID.fullmatch(value):
-        raise click.BadParameter(f"{value!r} must be 1 to 64 letters, digits, _ and -")
-    return value
+    try:
+        return None if value is None else check_run_id(value)
+    except InputError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, NamedTuple
@@ -13,7 +12,9 @@ import anyio
 
 from flowengine.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
 from flowengine.core.json_values import to_json_value
+from flowengine.errors import InputError
 from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.journal.run_lookup import check_run_id
 from flowengine.models.http.chat_protocol import EventReader, IncompleteAnswerError
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
 
@@ -162,13 +163,11 @@ def _parse(body: bytes) -> Any:
         return None
 
 
-_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
 def _path_of(run_id: str) -> str:
-    if not _RUN_ID.fullmatch(run_id):
-        raise ClientError(f"{run_id!r:.40} is no run's id: letters, digits, _ and -")
-    return f"/runs/{run_id}"
+    try:
+        return f"/runs/{check_run_id(run_id)}"
+    except InputError as error:
+        raise ClientError(str(error)) from None
 
 
 def _refusal(answer: _Answer) -> ClientError:

@@ -20,6 +20,7 @@ from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.encode_values import FILE_TAG
 from flowengine.journal.run_digest import RunNotes
+from flowengine.journal.run_lookup import check_run_id
 from flowengine.journal.run_notes import decode_notes, encode_notes, keep_notes
 
 if TYPE_CHECKING:
@@ -292,7 +293,7 @@ async def store_run(
     assert isinstance(started, RunStarted)  # As `unpack_run` and stores give them.
     if run_id is not None:
         started = started._replace(run_id=run_id)
-    journal = store.create(started.run_id)
+    journal = store.create(check_run_id(started.run_id))
     try:
         for content in files.values():
             blobs_of(store).put_blob(started.run_id, content)

@@ -44,7 +44,7 @@ from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.codec import reading_record
 from flowengine.journal.replay import decided_effects
 from flowengine.journal.run_export import store_run
-from flowengine.journal.run_lookup import check_labels
+from flowengine.journal.run_lookup import check_labels, check_run_id
 from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
 from flowengine.nodes.file_inputs import take_files
 from flowengine.nodes.node import RunLimits
@@ -123,7 +123,7 @@ async def start(
     """
     under = limits_under(plan.limits, settings)
     limits = limits or under
-    run_id = run_id or new_run_id()
+    run_id = new_run_id() if run_id is None else check_run_id(run_id)
     started = beginning(
         plan,
         await inputs_with_files(plan, inputs, store, run_id),

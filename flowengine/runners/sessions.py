@@ -19,7 +19,7 @@ from flowengine.engine.walk import Walk
 from flowengine.errors import InputError
 from flowengine.nodes.compiled_flow import CompiledFlow
 
-__all__ = ["leave_behind", "load_session"]
+__all__ = ["check_session_name", "leave_behind", "load_session"]
 
 LONGEST: Final = 1000
 """Interactions of a conversation that are kept, the newest."""
@@ -30,13 +30,23 @@ _OF_ONE_RUN: Final = ("skills", "memory")
 """What no later run of the session begins with: memories are kept in their own place."""
 
 
+def check_session_name(name: str) -> str:
+    """Give the name back as it is, or raise `InputError` where no session can have it.
+
+    >>> check_session_name(" ")
+    Traceback (most recent call last):
+    flowengine.errors.InputError: a session is named by 1 to 200 characters, not ' '
+    """
+    if not name.strip() or len(name) > 200:
+        raise InputError(f"a session is named by 1 to 200 characters, not {name!r:.80}")
+    return name
+
+
 def load_session(store: JournalStore, session: str | None) -> Mapping[str, Any]:
     """What the session has kept; nothing for a new one, or where there is no session."""
     if session is None:
         return EMPTY
-    if not session.strip() or len(session) > 200:
-        raise InputError(f"a session is named by 1 to 200 characters, not {session!r:.80}")
-    found = dict(store.recall(_KIND, session) or {})
+    found = dict(store.recall(_KIND, check_session_name(session)) or {})
     found.pop(_SAVED, None)
     return freeze(found)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,6 +15,7 @@ from flowengine.engine.events import Event, RunFinished, RunStarted, TokenStream
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreCorruptError, StoreUnavailableError
 from flowengine.journal.approvals import answer
+from flowengine.journal.run_lookup import check_run_id
 from flowengine.journal.stores import TeeStore
 from flowengine.runners import local
 from flowengine.runners.local import Live
@@ -113,9 +113,6 @@ class RunningRuns:
             launch.ended.set()
 
 
-_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
 class ApprovalDecision(NamedTuple):
     """A person's answer."""
 
@@ -152,8 +149,8 @@ class RunCommands:
     ) -> str:
         """The id of a new run, whose start is in the journal. `queue`: where a worker takes it from; None: this process
         runs it. `limits`: by their names in a flow file."""
-        if run_id is not None and not _RUN_ID.fullmatch(run_id):
-            raise ProblemError(422, "Not an id", "a run's id is 1 to 64 letters, digits, _ and -")
+        if run_id is not None:
+            check_run_id(run_id)
         flow = await self._shelf.do(entry.flow, model)
         earlier = None if reuse is None else await self._shelf.do(self._shelf.store.find, reuse)
         settings = {"folder": os.getcwd(), **({} if model is None else {"model": model}), **limits}

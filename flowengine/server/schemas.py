@@ -52,7 +52,7 @@ START: Final = _object_schema(
     {"flow": {"type": "string", "description": "A name of `GET /api/flows`."}},
     {
         "inputs": _ANY_OBJECT,
-        "run_id": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+        "run_id": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_@-]{0,63}$"},
         "session": {"type": "string", "description": "Go on with what earlier runs of this name have left."},
         "reuse": {"type": "string", "description": "An earlier run whose results are taken where they still hold."},
         "labels": {"type": "object", "additionalProperties": _TEXT, "description": "By which it is found again."},

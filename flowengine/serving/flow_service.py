@@ -37,6 +37,7 @@ from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
 from flowengine.runners import local
 from flowengine.runners.queue.run_positions import queue_of
+from flowengine.runners.sessions import check_session_name
 from flowengine.runs import RunRecord
 from flowengine.server.flow_catalog import Library
 from flowengine.serving.api_keys import DayBudgets
@@ -179,8 +180,8 @@ class FlowService:
             run_id = run_id_of_key(run_key, flow, name)
         run_id = run_id or local.new_run_id()
         given = check_labels({**(labels or EMPTY), **({} if name is None else {CALLER: name})})
-        if session is not None and not session.strip():
-            raise InputError("a session is named by 1 to 200 characters, not by none")
+        if session is not None:
+            check_session_name(session)
         if labels and name is not None and labels.get(CALLER, name) != name:
             raise InputError(f"label '{CALLER}' is set by the server")
         start = RunStart(

@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 import click
 
-from flowengine.cli.options import RUN_ID
+from flowengine.cli import options
 from flowengine.cli.run_access import (
     ReadingCommand,
     choose_store,
@@ -25,7 +25,7 @@ from flowengine.cli.terminal import Results, complain, format_table, put_lines
 from flowengine.core.file_values import find_files
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.errors import InputError, JournalError, StoreUnavailableError
 from flowengine.journal.run_export import (
     dumps,
     masked,
@@ -159,7 +159,7 @@ class RunLines:
             try:
                 events = read(self._kept, run_id)
                 files = {} if masker else read_files(self._kept, events)
-            except JournalError as error:
+            except (JournalError, InputError) as error:
                 if len(self._run_ids) == 1:
                     raise
                 self.left.append(str(error))
@@ -183,7 +183,7 @@ class RunLines:
 
 @click.command("import")
 @click.argument("file", metavar="FILE")
-@click.option("--as", "run_id", metavar="ID", help="Under another id than its own.")
+@click.option("--as", "run_id", callback=options.run_id, metavar="ID", help="Under another id than its own.")
 @store_option
 def import_run(file: str, run_id: str | None, store: str | None) -> int:
     """Put the runs of an exported FILE (- is stdin) into the store.
@@ -191,8 +191,6 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
     Their flows are then looked for in the working folder, and not where the file says. Who resumes one takes for true
     what the file says has happened.
     """
-    if run_id is not None and not RUN_ID.fullmatch(run_id):
-        raise click.UsageError(f"--as {run_id!r}: 1 to 64 letters, digits, _ and - are expected")
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

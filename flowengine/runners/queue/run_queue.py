@@ -24,6 +24,7 @@ from flowengine.core.values import freeze
 from flowengine.engine.events import RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError, JournalError, StoreUnavailableError
+from flowengine.journal.run_lookup import check_run_id
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import beginning, inputs_with_files, new_run_id
@@ -112,7 +113,7 @@ async def submit(
 
     The greater its priority, the sooner. With a `run_id` of one's own it may be repeated (see `submit_many`).
     """
-    run_id = run_id or new_run_id()
+    run_id = new_run_id() if run_id is None else run_id
     await submit_many(
         store, plan, {run_id: inputs}, queue=queue, priority=priority, at=at, settings=settings, labels=labels
     )
@@ -140,7 +141,7 @@ async def submit_many(
     if plan.source is None:
         raise DefinitionError(f"flow '{plan.name}' is made of Python objects, which no worker has: write it as a file")
     here = {"queue": queue, "priority": _check_priority(priority), "python": PYTHON, "baggage": plan.baggage}
-    taken = {run_id: await inputs_with_files(plan, runs[run_id], store, run_id) for run_id in runs}
+    taken = {run_id: await inputs_with_files(plan, runs[run_id], store, check_run_id(run_id)) for run_id in runs}
     starts = [
         beginning(
             plan,
