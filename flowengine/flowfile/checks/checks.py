@@ -138,10 +138,7 @@ def check(
     spec: FlowSpec, project: Project | None, subflows: Subflows, *, whole: bool, warnings: bool
 ) -> list[Diagnostic]:
     """Everything that is wrong with what a spec means. `whole`: nothing of it was mended."""
-    report, beside = (
-        Report(spec),
-        Report(spec),
-    )  # Of the file itself, and of what lies beside it: no matter of the graph.
+    report, beside = Report(spec), Report(spec)  # Of the file itself, and of files beside it.
     note_adrift(spec, gaps_of(spec))
     _check_texts(spec, report)
     check_structure(spec, report)
