@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import anyio
 
@@ -135,20 +135,23 @@ def open_row_set(
 
     `fresh`: begin a new one in any case. `key` tells sets of one flow apart.
     """
-    definition = _hash(dict(plan.fingerprints), dict(plan.code))
-    place = _hash(plan.name, key)
-    kept = cast("Mapping[str, str] | None", store.recall("rows", place))
-    if kept is not None and not fresh:
-        if kept["flow"] != definition and not allow_changed:
+    definition, new = _hash(dict(plan.fingerprints), dict(plan.code)), os.urandom(4).hex()
+    chosen: dict[str, str] = {}
+
+    def choose(kept: Mapping[str, str] | None) -> Mapping[str, str]:
+        """In one step with keeping it: of two processes that begin a set at once, one goes on with the other's."""
+        is_new = kept is None or fresh
+        if not is_new and kept["flow"] != definition and not allow_changed:
             raise FlowChangedError(f"the flow '{plan.name}' was edited since its runs over '{name}' began")
-        chosen = kept["set"]
-    else:
-        chosen = os.urandom(4).hex()
-    store.revise("rows", place, lambda before: {"set": chosen, "flow": definition})
+        chosen.update(set=new if is_new else kept["set"], flow=definition)
+        return dict(chosen)
+
+    store.revise("rows", _hash(plan.name, key), choose)
     label = _label_of(name)
-    if kept is None or fresh:
-        return RowSet(chosen, label)
-    return RowSet(chosen, label, {each.run_id: each for each in store.list() if each.labels.get(_LISTED) == chosen})
+    if chosen["set"] == new:
+        return RowSet(new, label)
+    known = {each.run_id: each for each in store.list() if each.labels.get(_LISTED) == chosen["set"]}
+    return RowSet(chosen["set"], label, known)
 
 
 def _label_of(name: str) -> str:

@@ -19,6 +19,7 @@ from flowengine.models.model import Reply, TokenUsage
 from flowengine.models.pricing import Price
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.wrappers.priced import PricedModel
+from flowengine.runners.row_runs import RowSet, open_row_set
 
 calls: list[int] = []
 
@@ -166,6 +167,21 @@ async def test_a_set_without_a_store_keeps_no_run_that_was_given_out() -> None:
                 break
     with pytest.raises(JournalError):
         _ = seen[0].run and seen[0].run.events
+
+
+async def test_of_two_that_begin_a_set_at_once_one_goes_on_with_the_others() -> None:
+    begun: list[RowSet] = []
+
+    class Crowded(MemoryStore):
+        """Somebody else is a moment faster."""
+
+        def revise(self, kind: str, key: str, change: Any, /) -> None:
+            if not begun:
+                begun.append(RowSet("", ""))
+                begun[0] = open_row_set(FLOW.plan, self, "data.csv", "all of it")
+            super().revise(kind, key, change)
+
+    assert open_row_set(FLOW.plan, Crowded(), "data.csv", "all of it").id == begun[0].id
 
 
 async def test_no_row_at_once_is_refused() -> None:
