@@ -141,7 +141,7 @@ async def start(
     walk = Walk(thrifty.graph, StateStore(plan.rules, kept), inputs=started.inputs, env=started.env, run_id=run_id)
     leave = partial(leave_behind, thrifty, store, started, walk)
     run = await _drive(thrifty, walk, journal, [started], limits, leave, store, live, above)
-    return await _taken_up(plan, run, store, limits, live) if run.status == "waiting" else run
+    return await _taken_up(plan, run, store, limits, live, above) if run.status == "waiting" else run
 
 
 async def inputs_with_files(
@@ -268,7 +268,7 @@ async def resume(
     first = [resumed, *(NodeRecorded(node, time(), record) for node, record in records)]
     leave = partial(leave_behind, thrifty, store, started, walk) if acts else _leave_nothing
     run = await _drive(thrifty, walk, journal, first, limits, leave, store, live, above)
-    return await _taken_up(plan, run, store, limits, live)
+    return await _taken_up(plan, run, store, limits, live, above)
 
 
 def _refuse_batched(run_id: str, events: Sequence[Event]) -> None:
@@ -282,12 +282,14 @@ def _refuse_batched(run_id: str, events: Sequence[Event]) -> None:
         )
 
 
-async def _taken_up(plan: CompiledFlow, run: Run, store: JournalStore, limits: RunLimits, live: Live | None) -> Run:
+async def _taken_up(
+    plan: CompiledFlow, run: Run, store: JournalStore, limits: RunLimits, live: Live | None, above: Ledger | None
+) -> Run:
     """The run, or what becomes of it where it was answered while it was being put aside."""
     if run.status != "waiting" or not answers_left(store, run.id, run.events):
         return run
     try:
-        return await resume(plan, run.id, store, allow_changed=True, limits=limits, live=live)
+        return await resume(plan, run.id, store, allow_changed=True, limits=limits, live=live, above=above)
     except RunBusyError:  # The process that answered goes on with it.
         return run
 

@@ -7,17 +7,20 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.core.budget import Budget, OnLimit
+from flowengine.core.budget import Budget, Ledger, OnLimit
 from flowengine.core.context import Context
-from flowengine.core.records import ModelCall, usage_of
-from flowengine.engine.events import NodeStarted
+from flowengine.core.records import Answered, ModelCall, usage_of
+from flowengine.engine.events import NodeStarted, RunFinished
 from flowengine.errors import EffectPendingError
 from flowengine.flow import Flow
+from flowengine.journal.approvals import keep_answer, times_asked
 from flowengine.journal.memory import MemoryStore
+from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import NodeLimits, RunLimits
+from flowengine.runners.local import start
 from flowengine.runners.run import Run
 
 pytestmark = pytest.mark.anyio
@@ -264,3 +267,24 @@ async def test_the_end_at_a_limit_says_which_limit_and_what_it_would_have_to_be(
     late = await Flow("f", {"n": FunctionNode(forever)}).run(limits=RunLimits(timeout=0.001, on_limit="pause"))
     assert late.error is not None
     assert (late.error.limit, late.error.needed) == ("timeout", None)
+
+
+class LateAnswers(MemoryStore):
+    """Somebody answers when the run has just been put aside."""
+
+    is_answered = False
+
+    def recall(self, kind: str, key: str, /) -> Any:
+        events = self.events(key)
+        last = events[-1]
+        if kind == "answer" and not self.is_answered and isinstance(last, RunFinished) and last.status == "waiting":
+            self.is_answered = True
+            keep_answer(self, key, "ask", times_asked(events)["ask"], Answered("yes"))
+        return super().recall(kind, key)
+
+
+async def test_a_run_that_was_answered_while_it_was_put_aside_spends_what_it_shares_with_others():
+    flow = Flow("f", {"ask": ApprovalNode(lambda context: "?", {"yes": "pay"}), "pay": FunctionNode(call)})
+    shared = Ledger(Budget(model_calls=5))
+    run = await start(flow.plan, {}, LateAnswers(), above=shared)
+    assert (run.status, shared.spent.model_calls) == ("succeeded", 1)
