@@ -82,7 +82,7 @@ def remove_note(store: JournalStore, run_id: str, note: str) -> None:
 
 
 def set_mark(store: JournalStore, run_id: str, name: str, by: str = "", *, on: bool = True) -> None:
-    """RunMark a run with a word, or take the mark away."""
+    """Mark a run with a word, or take the mark away."""
     mark = RunMark(_check_name(name, "mark"), _check_by(by), time())
 
     def put(known: RunNotes) -> RunNotes:
@@ -97,7 +97,7 @@ def set_mark(store: JournalStore, run_id: str, name: str, by: str = "", *, on: b
 
 
 def set_score(store: JournalStore, run_id: str, name: str, value: float | None, by: str = "") -> None:
-    """RunScore a run in some respect; the same person's earlier score goes. None only takes that away."""
+    """Score a run in some respect; the same person's earlier score goes. None only takes that away."""
     who, named = _check_by(by), _check_name(name, "score")
     if value is not None and not isfinite(value):
         raise InputError(f"score '{named}' is a finite number, found {value}")
@@ -116,7 +116,7 @@ def keep_notes(store: JournalStore, run_id: str, notes: RunNotes) -> None:
         [
             RunNote(secrets.token_hex(4), _check_text(each.text), _check_by(each.by), each.at)
             for each in notes.notes
-            if each.text.strip() and len(each.text) <= _MAX_TEXT and _is_moment(each.at)
+            if each.text.replace("\0", "").strip() and len(each.text) <= _MAX_TEXT and _is_moment(each.at)
         ][:_MAX_NOTES],
         [each._replace(by=_check_by(each.by)) for each in notes.marks if _is_name(each.name) and _is_moment(each.at)][
             :_MAX_NAMES

@@ -97,3 +97,10 @@ def test_what_people_say_is_masked_and_who_they_are_is_not_told():
     hidden = masked_notes(SAID, Masker(key=b"k"))
     assert "ada" not in hidden.notes[0].text
     assert {each.by for rows in hidden for each in rows} == {""}
+
+
+async def test_a_note_that_nobody_could_have_written_is_left_out():
+    events, store = unpack_run(await lines(), "run.jsonl"), MemoryStore()
+    notes = RunNotes([RunNote("a", "\0 \0", "ann", 5.0), RunNote("b", "seen", "ann", 6.0)])
+    await store_run(store, events, notes=notes)
+    assert [each.text for each in notes_of(store, "r").notes] == ["seen"]
