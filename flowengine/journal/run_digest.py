@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any, Final, NamedTuple, cast
+from unicodedata import normalize
 
 from pydantic import BaseModel
 
@@ -54,10 +55,10 @@ _AROUND: Final = 60
 def terms_of(text: str) -> list[str]:
     """The words of a text in lower case; each character of Chinese, Japanese and Korean is one.
 
-    >>> terms_of("Refund_2 for 山田")
-    ['refund', '2', 'for', '山', '田']
+    >>> terms_of("Refund_2 for 山田"), terms_of("cafe\\u0301")
+    (['refund', '2', 'for', '山', '田'], ['café'])
     """
-    return [found[:_MAX_TERM] for found in _WORD.findall(text.lower())]
+    return [found[:_MAX_TERM] for found in _WORD.findall(normalize("NFC", text.lower()))]
 
 
 class Phrase(NamedTuple):

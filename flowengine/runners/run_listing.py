@@ -136,9 +136,10 @@ class RunLister:
             if known is not None and known.events == info.events:
                 continue
             done, builder = self._growing.get(info.run_id, (0, None))
-            left -= info.events - done
-            if left < 0 and len(found) > 0:
+            unread = info.events - done
+            if left < min(unread, _MOST_EVENTS):  # The first of them is read, however long it is.
                 break
+            left -= unread
             digest = self._read(info.run_id, builder, done)
             if digest is not None:
                 found[info.run_id] = digest

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -34,6 +35,7 @@ from flowengine.journal.run_notes import (
 from flowengine.journal.sqlite.repair import repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
+from flowengine.runners import run_listing
 from flowengine.runners.run_listing import RunLister
 from tests.support.postgres import empty_database
 
@@ -90,6 +92,39 @@ async def test_words_are_found_in_inputs_outputs_errors_and_names(store: Journal
         "money* OR NEAR(": [],
     }.items():  # fmt: skip
         assert found(store, text) == wanted, text
+
+
+async def test_words_are_the_same_in_every_way_to_write_their_letters(store: JournalStore) -> None:
+    text = "Résumé Łódź"
+    await FLOW.run({"text": normalize("NFD", text)}, store=store, run_id="a1")
+    for sought in (text, normalize("NFD", text), "résu", "RÉSUMÉ", "łó"):
+        assert found(store, sought) == ["a1"], sought
+
+
+async def test_a_name_of_any_alphabet_is_found_in_either_case(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "runs.db")  # PostgreSQL has the letters of the database's locale.
+    await FLOW.run({"text": "x"}, store=store, run_id="a1", labels={"team": "Öl"})
+    assert (found(store, "öl"), found(store, "ÖL")) == (["a1"], ["a1"])
+    store.close()
+
+
+async def test_a_list_digests_a_little_more_each_time_however_long_a_run_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SQLiteStore(tmp_path / "runs.db")
+    long = Flow("long", {f"n{number}": FunctionNode(lambda context: 1) for number in range(9)})
+    for run_id, flow, inputs in (("a", FLOW, {"text": "a"}), ("b", long, {}), ("c", FLOW, {"text": "c"})):
+        await flow.run(inputs, store=store, run_id=run_id)
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("DELETE FROM digest WHERE number < 3")
+        connection.commit()
+    monkeypatch.setattr(run_listing, "_MOST_EVENTS", 12)
+
+    def known() -> list[str]:
+        return [line.info.run_id for line in RunLister(store).page(RunQuery()).lines if line.digest is not None]
+
+    assert (known(), known()) == (["c", "b"], ["c", "b", "a"])
+    store.close()
 
 
 async def test_rows_are_found_by_flow_status_labels_time_and_id(store: JournalStore) -> None:

@@ -13,7 +13,6 @@ missing, as in a store of an earlier version or after a crash, readers make it f
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.codec import decode_value
-from flowengine.journal.run_digest import EMPTY_TEXTS, Phrase, RunDigest
+from flowengine.journal.run_digest import EMPTY_TEXTS, Phrase, RunDigest, terms_of
 from flowengine.journal.run_index import FoundRuns, RunsAsked
 from flowengine.journal.sqlite.database import checksum_of_texts, store_error
 from flowengine.storage.sqlite_file import SQLITE_ERRORS
@@ -31,10 +30,6 @@ __all__ = ["SqliteIndex", "digest_changes", "session_change"]
 
 _Statement: TypeAlias = tuple[str, Sequence[Any]]
 
-_EASTERN: Final = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af])")
-_GAP: Final = "\u200b"
-"""Stands between characters that are words of their own: FTS5 takes a row of them for one word."""
-
 _DIGEST: Final = "INSERT OR REPLACE INTO digest VALUES (?, ?, ?, ?, ?, 1, ?)"
 _NEW: Final = "SELECT number, inputs, outputs, errors FROM digest WHERE is_new LIMIT ?"
 _AT_ONCE: Final = 1000
@@ -42,7 +37,7 @@ _TEXT: Final = "INSERT OR REPLACE INTO digest_text (rowid, inputs, outputs, erro
 _SESSION: Final = "INSERT OR REPLACE INTO session VALUES (?, ?)"
 _ORIGIN: Final = "INSERT OR REPLACE INTO origin VALUES (?, ?)"
 _ABOUT: Final = (
-    "instr(lower(run_id || ' ' || flow || ' ' || coalesce(path, '') || ' ' || "
+    "instr(in_lower_case(run_id || ' ' || flow || ' ' || coalesce(path, '') || ' ' || "
     "replace(replace(coalesce(labels, ''), '\": \"', '='), '\"', '')), ?)"
 )
 
@@ -74,7 +69,8 @@ class SqliteIndex:
         self._read = read
 
     def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
-        if any(phrase.terms for phrase in asked.search.phrases):
+        if asked.search.phrases:
+            self._connection.create_function("in_lower_case", 1, _in_lower_case, deterministic=True)
             self._take_words()
         where, values = _where(asked)
         ((total,),) = self._execute(f"SELECT count(*) FROM run {where}", *values)
@@ -136,7 +132,7 @@ class SqliteIndex:
             with self._transaction():
                 rows = self._execute(_NEW, _AT_ONCE)
                 for number, *texts in rows:
-                    self._execute(_TEXT, number, *(_EASTERN.sub(rf"{_GAP}\1{_GAP}", text) for text in texts))
+                    self._execute(_TEXT, number, *(_words(text) for text in texts))
                 numbers = json.dumps([number for number, *_ in rows])
                 self._execute("UPDATE digest SET is_new = 0 WHERE number IN (SELECT value FROM json_each(?))", numbers)
 
@@ -191,6 +187,16 @@ def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
         else:
             add(_ABOUT, phrase.text)
     return f"WHERE {' AND '.join(tests)}" if tests else "", values
+
+
+def _in_lower_case(text: object) -> str:
+    """As ours; SQLite's own knows the letters of ASCII alone."""
+    return str(text).lower()
+
+
+def _words(text: str) -> str:
+    """The text so that FTS5 finds the same words in it as we do; in ASCII it does by itself."""
+    return text if text.isascii() else " ".join(terms_of(text))
 
 
 def _match(phrase: Phrase) -> str:
