@@ -140,10 +140,9 @@ def open_row_set(
 
     def choose(kept: Mapping[str, str] | None) -> Mapping[str, str]:
         """In one step with keeping it: of two processes that begin a set at once, one goes on with the other's."""
-        is_new = kept is None or fresh
-        if not is_new and kept["flow"] != definition and not allow_changed:
+        if kept is not None and not fresh and kept["flow"] != definition and not allow_changed:
             raise FlowChangedError(f"the flow '{plan.name}' was edited since its runs over '{name}' began")
-        chosen.update(set=new if is_new else kept["set"], flow=definition)
+        chosen.update(set=new if kept is None or fresh else kept["set"], flow=definition)
         return dict(chosen)
 
     store.revise("rows", _hash(plan.name, key), choose)
