@@ -77,7 +77,7 @@ class PictureNode(NamedTuple):
     remark: str = ""
     """What else is said of its kind: that its calls wait for a person, or that it ends early."""
     risk: Risk = ""
-    """What it is on a way of a stranger's text to an effect."""
+    """What it is on a path of untrusted text to an effect."""
     model: str = ""
     """The model that it asked last, or is to ask."""
     filled: tuple[float, float] | None = None

@@ -64,10 +64,10 @@ LOOKS: Final[Mapping[str, Look]] = {
 
 RISKS: Final[Mapping[str, Look]] = {
     "passes": Look("#e69f00", "#fdf1d8", "dashed", 1.8, "→", "passes it on", ("#e69f00", "#453407")),
-    "source": Look("#a4527f", "#f7e6ef", "solid", 2.6, "●", "a stranger's text", ("#cc79a7", "#3d2332")),
-    "effect": Look("#c04a00", "#fbe3d6", "solid", 3.6, "▶", "acts on a stranger's text", ("#f0803c", "#4a2410")),
+    "source": Look("#a4527f", "#f7e6ef", "solid", 2.6, "●", "untrusted text", ("#cc79a7", "#3d2332")),
+    "effect": Look("#c04a00", "#fbe3d6", "solid", 3.6, "▶", "acts on untrusted text", ("#f0803c", "#4a2410")),
 }
-"""What a node is on a way of a stranger's text → how it is drawn."""
+"""What a node is on a path of untrusted text → how it is drawn."""
 
 _NAME, _DETAIL, _MODEL, _TOOLTIP = 32, 40, 22, 400
 """Characters that are shown of a name, of a line below it, of a model, and in a tooltip."""

@@ -1,4 +1,4 @@
-"""Shows the ways on which a stranger's text reaches an effect: as lines, as data, and drawn over the flow's graph."""
+"""Shows the paths on which untrusted text reaches an effect: as lines, as data, and drawn over the flow's graph."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from visualize.picture import Picture, PictureEdge, PictureNode, Risk
 __all__ = ["draw_risk_paths", "list_risk_paths", "risk_paths_as_data"]
 
 
-def list_risk_paths(ways: RiskPaths) -> Iterator[str]:
-    """For people: each open way with both its places, those that are meant with their reasons."""
-    for way in ways.open:
-        yield f"{place_text(way.effect_place)}: a stranger's text reaches {way.effect.what}"
-        yield from _describe_way(way)
-    for way in ways.meant:
-        yield f"{place_text(way.effect_place)}: meant: {way.meant}"
-        yield from _describe_way(way)
-    for trust in ways.unneeded:
+def list_risk_paths(risks: RiskPaths) -> Iterator[str]:
+    """For people: each open path with both its places, those that are meant with their reasons."""
+    for risk in risks.open:
+        yield f"{place_text(risk.effect_place)}: untrusted text reaches {risk.effect.what}"
+        yield from _describe_risk(risk)
+    for risk in risks.meant:
+        yield f"{place_text(risk.effect_place)}: meant: {risk.meant}"
+        yield from _describe_risk(risk)
+    for trust in risks.unneeded:
         yield f"{place_text(trust.place)}: nothing needs this `trust`"
-    count = len(ways.open)
-    meant = f", and {len(ways.meant)} that {'is' if len(ways.meant) == 1 else 'are'} meant" if ways.meant else ""
-    yield f"{count or 'no'} way{'s' * (count != 1)} of a stranger's text to an effect{meant}"
+    count = len(risks.open)
+    meant = f", and {len(risks.meant)} that {'is' if len(risks.meant) == 1 else 'are'} meant" if risks.meant else ""
+    yield f"{count or 'no'} path{'s' * (count != 1)} of untrusted text to an effect{meant}"
 
 
-def _describe_way(way: RiskPath) -> Iterator[str]:
-    yield f"    from  {way.source.what} ({place_text(way.source_place)})"
-    yield f"    by    {' → '.join(map(_describe_step, way.steps))}"
-    if way.meant is not None:
-        yield f"    to    {way.effect.what}"
-    for why in dict.fromkeys(each for each in (way.source.why, way.effect.why) if each):
+def _describe_risk(risk: RiskPath) -> Iterator[str]:
+    yield f"    from  {risk.source.what} ({place_text(risk.source_place)})"
+    yield f"    by    {' → '.join(map(_describe_step, risk.steps))}"
+    if risk.meant is not None:
+        yield f"    to    {risk.effect.what}"
+    for why in dict.fromkeys(each for each in (risk.source.why, risk.effect.why) if each):
         yield f"    note  {why}"
 
 
@@ -40,23 +40,23 @@ def _describe_step(step: Step) -> str:
     return f"{step.name} ({', '.join(step.keys)})" if step.keys else step.name
 
 
-def risk_paths_as_data(flow: str, ways: RiskPaths) -> dict[str, Any]:
+def risk_paths_as_data(flow: str, risks: RiskPaths) -> dict[str, Any]:
     """For scripts."""
     return {
         "flow": flow,
-        "open": [_way_as_data(each) for each in ways.open],
-        "meant": [_way_as_data(each) for each in ways.meant],
+        "open": [_risk_as_data(each) for each in risks.open],
+        "meant": [_risk_as_data(each) for each in risks.meant],
         "unneeded_trust": [
             {"node": ".".join(each.node) or None, "key": each.key or None, **_place_as_data(each.place.position())}
-            for each in ways.unneeded
+            for each in risks.unneeded
         ],
     }
 
 
-def _way_as_data(way: RiskPath) -> dict[str, Any]:
+def _risk_as_data(risk: RiskPath) -> dict[str, Any]:
     ends = {
-        "source": (way.source, way.source_node, way.source_place),
-        "effect": (way.effect, way.effect_node, way.effect_place),
+        "source": (risk.source, risk.source_node, risk.source_place),
+        "effect": (risk.effect, risk.effect_node, risk.effect_place),
     }
     shown = {
         end: {
@@ -68,8 +68,8 @@ def _way_as_data(way: RiskPath) -> dict[str, Any]:
         }
         for end, (spot, node, place) in ends.items()
     }
-    steps = [{"name": step.name, "kind": step.kind, "keys": list(step.keys)} for step in way.steps]
-    return {**shown, "steps": steps, "meant": way.meant}
+    steps = [{"name": step.name, "kind": step.kind, "keys": list(step.keys)} for step in risk.steps]
+    return {**shown, "steps": steps, "meant": risk.meant}
 
 
 def _place_as_data(position: tuple[str | None, int, int]) -> dict[str, Any]:
@@ -79,32 +79,32 @@ def _place_as_data(position: tuple[str | None, int, int]) -> dict[str, Any]:
 # --- drawn over the graph of the flow
 
 _ORDER: Final[tuple[Risk, ...]] = ("", "passes", "source", "effect")
-"""Of what a node is on several ways, the last of these is shown."""
+"""Of what a node is on several paths, the last of these is shown."""
 
 
-def draw_risk_paths(picture: Picture, ways: RiskPaths) -> Picture:
-    """The picture of a flow with the ways in it: inputs and state that they pass, thick edges, and dotted ones for
+def draw_risk_paths(picture: Picture, risks: RiskPaths) -> Picture:
+    """The picture of a flow with the paths in it: inputs and state that they pass, thick edges, and dotted ones for
     those that are meant."""
-    risks: dict[str, Risk] = {}
+    marks: dict[str, Risk] = {}
     kinds: dict[str, str] = {}
     edges = {(each.source, each.target): each for each in picture.edges}
     parents = {node.id: node.parent for node in picture.nodes}
-    for way, is_open in [*((each, True) for each in ways.open), *((each, False) for each in ways.meant)]:
-        steps = [each for each in way.steps if each.name in parents or (each.kind in ("input", "state"))]
+    for risk, is_open in [*((each, True) for each in risks.open), *((each, False) for each in risks.meant)]:
+        steps = [each for each in risk.steps if each.name in parents or (each.kind in ("input", "state"))]
         for number, step in enumerate(steps):
             kinds.setdefault(step.name, step.kind)
             parents.setdefault(step.name, None)
             mark: Risk = "effect" if number == len(steps) - 1 else "source" if number == 0 else "passes"
             if is_open:
-                known: Risk = risks.get(step.name, "")
-                risks[step.name] = mark if _ORDER.index(mark) > _ORDER.index(known) else known
+                known: Risk = marks.get(step.name, "")
+                marks[step.name] = mark if _ORDER.index(mark) > _ORDER.index(known) else known
         for one, other in pairwise(steps):
             _add_edge(edges, _meet(parents, one.name, other.name), is_open)
     drawn = {node.id for node in picture.nodes}
     added = [PictureNode(name, kind) for name, kind in kinds.items() if name not in drawn]
-    nodes = tuple(each._replace(risk=risks.get(each.id, "")) for each in (*added, *picture.nodes))
-    count = len(ways.open)
-    title = f"{picture.name} · {count or 'no'} way{'s' * (count != 1)} of a stranger's text to an effect"
+    nodes = tuple(each._replace(risk=marks.get(each.id, "")) for each in (*added, *picture.nodes))
+    count = len(risks.open)
+    title = f"{picture.name} · {count or 'no'} path{'s' * (count != 1)} of untrusted text to an effect"
     return picture._replace(name=title, nodes=nodes, edges=tuple(edges.values()))
 
 
@@ -112,7 +112,7 @@ def _add_edge(edges: dict[tuple[str, str], PictureEdge], ends: tuple[str, str] |
     if ends is None:
         return
     known = edges.get(ends) or PictureEdge(*ends, (), "declared" if is_open else "undecided")
-    words = "a stranger's text" if is_open else "meant"
+    words = "untrusted text" if is_open else "meant"
     labels = known.labels if words in known.labels else (*known.labels, words)
     edges[ends] = known._replace(labels=labels, critical=known.critical or is_open)
 

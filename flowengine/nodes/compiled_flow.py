@@ -78,7 +78,7 @@ class InputField:
 
 
 _MOST_TOLD: Final = 20
-"""Unknown inputs that an error names: a stranger may send very many."""
+"""Unknown inputs that an error names: a caller may send very many."""
 
 
 def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:

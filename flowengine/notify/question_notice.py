@@ -1,8 +1,7 @@
 """Makes what people are sent of a question: a mail, a post to Slack or Teams, or the body of a request. Pure.
 
-The question's text may come from a model or a stranger. It is plain text everywhere: no markup of Slack, Teams or HTML
-is made of it, no header of a mail has a line of it that is not its own, and no address that it names becomes a link of
-ours.
+The question's text may come from a model or another untrusted source. It is plain text everywhere: it becomes no markup
+of Slack, Teams or HTML, adds no line to a mail's headers, and no address in it becomes a link.
 """
 
 from __future__ import annotations

@@ -89,10 +89,10 @@ class ArgumentCheck:
                 yield ArgumentProblem(path[0] if path else "", f"{where}{cut(error.message, 300)}")
 
     def _missing(self, required: Any, arguments: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
-        strangers = [each for each in arguments if each not in self.names]
+        undeclared = [each for each in arguments if each not in self.names]
         for name in required:
             if name not in arguments:
-                meant = did_you_mean(str(name), strangers).replace("did you mean", "did you mean it with")
+                meant = did_you_mean(str(name), undeclared).replace("did you mean", "did you mean it with")
                 yield ArgumentProblem(str(name), f"'{cut(str(name), 100)}' is missing{meant}", is_given=False)
 
     def _make_checker(self) -> Any:

@@ -113,7 +113,7 @@ def test_a_run_counts_its_items_and_rounds(flowengine: Command, folder: Path) ->
     assert "inner<br/>function<br/>✓ 2" in said.out
 
 
-def test_the_ways_of_a_strangers_text_are_drawn_over_the_flow(flowengine: Command, folder: Path) -> None:
+def test_the_paths_of_untrusted_text_are_drawn_over_the_flow(flowengine: Command, folder: Path) -> None:
     (folder / "flowengine.toml").write_text('allow_http = ["https://shop.example.com/"]')
     (folder / "risky.yaml").write_text(
         "flowengine: v1\nname: risky\ninputs: {word: {type: string, untrusted: true}}\nnodes:\n"
@@ -128,7 +128,7 @@ def test_the_ways_of_a_strangers_text_are_drawn_over_the_flow(flowengine: Comman
     assert {said.code for said in drawn.values()} == {0}
     for said in drawn.values():
         assert "inputs.word" in said.out
-        assert "acts on a stranger" in said.out
+        assert "acts on untrusted text" in said.out
     picture = json.loads(flowengine("graph", "--risks", "risky.yaml", "--format", "json").out)
     assert {each["id"]: each["risk"] for each in picture["nodes"]} == {
         "inputs.word": "source",
@@ -140,7 +140,7 @@ def test_the_ways_of_a_strangers_text_are_drawn_over_the_flow(flowengine: Comman
         "act": "",
     }
     edges = {(each["source"], each["target"]): each["labels"] for each in picture["edges"]}
-    assert edges["inputs.word", "all"] == edges["all", "put"] == ["a stranger's text"]
+    assert edges["inputs.word", "all"] == edges["all", "put"] == ["untrusted text"]
     assert edges["own", "shared_state.kept"] == edges["shared_state.kept", "act"] == ["meant"]
 
 

@@ -160,11 +160,11 @@ def risky(folder: Path) -> Path:
     return folder
 
 
-def test_the_ways_of_a_strangers_text_are_listed(flowengine: Command, risky: Path) -> None:
+def test_the_paths_of_untrusted_text_are_listed(flowengine: Command, risky: Path) -> None:
     said = flowengine("plan", "risky.yaml", "--risks")
     assert said.code == 0
     assert said.out.splitlines() == [
-        "risky.yaml:7:68: a stranger's text reaches the address of a request",
+        "risky.yaml:7:68: untrusted text reaches the address of a request",
         "    from  the input 'word' (risky.yaml:4:31)",
         "    by    inputs.word → a (prompt) → put (query)",
         "risky.yaml:8:68: meant: The shop finds pages.",
@@ -172,7 +172,7 @@ def test_the_ways_of_a_strangers_text_are_listed(flowengine: Command, risky: Pat
         "    by    inputs.word → get (query)",
         "    to    the address of a request",
         "risky.yaml:9:20: nothing needs this `trust`",
-        "1 way of a stranger's text to an effect, and 1 that is meant",
+        "1 path of untrusted text to an effect, and 1 that is meant",
     ]
 
 

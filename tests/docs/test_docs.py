@@ -268,7 +268,7 @@ def test_the_page_of_approvals_runs_as_it_stands(
     assert run_blocks("approvals.md", monkeypatch, capfd) >= 1
 
 
-def test_the_page_on_strangers_texts_runs_as_it_is_written(
+def test_the_page_on_untrusted_text_runs_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)

@@ -622,13 +622,13 @@ CASES: dict[str, list[tuple[str, str]]] = {
         (
             "inputs: {n: {type: string, untrusted: true}}\n"
             "nodes: {a: {type: http, url: 'https://shop.example.com/{{ inputs.n }}'}}",
-            "4:59: warning FE921 node 'a': a stranger's text reaches the address of a request: the input 'n'",
+            "4:59: warning FE921 node 'a': untrusted text reaches the address of a request: the input 'n'",
         )
     ],
     "FE922": [
         (
             "nodes: {a: {prompt: x, trust: It is ours.}}",
-            "3:24: warning FE922 node 'a': no stranger's text gets to an effect by way of this",
+            "3:24: warning FE922 node 'a': no untrusted text reaches an effect through this",
         )
     ],
 }

@@ -295,7 +295,7 @@ def test_a_flow_with_broken_characters_gives_a_spec_or_diagnostics(seed: int) ->
 # --- cost
 
 
-def test_loading_a_flow_to_run_it_looks_for_no_ways_of_strangers_texts(tmp_path: Path) -> None:
+def test_loading_a_flow_to_run_it_looks_for_no_paths_of_untrusted_text(tmp_path: Path) -> None:
     flow = tmp_path / "flow.yaml"
     flow.write_text(TRIAGE)
     code = (

@@ -1,4 +1,4 @@
-"""The longest way, and the dearest of those that exclude each other."""
+"""The longest path, and the dearest of those that exclude each other."""
 
 from __future__ import annotations
 

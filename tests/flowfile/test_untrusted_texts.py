@@ -1,4 +1,4 @@
-"""On which ways a stranger's text gets to an effect, what closes them, and what `trust` means."""
+"""On which paths untrusted text gets to an effect, what closes them, and what `trust` means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from flowengine.errors import FlowError
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.checks.untrusted_texts import check_strange_texts
+from flowengine.flowfile.checks.untrusted_texts import check_untrusted_texts
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.risks.risk_paths import RiskPaths, find_risk_paths
@@ -92,9 +92,9 @@ def ways_in(folder: Path, nodes: str, head: str = HEAD) -> RiskPaths:
     return find_risk_paths(load_flow(path, project=project), project)
 
 
-def ends(ways: RiskPaths) -> set[tuple[str, str]]:
+def ends(risks: RiskPaths) -> set[tuple[str, str]]:
     """The sources and the effects that are linked, each by its node, or an input by its name."""
-    return {(".".join(way.source_node) or way.source.key, ".".join(way.effect_node)) for way in ways.open}
+    return {(".".join(risk.source_node) or risk.source.key, ".".join(risk.effect_node)) for risk in risks.open}
 
 
 OPEN: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
@@ -113,7 +113,7 @@ OPEN: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
         [("word", "send")],
     ),
     "all inputs": (f"{SEND}with: {{text: '{{{{ inputs }}}}'}}}}", [("word", "send")]),
-    "a route by a stranger's text": (
+    "a route by untrusted text": (
         "  pick: {type: routing, instruction: x, target: '{{ inputs.word }}', routes: {a: send, b: {}}}\n"
         f"{SEND}with: {{text: 'It is {{{{ routing_result.next_route }}}}'}}}}",
         [],
@@ -575,22 +575,22 @@ MAIL = f"{SEND}with: {{text: '{{{{ nodes.a.output }}}}'}}%s}}"
 def test_trust_says_what_is_meant(
     folder: Path, of_agent: str, of_effect: str, opened: int, meant: int, unneeded: int
 ) -> None:
-    ways = ways_in(folder, A % of_agent + MAIL % of_effect)
-    assert (len(ways.open), len(ways.meant), len(ways.unneeded)) == (opened, meant, unneeded)
+    risks = ways_in(folder, A % of_agent + MAIL % of_effect)
+    assert (len(risks.open), len(risks.meant), len(risks.unneeded)) == (opened, meant, unneeded)
 
 
 def test_what_an_acting_node_gives_is_not_trusted_with_what_it_does(folder: Path) -> None:
     nodes = "  a: {type: http, url: 'https://shop.example.com/{{ inputs.word }}', trust: The shop knows.}\n"
-    ways = ways_in(folder, nodes + MAIL.replace("output", "output.body") % "")
-    assert ends(ways) == {("a", "send"), ("word", "send")}
-    assert [way.meant for way in ways.meant] == ["The shop knows."]
+    risks = ways_in(folder, nodes + MAIL.replace("output", "output.body") % "")
+    assert ends(risks) == {("a", "send"), ("word", "send")}
+    assert [risk.meant for risk in risks.meant] == ["The shop knows."]
 
 
 def test_state_is_trusted_by_its_key(folder: Path) -> None:
     head = HEAD.replace("last: {default: x,", "last: {default: x, trust: It is cut to one word.,")
     nodes = A % ", set: {last: '{{ output }}'}" + f"{SEND}needs: [a], with: {{text: '{{{{ shared_state.last }}}}'}}}}"
-    ways = ways_in(folder, nodes, head)
-    assert (ways.open, [way.meant for way in ways.meant]) == ([], ["It is cut to one word."])
+    risks = ways_in(folder, nodes, head)
+    assert (risks.open, [risk.meant for risk in risks.meant]) == ([], ["It is cut to one word."])
     assert [each.key for each in ways_in(folder, A % "", head).unneeded] == ["last"]
 
 
@@ -619,11 +619,11 @@ def test_a_warning_has_both_places(folder: Path) -> None:
     first, second = check_file(folder / "told.yaml")
     place = f"{folder / 'told.yaml'}"
     assert str(first) == (
-        f"{place}:7:79: warning FE921 node 'send': a stranger's text reaches an effect outside: the input 'word' "
-        f"({place}:4:24), by way of 'a'; let a person see it before, close the choice, or say why it is meant with "
-        "`trust`"
+        f"{place}:7:79: warning FE921 node 'send': untrusted text reaches an effect outside: the input 'word' "
+        f"({place}:4:24), by way of 'a'; add an approval, restrict the value to a closed choice, or give a reason "
+        "with `trust`"
     )
-    assert str(second).startswith(f"{place}:8:18: warning FE922 node 'b': no stranger's text gets to an effect")
+    assert str(second).startswith(f"{place}:8:18: warning FE922 node 'b': no untrusted text gets to an effect")
 
 
 def test_a_way_within_another_file_is_told_once(folder: Path) -> None:
@@ -646,13 +646,13 @@ def test_many_nodes_are_no_many_warnings(folder: Path) -> None:
     """Of one effect the nearest sources are told, and a thousand nodes are looked through at once."""
     nodes = "".join(f"  n{number}: {{prompt: '{{{{ inputs.word }}}}'}}\n" for number in range(1_000))
     reads = " ".join(f"{{{{ nodes.n{number}.output }}}}" for number in range(1_000))
-    ways = ways_in(folder, f"{nodes}{SEND}with: {{text: '{reads}'}}}}")
-    assert ends(ways) == {("word", "send")}
+    risks = ways_in(folder, f"{nodes}{SEND}with: {{text: '{reads}'}}}}")
+    assert ends(risks) == {("word", "send")}
 
 
 def test_nothing_is_loaded_for_a_flow_without_effects(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load_flow(text=HEAD + A % "")
     monkeypatch.setitem(__import__("sys").modules, "flowengine.flowfile.risks.risk_paths", None)
     report = Report(spec)
-    check_strange_texts(spec, Project(folder), report)
+    check_untrusted_texts(spec, Project(folder), report)
     assert report.found == []

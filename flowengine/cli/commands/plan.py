@@ -111,7 +111,7 @@ def _format_bound(most: Most) -> str:
 @click.option("--max-cost", type=FiniteRange(min=0), metavar="USD", help="Exit code 1 where it may cost more.")
 @click.option("--against", metavar="git:REV", help="Say what has changed since a revision of git, and why.")
 @click.option("--markdown", is_flag=True, help="With --against: print it as Markdown, for a pull request.")
-@click.option("--risks", is_flag=True, help="List instead the ways on which a stranger's text reaches an effect.")
+@click.option("--risks", is_flag=True, help="List instead the paths on which untrusted text reaches an effect.")
 @click.option("--batch", is_flag=True, help="Say also what it takes through the vendors' batches.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as one JSON object.")
 def command(

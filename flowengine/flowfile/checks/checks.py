@@ -170,9 +170,9 @@ def check(
     if warnings:
         check_unused(spec, report)
     if warnings and whole and not problems and not report.failed and not beside.failed:
-        from flowengine.flowfile.checks.untrusted_texts import check_strange_texts  # A run does without it.
+        from flowengine.flowfile.checks.untrusted_texts import check_untrusted_texts  # A run does without it.
 
-        check_strange_texts(spec, project or project_of(spec.path)[0], report)
+        check_untrusted_texts(spec, project or project_of(spec.path)[0], report)
     return [*problems, *report.found, *beside.found]
 
 

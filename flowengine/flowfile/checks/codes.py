@@ -516,21 +516,21 @@ CODES: Final[Mapping[str, Code]] = {
         "mcp_servers: [{name: time, command: uvx}], without the extra `mcp`",
     ),
     "FE921": Code(
-        "a stranger's text that reaches an effect",
-        "What an input marked `untrusted`, a tool, a request, a file, a retrieved text or a memory says may be worded"
-        " by somebody who means harm, and a model that reads it may answer in the same words. Here such a text gets, "
-        "with nothing in between, to where the flow acts: what is `effect: external`, the tools of an agent, an "
-        "address or a header, code. An approval that shows the text ends the way, and so does a closed choice (a "
-        "route, a number, a boolean, an `enum`, a narrow `pattern`) and a check by code (`guardrails`, an evaluation "
-        "with `call`). Where it is meant, `trust: <reason>` says so, at the node, at one of its keys (`trust: {url: "
-        "<reason>}`) or at a key of `shared_state`. `flowengine plan --risks` lists all ways.",
+        "untrusted text that reaches an effect",
+        "An attacker can write the text of an input marked `untrusted`, a tool, a request, a file, a retrieved document"
+        " or a memory (prompt injection), and a model that reads it may repeat it. Here such a text reaches, without a "
+        "check, an external effect: a node with `effect: external`, the tools of an agent, an address, a header, or "
+        "code. These stop it: an approval that shows the text, a closed choice (a route, a number, a boolean, an "
+        "`enum`, a narrow `pattern`), and a check by code (`guardrails`, an evaluation with `call`). If the path is "
+        "intended, give a reason with `trust: <reason>` at the node, at one of its keys (`trust: {url: <reason>}`) or "
+        "at a key of `shared_state`. `flowengine plan --risks` lists all paths.",
         "inputs: {note: {type: string, untrusted: true}}\n"
         "nodes: {send: {type: function, call: tools:send, effect: external, with: {text: '{{ inputs.note }}'}}}",
     ),
     "FE922": Code(
-        "a `trust` that nothing needs",
-        "No stranger's text gets to an effect by way of the node or the key. Remove it, or mark the input that a "
-        "stranger writes `untrusted: true`.",
+        "an unneeded `trust`",
+        "No untrusted text reaches an effect through this node or key. Remove `trust`, or mark the input that holds "
+        "untrusted text with `untrusted: true`.",
         "nodes: {a: {prompt: Hello, trust: it is ours}}",
     ),
 }

@@ -1,4 +1,4 @@
-"""Says which values leave a stranger no room for words: numbers, booleans, and texts out of a closed choice.
+"""Decides which values cannot carry free text: numbers, booleans, and texts of a closed choice.
 
 It reads JSON Schemas, and the return annotations of functions. What a schema leaves open is open: an object with other
 fields than those named, a text without `enum`, `const` or a narrow `pattern`.
@@ -17,7 +17,7 @@ from flowengine.flowfile.schema.keys import BOOLEAN, NUMBER, Shape
 __all__ = ["CLOSED", "fields_known_of", "is_closed", "is_narrow", "shape_of_annotation", "shape_within"]
 
 CLOSED: Final[Shape] = {"const": None}
-"""The shape of a value that a stranger cannot word."""
+"""The shape of a value that cannot carry free text."""
 
 _LONGEST: Final = 64
 """Characters that a pattern may allow: a number of an order, a code of a country; no sentence."""

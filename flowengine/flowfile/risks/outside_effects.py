@@ -1,4 +1,4 @@
-"""Names the places where a stranger's text enters a node by itself, and those where a node acts on the outside.
+"""Names the places where untrusted text enters a node by itself, and those where a node acts on the outside.
 
 Only what stands in the file and in the project's modules is looked at: no code is run, no server is asked. What cannot
 be seen that way is taken to be a source, or an effect, and the place says so (`why`).
@@ -65,7 +65,7 @@ class RiskSpot(NamedTuple):
     at: KeyPath
     """Where it stands in the file."""
     what: str
-    """In words that go on from "a stranger's text: …" or from "it reaches …"."""
+    """In words that go on from "untrusted text: …" or from "it reaches …"."""
     why: str = ""
     """What is not known, where it is only taken to be so."""
     reads: str = ANY
@@ -80,7 +80,7 @@ def can_act(node: NodeSpec) -> bool:
 
 
 def can_bring(node: NodeSpec) -> bool:
-    """Whether a node could bring a stranger's text by itself, as far as its kind says."""
+    """Whether a node could bring untrusted text by itself, as far as its kind says."""
     if is_function(node):
         return node.untrusted
     return is_asking(node) or is_http(node) or is_tool(node) or node.type not in TRAITS
@@ -90,7 +90,7 @@ def can_bring(node: NodeSpec) -> bool:
 
 
 def sources_in(spec: FlowSpec, project: Project, path: KeyPath, node: NodeSpec) -> Iterator[RiskSpot]:
-    """Where a node at a path of the file takes in what a stranger may have written; inputs are not in it."""
+    """The places where a node takes in untrusted text by itself; inputs are not included."""
     if is_http(node):
         yield RiskSpot("output", path, "the answer of a request")
     elif is_tool(node):

@@ -1,11 +1,11 @@
-"""Finds the ways on which a stranger's text reaches an effect: from each source to each place that acts on the outside.
+"""Finds the paths on which untrusted text reaches an effect: from each source to each place that acts on the outside.
 
-Reachability in the graph of `text_flow`, by networkx. A way is *meant* where every one between its ends passes a place
+Reachability in the graph of `text_flow`, by networkx. A path is *meant* where every one between its ends passes a place
 that `trust` names; what such a place is:
 
 - `trust: {key: reason}` is that key of the node: what is rendered for it, what comes in by it, what it does. `output`
   is what the node gives.
-- `trust: reason` is what the node does on the outside where a stranger's text gets that far; else what it gives.
+- `trust: reason` is what the node does on the outside where untrusted text gets that far; else what it gives.
 - `trust: reason` at a key of `shared_state` is what is written to it.
 """
 
@@ -27,7 +27,7 @@ __all__ = ["RiskPath", "RiskPaths", "Step", "UnneededTrust", "find_risk_paths", 
 
 
 class Step(NamedTuple):
-    """One value or node that a way passes."""
+    """One value or node that a path passes."""
 
     name: str
     """As messages have it: `inputs.message`, `draft`, `shared_state.notes`."""
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
 
 class RiskPath(NamedTuple):
-    """A way from a source to an effect."""
+    """A path from a source to an effect."""
 
     source: RiskSpot
     source_node: NodePath
@@ -49,13 +49,13 @@ class RiskPath(NamedTuple):
     effect_place: TextPlace
     """Where the text is read that gets there; of an agent's tools where these stand."""
     steps: tuple[Step, ...]
-    """The shortest way, its ends included."""
+    """The shortest path, its ends included."""
     meant: str | None = None
     """Why it is meant."""
 
 
 class UnneededTrust(NamedTuple):
-    """A `trust` that no way needs."""
+    """A `trust` that no path needs."""
 
     place: TextPlace
     node: NodePath
@@ -80,7 +80,7 @@ class RiskPaths(NamedTuple):
 
 
 def find_risk_paths(spec: FlowSpec, project: Project, *, most_sources: int | None = None) -> RiskPaths:
-    """The ways of a flow. `most_sources`: of each effect so many sources, the nearest; None: all."""
+    """The paths of a flow. `most_sources`: of each effect so many sources, the nearest; None: all."""
     text = graph_of(spec, project)
     graph = _digraph(text)
     reached = _reached(graph, text.sources)
@@ -91,15 +91,15 @@ def find_risk_paths(spec: FlowSpec, project: Project, *, most_sources: int | Non
     left = graph.subgraph([each for each in between if each not in cut]).copy()
     whole = graph.subgraph(between)
     found = _Finder(text, cut)
-    open_ways = [way for effect in effects for way in found.ways(left, effect, most_sources)]
-    known = set(map(_key, open_ways))
+    open_risks = [risk for effect in effects for risk in found.risks(left, effect, most_sources)]
+    known = set(map(_ends_of, open_risks))
     meant: list[RiskPath] = []
     if trusts:
-        every = (way for effect in effects for way in found.ways(whole, effect, most_sources))
-        meant = [way for way in every if way.meant is not None and _key(way) not in known]
+        every = (risk for effect in effects for risk in found.risks(whole, effect, most_sources))
+        meant = [risk for risk in every if risk.meant is not None and _ends_of(risk) not in known]
     own = (each for each in trusts if each.place.spec is spec and not each.vertices & between)
     unneeded = [UnneededTrust(each.place, each.node, each.key) for each in own]
-    return RiskPaths(_sorted(open_ways), _sorted(meant), unneeded)
+    return RiskPaths(_sort_paths(open_risks), _sort_paths(meant), unneeded)
 
 
 def _digraph(text: TextGraph) -> Any:
@@ -116,14 +116,14 @@ def _reached(graph: Any, starts: Iterable[TextVertex]) -> set[TextVertex]:
 
 
 class _Finder:
-    """Follows the ways back from their effects."""
+    """Follows the paths back from their effects."""
 
     def __init__(self, text: TextGraph, cut: Mapping[TextVertex, _Trust]) -> None:
         self._text = text
         self._cut = cut
 
-    def ways(self, graph: Any, effect: TextVertex, most: int | None) -> Iterator[RiskPath]:
-        """The shortest way from each source, the nearest first; `most` of them."""
+    def risks(self, graph: Any, effect: TextVertex, most: int | None) -> Iterator[RiskPath]:
+        """The shortest path from each source, the nearest first; `most` of them."""
         if effect not in graph:
             return
         following: dict[TextVertex, TextVertex] = {}
@@ -131,12 +131,14 @@ class _Finder:
         for vertex, after in nx.bfs_predecessors(graph.reverse(copy=False), effect):
             following[vertex] = after
             if vertex in self._text.sources:
-                yield self._way(vertex, effect, following)
+                yield self._make_path(vertex, effect, following)
                 count += 1
                 if count == most:
                     return
 
-    def _way(self, source: TextVertex, effect: TextVertex, following: Mapping[TextVertex, TextVertex]) -> RiskPath:
+    def _make_path(
+        self, source: TextVertex, effect: TextVertex, following: Mapping[TextVertex, TextVertex]
+    ) -> RiskPath:
         passed = [source]
         while passed[-1] != effect:
             passed.append(following[passed[-1]])
@@ -196,7 +198,7 @@ class _Finder:
 
 
 def _trusts(text: TextGraph, between: Container[TextVertex]) -> Iterator[_Trust]:
-    """Each `trust` with the vertices that it is about; `between`: those on ways."""
+    """Each `trust` with the vertices that it is about; `between`: those on paths."""
     of_node: dict[NodePath, list[TextVertex]] = {}
     written: dict[str, list[TextVertex]] = {}
     for vertex in text.vertices():
@@ -247,23 +249,23 @@ _OF_KEY: Final[Mapping[str, tuple[str, ...]]] = {
 """Key → the kinds of a node's vertices that it is."""
 
 
-def _sorted(ways: Iterable[RiskPath]) -> list[RiskPath]:
-    placed = {_key(way): way for way in ways}
+def _sort_paths(risks: Iterable[RiskPath]) -> list[RiskPath]:
+    placed = {_ends_of(risk): risk for risk in risks}
     return [placed[key] for key in sorted(placed)]
 
 
-def _key(way: RiskPath) -> tuple[tuple[str, int, int], tuple[str, int, int], str]:
-    """Both places: what two ways have in common that are told as one."""
-    return _rank(way.effect_place.position()), _rank(way.source_place.position()), way.effect.what
+def _ends_of(risk: RiskPath) -> tuple[tuple[str, int, int], tuple[str, int, int], str]:
+    """Both places: what two paths have in common that are told as one."""
+    return _place_key(risk.effect_place.position()), _place_key(risk.source_place.position()), risk.effect.what
 
 
-def _rank(place: tuple[str | None, int, int]) -> tuple[str, int, int]:
+def _place_key(place: tuple[str | None, int, int]) -> tuple[str, int, int]:
     return place[0] or "", place[1], place[2]
 
 
 def risk_paths_of(spec: FlowSpec, project: Project) -> RiskPaths:
-    """All ways of a flow; worked out once."""
-    return spec.remembered("ways of a stranger's text", lambda each: find_risk_paths(each, project))
+    """All paths of a flow; worked out once."""
+    return spec.remembered("paths of untrusted text", lambda each: find_risk_paths(each, project))
 
 
 def place_text(place: TextPlace) -> str:

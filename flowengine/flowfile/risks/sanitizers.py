@@ -1,4 +1,4 @@
-"""Finds what stands between a stranger's text and the node that reads it: a person who saw it, or code that checked it.
+"""Finds what stands between untrusted text and the node that reads it: a person who saw it, or code that checked it.
 
 Theory of operation:
 

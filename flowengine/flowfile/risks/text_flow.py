@@ -1,12 +1,12 @@
-"""Builds the graph of the ways on which a stranger's text can go through a flow: from value to value.
+"""Builds the graph of the paths on which untrusted text can go through a flow: from value to value.
 
 Theory of operation:
 
 1. Vertices are values (`value_reads`), the keys of nodes that texts are rendered for ("port"), what a node reads all
    together ("reads"), the places where a text comes in ("source"), and those that act on the outside ("effect").
 2. An edge says that the words of the one may be in the other. A template makes one for each value that it prints;
-   what it only compares, counts or tests makes none, and neither does a value that is closed: a stranger may choose it,
-   and cannot word it. Which way a flow takes (routes, `when`, `until`) is such a choice.
+   what it only compares, counts or tests makes none, and neither does a value that is closed: an attacker may choose
+   it, and cannot word it. Which branch a flow takes (routes, `when`, `until`) is such a choice.
 3. What a node gives may have the words of all that it reads: a model answers with what it was told, a function returns
    what it was handed. Calls of tools are made of what the model reads.
 4. What a person saw, or code checked, goes no further where that holds for the reader (`closings`).
@@ -52,7 +52,7 @@ from flowengine.flowfile.schema.node_guards import (
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 
-__all__ = ["TextGraph", "TextPlace", "TextVertex", "graph_of", "may_have_ways"]
+__all__ = ["TextGraph", "TextPlace", "TextVertex", "graph_of", "may_have_risks"]
 
 
 class TextVertex(NamedTuple):
@@ -119,10 +119,10 @@ class TextGraph:
         self.edges.setdefault(one, {}).setdefault(other, place)
 
 
-def may_have_ways(spec: FlowSpec) -> bool:
+def may_have_risks(spec: FlowSpec) -> bool:
     """Whether there could be a source and an effect, as far as the kinds of the nodes say."""
     specs, seen = [spec], set[int]()
-    brings = any(each.is_of_strangers for each in spec.inputs.values())
+    brings = any(each.is_untrusted for each in spec.inputs.values())
     acts = False
     for each in specs:
         if id(each) in seen:
@@ -155,7 +155,7 @@ def graph_of(spec: FlowSpec, project: Project) -> TextGraph:
     graph = TextGraph()
     _File(graph, spec, project, (), {}).build()
     for name, declared in spec.inputs.items():
-        if declared.is_of_strangers:
+        if declared.is_untrusted:
             at = ("inputs", name, "untrusted") if declared.untrusted else ("inputs", name)
             source = TextVertex("source", (), name)
             words = "the file" if declared.type == "file" else "the input"

@@ -1,4 +1,4 @@
-"""Says which values a text of a flow can read, by the names that it uses, and which of them a stranger could word.
+"""Says which values a text of a flow can read, by the names that it uses, and which of them can carry untrusted text.
 
 A name that can be several values (`result`, `_last_generation`) is all of them. A value is named by its kind, its owner
 and a field: what a node gives ("out"), what it says of a failure ("error"), an input, what a judge or a router says
@@ -42,7 +42,7 @@ class ReadValue(NamedTuple):
     name: ValueName
     """Kind, owner, and the fields that are read of it."""
     is_closed: bool = False
-    """Whether no stranger could word it."""
+    """Whether it cannot carry free text."""
 
 
 _Reader = Callable[[NodePath, tuple[str, ...], "NodePath | None"], Iterable[ReadValue]]

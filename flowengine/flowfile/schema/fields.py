@@ -274,7 +274,7 @@ _REASON: Final = {"type": "string", "minLength": 1}
 
 
 def as_reason(value: Any) -> str:
-    """Why a stranger's text is meant to be where it is."""
+    """Why untrusted text is meant to be where it is."""
     if not isinstance(value, str) or not value.strip():
         raise refuse("FE401", f"say why it is meant, as in `trust: <reason>`; found {found(value) or 'nothing'}")
     return value
@@ -296,7 +296,7 @@ Trust = Annotated[
     BeforeValidator(_as_trust),
     WithJsonSchema({"anyOf": [_REASON, {"type": "object", "additionalProperties": _REASON, "minProperties": 1}]}),
 ]
-"""Why a stranger's text is meant to reach the node ("" here), or one of its keys: `trust: {url: <reason>}`."""
+"""Why untrusted text is meant to reach the node ("" here), or one of its keys: `trust: {url: <reason>}`."""
 
 # --- numbers -----------------------------------------------------------------------------------------
 

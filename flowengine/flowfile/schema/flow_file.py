@@ -59,11 +59,11 @@ class InputSpec(Keys):
     schema_: Maybe[JsonSchema] = Field(default=None, alias="schema")
     """A JSON Schema, instead of `type` and `enum`."""
     untrusted: Maybe[bool] = None
-    """Whether a stranger writes it. Left out: of a file yes, else no."""
+    """Whether the text comes from an untrusted source. Default: true for files, else false."""
 
     @property
-    def is_of_strangers(self) -> bool:
-        """Whether a stranger writes it, or may."""
+    def is_untrusted(self) -> bool:
+        """Whether the value comes from an untrusted source."""
         return self.type == "file" if self.untrusted is None else self.untrusted
 
     @property
@@ -117,7 +117,7 @@ class StateSpec(Keys):
     merge: MergeRule = "error"
     """How the writes of nodes without an order meet; `error` refuses them."""
     trust: Maybe[Reason] = None
-    """Why a stranger's text in it may do what nodes that read it can do."""
+    """Why untrusted text in it may do what nodes that read it can do."""
 
     @model_validator(mode="after")
     def _consistent(self) -> StateSpec:

@@ -179,7 +179,7 @@ class NodeKeys(Keys):
     on_error: OnError = OnErrorSpec(action="fail")
     """What a failure means: `fail`, `skip`, or `{then: <node id>}`."""
     trust: Maybe[Trust] = None
-    """Why a stranger's text is meant to do here what it can do: a reason, or a reason for each key that it is meant at
+    """Why untrusted text is meant to do here what it can do: a reason, or a reason for each key that it is meant at
     (`{url: …}`; `output` is what the node gives)."""
 
     @model_validator(mode="after")
