@@ -24,12 +24,14 @@ class AwaitsAnswer(BaseException):
 class CallPlace:
     """One call of a node: the same in every process that comes to it again."""
 
-    __slots__ = ("_asked", "batcher", "name", "run_id")
+    __slots__ = ("_asked", "batcher", "is_cheap", "name", "run_id")
 
     def __init__(self, batcher: Batcher, run_id: str, *where: object) -> None:
         """`where`: node, how often it was tried, the request's key, and how many equal ones were asked before."""
         self.batcher = batcher
         self.run_id = run_id
+        self.is_cheap = False
+        """Whether the latest answer came at the price of a batch."""
         self.name = hashlib.sha256("\0".join([run_id, *map(str, where)]).encode("utf-8", "replace")).hexdigest()[:24]
         self._asked = Counter[str]()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isfinite
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from typing_extensions import TypedDict
@@ -89,13 +88,10 @@ _SEEDS: Final = 2**63
 """A seed is an integer of 64 bits."""
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-
-
 def _between(low: int, high: int) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
-        return None if _is_number(value) and low <= value <= high else f"a number from {low} to {high}"
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if is_number and low <= value <= high else f"a number from {low} to {high}"
 
     return check
 
@@ -294,7 +290,7 @@ def _problem_of_value(name: str, value: Any) -> OptionProblem | None:
     if value is None:
         return OptionProblem(name, f"the model option '{name}' has no value; give one, or remove it")
     try:
-        length = len(json.dumps(value, allow_nan=False))
+        length = len(json.dumps(value, allow_nan=False, sort_keys=True))  # As keys of requests are made.
     except (TypeError, ValueError, RecursionError):
         return OptionProblem(name, f"the model option '{name}' is no JSON value")
     if length > _LONGEST:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from flowengine.core.file_values import FileValue
 
-__all__ = ["Message", "Role", "ToolRequest", "as_dict", "from_dict", "texts_of", "vectors_of"]
+__all__ = ["Message", "Role", "ToolRequest", "as_dict", "as_vector", "from_dict", "texts_of", "vectors_of"]
 
 # --- Vectors as text
 
@@ -35,6 +35,17 @@ def vectors_of(texts: Iterable[str]) -> list[list[float]]:
     found = map(b64decode, texts)
     return [list(struct.unpack(f"<{len(each) // 4}f", each)) for each in found]
 
+
+def as_vector(value: Any) -> list[float] | None:
+    """A vector that a server gave; None for what is no list of numbers that `texts_of` can write."""
+    if not isinstance(value, list):
+        return None
+    numbers = cast("list[Any]", value)
+    return numbers if all(isinstance(each, int | float) and -_LARGEST <= each <= _LARGEST for each in numbers) else None
+
+
+_LARGEST: Final = 3.4e38
+"""Of numbers in 32 bits."""
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 

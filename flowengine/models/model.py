@@ -26,6 +26,7 @@ __all__ = [
     "TokenUsage",
     "as_json",
     "plain_request",
+    "read_token_count",
     "request_of",
     "supports_schema",
 ]
@@ -119,6 +120,19 @@ class TokenUsage(NamedTuple):
     """The part of `prompt_tokens` that the vendor wrote to its cache."""
     reasoning_tokens: int | None = None
     """The part of `completion_tokens` that the model thought with."""
+
+
+_MOST_TOKENS: Final = 10**12
+
+
+def read_token_count(value: Any) -> int | None:
+    """A number of tokens that a server told; None for what cannot be one.
+
+    >>> [read_token_count(each) for each in (12, 12.0, -1, True, "12", 10**400, float("inf"))]
+    [12, 12, None, None, None, None, None]
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 <= value <= _MOST_TOKENS and value == int(value) else None
 
 
 class Reply(NamedTuple):

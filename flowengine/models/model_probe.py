@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from http.client import HTTPException
 from time import perf_counter
 from typing import Any, Final, NamedTuple, cast
 from urllib.error import HTTPError, URLError
@@ -21,6 +22,8 @@ from anyio import to_thread
 
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.models.definitions import ModelDefinition, ModelMeaning, find_meaning, read_said_key
+from flowengine.models.http.chat_messages import list_of_objects
+from flowengine.models.http.status_errors import show_address
 from flowengine.models.litellm.error_classes import secrets_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
@@ -34,6 +37,8 @@ _TIMEOUT: Final = 15.0
 """Seconds for one vendor."""
 _LONGEST: Final = 300
 """Characters of what a server said."""
+_LARGEST: Final = 16 * 1024 * 1024
+"""Bytes of a list of models."""
 
 
 class ProbeAnswer(NamedTuple):
@@ -128,7 +133,7 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
     if base is None:
         return ProbeAnswer(vendor.name, "not asked: name one of its models, or set its address", is_fine=True)
     url = f"{base.rstrip('/')}/{'api/tags' if vendor.name == 'ollama' else 'models'}"
-    secrets = secrets_of({"api_base": base})
+    shown, secrets = show_address(base), secrets_of({"api_base": base})
     try:
         check_outbound(vendor.name, {"api_base": base})
         key = await place.key(vendor) or key_of(vendor, place.environ)
@@ -136,14 +141,16 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
         names = await to_thread.run_sync(_list_names, url, key, abandon_on_cancel=True)
     except HTTPError as error:
         error.close()
-        said = secrets.hide(f"{base} answers {error.code} {error.reason}")
-        return ProbeAnswer(vendor.name, said[:_LONGEST], is_fine=False)
+        said = f"{shown} answers {error.code} {error.reason}"
     except URLError as error:
-        return ProbeAnswer(vendor.name, f"no connection to {base}: {error.reason}"[:_LONGEST], is_fine=False)
-    except (OSError, ValueError, FlowEngineError) as error:
-        return ProbeAnswer(vendor.name, f"{base}: {error}"[:_LONGEST], is_fine=False)
-    shown = secrets.hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))
-    return ProbeAnswer(vendor.name, f"{base} has {len(names)} model(s){': ' if names else ''}{shown}", is_fine=True)
+        said = f"no connection to {shown}: {error.reason}"
+    except (OSError, ValueError, HTTPException, RecursionError, FlowEngineError) as error:
+        said = f"{shown}: {error}"
+    else:
+        listed = secrets.hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))
+        said = f"{shown} has {len(names)} model(s){': ' if names else ''}{listed}"
+        return ProbeAnswer(vendor.name, said, is_fine=True)
+    return ProbeAnswer(vendor.name, secrets.hide(said)[:_LONGEST], is_fine=False)
 
 
 class _StayingHere(HTTPRedirectHandler):
@@ -156,8 +163,7 @@ class _StayingHere(HTTPRedirectHandler):
 def _list_names(url: str, key: str | None) -> list[str]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     with build_opener(_StayingHere).open(HttpRequest(url, headers=headers), timeout=_TIMEOUT) as response:
-        body: Any = json.load(response)
+        body: Any = json.loads(response.read(_LARGEST))
     table = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    entries = cast("list[Any]", table.get("data") or table.get("models") or [])
-    named = [cast("dict[str, Any]", each) for each in entries if isinstance(each, dict)]
+    named = list_of_objects(table.get("data") or table.get("models"))
     return [str(each.get("id") or each.get("name")) for each in named]

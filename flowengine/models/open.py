@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
+from urllib.parse import urlsplit
 
 from flowengine.core.user_code import describe_error, load_entry_point, package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
@@ -217,7 +218,10 @@ def connection_to(
     environ = os.environ if environ is None else environ
     vendor, name = _resolved(model, provider, environ, default_provider)
     settings = {**_connection(vendor, environ), **settings}
-    if vendor.needs_address and not settings.get("api_base"):
+    address = settings.get("api_base")
+    if address and not _is_address(str(address)):
+        raise ModelConfigError(f"the address of {vendor.name} is none: one such as https://host:8000/v1 is expected")
+    if vendor.needs_address and not address:
         raise ModelConfigError(
             f"model '{name}' of {vendor.name} needs an address: set {' or '.join(vendor.base_variables)}, or "
             f"`base_url` in [providers.{vendor.name}] of the project file"
@@ -228,6 +232,14 @@ def connection_to(
             f"or choose another model ('offline' needs none)"
         )
     return VendorConnection(vendor, name, settings)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        _ = urlsplit(text if "//" in text else f"//{text}").port
+    except ValueError:  # Its text may hold a part of a password.
+        return False
+    return True
 
 
 def _resolved(

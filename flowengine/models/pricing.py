@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
-from math import isfinite
 from pathlib import Path
+from sys import float_info
 from typing import Any, Final, TypeAlias
 
 from flowengine.models.vendors import OTHERS, VENDORS
@@ -109,7 +109,7 @@ class Price:
     def __post_init__(self) -> None:
         for name in ("input", "output", "per_call", "cache_read", "cache_write"):
             value = getattr(self, name)
-            if value is not None and not (isfinite(value) and value >= 0):
+            if value is not None and not 0 <= value <= float_info.max:
                 raise ValueError(f"{name} is a number of at least 0, not {value!r}")
 
     def of(self, prompt_tokens: int, answer_tokens: int, *, read: int = 0, written: int = 0) -> float:

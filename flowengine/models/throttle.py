@@ -93,6 +93,7 @@ LONGEST: Final = 300.0
 """Seconds."""
 _LONGEST_STEP: Final = 60.0
 """Seconds between two tries, unless the vendor asks for more."""
+_MOST_DOUBLINGS: Final = 30
 
 
 class VendorThrottle:
@@ -165,7 +166,8 @@ class VendorThrottle:
             if is_news:
                 self._refusals += 1
                 self._closed_at = now
-            step = min(self._first_wait * 2 ** (self._refusals - 1), _LONGEST_STEP) * random.uniform(0.75, 1.25)
+            doubled = self._first_wait * 2 ** min(self._refusals - 1, _MOST_DOUBLINGS)
+            step = min(doubled, _LONGEST_STEP) * random.uniform(0.75, 1.25)
             if asked is not None:
                 self._until = max(self._until, now + asked + random.uniform(0, self._first_wait / 4))
             elif is_news:

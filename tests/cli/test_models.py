@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.http_script import ScriptedHttp
 from tests.support.model_server import ModelServer
 from tests.support.quiet_ports import quiet_port
 
@@ -145,6 +146,13 @@ def test_a_server_of_ones_own_is_asked_for_its_list(flowengine: Command, monkeyp
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"{base}/moved")
         assert f"{base}/moved answers 302 Found" in flowengine("doctor", "--probe").out
         server.shutdown()
+    with ScriptedHttp(b"+nonsense" + ScriptedHttp.CLOSE) as odd:
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", odd.replace("http://", "http://me:not-shown-1@"))
+        said = flowengine("doctor", "--probe").out
+        assert "FAILED" in said
+        assert "not-shown-1" not in said
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", odd)
+        assert f"{odd}: " in flowengine("doctor", "--probe").out
 
 
 def test_doctor_says_which_extras_are_missing(flowengine: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("top_p", 1.01, "top_p must be a number from 0 to 1, not 1.01"),
     ("top_p", True, "top_p must be a number"),
     ("top_p", float("nan"), "top_p must be a number"),
+    ("top_p", 10**400, "top_p must be a number"),
     ("seed", 2**63, "seed must be a whole number of 64 bits"),
     ("seed", 1.0, "seed must be a whole number"),
     ("seed", True, "seed must be a whole number"),
@@ -61,6 +62,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("model_options", {"top_kk": 1}, "unknown model option 'top_kk'; did you mean 'top_k'?"),
     ("model_options", {"top_k": None}, "'top_k' has no value"),
     ("model_options", {"top_k": float("inf")}, "'top_k' is no JSON value"),
+    ("model_options", {"logit_bias": {50256: -100, "a": 1}}, "'logit_bias' is no JSON value"),
     ("model_options", {"metadata": {"a": "x" * 30_000}}, "'metadata' is longer than"),
 ]
 
@@ -70,7 +72,7 @@ def test_a_value_that_fits_is_taken(name: str, value: Any) -> None:
     assert list(find_option_problems({name: value})) == []
 
 
-@pytest.mark.parametrize(("name", "value", "told"), WRONG)
+@pytest.mark.parametrize(("name", "value", "told"), WRONG, ids=lambda value: f"{value!r:.40}")
 def test_a_value_that_does_not_fit_is_told(name: str, value: Any, told: str) -> None:
     (problem,) = find_option_problems({name: value})
     assert told in str(problem)

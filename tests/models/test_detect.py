@@ -239,3 +239,11 @@ def test_a_provider_alone_means_its_default_model_if_it_has_one() -> None:
 
 def test_no_retries_means_no_wrapper() -> None:
     assert isinstance(get_llm("ollama/qwen3", environ={}, max_retries=0), NativeModel)
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "http://me:pa/ss@host", "127.0.0.1:port"])
+@pytest.mark.parametrize("model", ["openai/gpt-4o", "cohere/command"])
+def test_an_address_that_cannot_be_one_is_an_error_without_its_text(model: str, address: str) -> None:
+    with pytest.raises(ModelConfigError, match=r"the address of \w+ is none") as caught:
+        get_llm(model, environ={"OPENAI_API_KEY": "k", "COHERE_API_KEY": "k"}, api_base=address)
+    assert address not in str(caught.value)

@@ -4,7 +4,7 @@ import pytest
 
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.models.messages import Message
-from flowengine.models.model import Reply, Request, supports_schema
+from flowengine.models.model import Reply, Request, TokenUsage, supports_schema
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.wrappers.retrying import FallbackModel
 
@@ -69,3 +69,25 @@ async def test_schemas_are_followed_only_if_all_follow_them() -> None:
 def test_no_model_at_all_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         FallbackModel([])
+
+
+def refused(cost_usd: float | None) -> PermanentModelError:
+    error = PermanentModelError("no")
+    error.reply = Reply("", usage=TokenUsage(10, 2), cost_usd=cost_usd)
+    return error
+
+
+@pytest.mark.parametrize(("cost_usd", "paid"), [(0.5, 0.75), (None, None)])
+async def test_a_refusal_before_an_answer_is_on_its_bill(cost_usd: float | None, paid: float | None) -> None:
+    answer = Reply("here", usage=TokenUsage(20, 3, 1), cost_usd=0.25)
+    reply = await FallbackModel([named("first", refused(cost_usd)), named("second", answer)]).complete(REQUEST)
+    assert (reply.usage, reply.cost_usd) == (TokenUsage(30, 5, 1), paid)
+    async with FallbackModel([named("first", refused(cost_usd)), named("second", answer)]).stream(REQUEST) as stream:
+        assert [piece async for piece in stream][-1] == reply
+
+
+async def test_refusals_of_all_models_are_on_the_bill_of_the_failure() -> None:
+    models = [named("first", refused(0.5)), named("second", refused(0.25)), named("third", TransientModelError("busy"))]
+    with pytest.raises(TransientModelError) as caught:
+        await FallbackModel(models).complete(REQUEST)
+    assert (caught.value.reply.usage, caught.value.reply.cost_usd) == (TokenUsage(20, 4), 0.75)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from flowengine.agents.model_environment import open_model
 from flowengine.agents.settings import CallSettings, Surroundings
-from flowengine.errors import TransientModelError
+from flowengine.core.batching import CALL, Batcher, CallPlace
+from flowengine.errors import PermanentModelError, TransientModelError
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply, Request, TokenUsage
 from flowengine.models.offline.model import OfflineModel
@@ -83,3 +86,26 @@ def test_the_project_says_prices_under_any_name_of_the_model(key: str) -> None:
 
 def answered_by(settings: CallSettings) -> list[Model]:
     return list(innermost_models(open_model(settings)[0]))
+
+
+async def test_a_refusal_costs_what_the_price_says() -> None:
+    error = PermanentModelError("refused")
+    error.reply = Reply("", usage=TokenUsage(1000, 100))
+    with pytest.raises(PermanentModelError) as caught:
+        await PricedModel(ScriptedModel([error]), PRICE).complete(ASKED)
+    assert caught.value.reply.cost_usd == pytest.approx(0.015)
+
+
+async def test_an_answer_of_a_batch_costs_half_of_the_price_that_somebody_says() -> None:
+    place = CallPlace(cast(Batcher, None), "run")
+
+    def answer(_: Request) -> Reply:
+        place.is_cheap = not place.is_cheap
+        return Reply("x", usage=TokenUsage(1000, 100))
+
+    token = CALL.set(place)
+    try:
+        model = PricedModel(ScriptedModel(answer), PRICE)
+        assert [(await model.complete(ASKED)).cost_usd for _ in range(2)] == [pytest.approx(0.0075)] * 2
+    finally:
+        CALL.reset(token)

@@ -80,7 +80,7 @@ def test_a_price_is_for_a_million_tokens_and_for_a_call() -> None:
     assert Price(2.0, 8.0, 0.01).of(1000, 500) == pytest.approx(0.016)
 
 
-@pytest.mark.parametrize("given", [(-1.0, 1.0), (1.0, float("inf")), (1.0, 1.0, -0.1)])
+@pytest.mark.parametrize("given", [(-1.0, 1.0), (1.0, float("inf")), (1.0, 1.0, -0.1), (10**400, 1)])
 def test_a_price_is_a_number_of_at_least_nothing(given: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="at least 0"):
         Price(*given)

@@ -209,3 +209,21 @@ async def test_a_model_loads_what_it_needs_before_it_asks_for_its_turn(is_stream
     else:
         await model.complete(REQUEST)
     assert order == ["ready", "turn"]
+
+
+async def test_calls_that_are_cancelled_while_they_wait_leave_their_places_to_others() -> None:
+    limiter = RateLimiter(RateLimits(requests_per_minute=1), minute=60)
+
+    async def call() -> None:
+        async with limiter.turn(0):
+            pass
+
+    await call()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            scope.cancel()
+    now = time.monotonic()
+    assert 0 < limiter._minute.reserve(0, now).at - now <= 60, "the call that was made counts, the others do not"

@@ -118,3 +118,11 @@ async def test_models_of_one_account_share_a_brake_and_others_do_not() -> None:
         assert brakes[0] is brakes[1] is not brakes[2]
         reply = await get_llm("openai/a", environ=environ).complete(REQUEST)
         assert (reply.content, reply.attempts) == ("a", 2)
+
+
+async def test_a_vendor_may_refuse_for_ever() -> None:
+    throttle, error = VendorThrottle(first_wait=1e-9), TransientModelError("too many", 0.0, is_rate_limit=True)
+    model = ScriptedModel(lambda _: error)
+    for _ in range(1100):
+        with pytest.raises(TransientModelError):
+            await throttle.through(lambda: model.complete(REQUEST))

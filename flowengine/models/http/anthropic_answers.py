@@ -17,7 +17,7 @@ from flowengine.models.http.chat_protocol import (
     VendorAnswer,
 )
 from flowengine.models.messages import ToolRequest
-from flowengine.models.model import Reply, TokenUsage
+from flowengine.models.model import Reply, TokenUsage, read_token_count
 
 __all__ = ["ANSWER_TOOL", "THINKING", "VALUE_TOOL", "WRAPPED_VALUE", "MessageCollector", "read_message"]
 
@@ -86,7 +86,7 @@ def _unwrap(call: ToolRequest) -> str:
         return call.arguments
     try:
         value: Any = json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return call.arguments
     is_wrapped = isinstance(value, dict) and WRAPPED_VALUE in value
     return json.dumps(value[WRAPPED_VALUE], ensure_ascii=False) if is_wrapped else call.arguments
@@ -99,18 +99,16 @@ def _usage_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _read_usage(usage: Mapping[str, Any]) -> TokenUsage:
     """The prompt's tokens are told in three parts: those read from a cache, those written to one, and the rest."""
-    asked, answered = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
-    read, written = (_count(usage.get(each)) for each in ("cache_read_input_tokens", "cache_creation_input_tokens"))
+    asked, answered = read_token_count(usage.get("input_tokens")), read_token_count(usage.get("output_tokens"))
+    read, written = (
+        read_token_count(usage.get(each)) for each in ("cache_read_input_tokens", "cache_creation_input_tokens")
+    )
     if not (asked or answered or read or written):
         return TokenUsage()
     details = usage.get("output_tokens_details")
     thought = cast("Mapping[str, Any]", details).get("thinking_tokens") if isinstance(details, Mapping) else None
     prompt = (asked or 0) + (read or 0) + (written or 0)
-    return TokenUsage(prompt, answered, read, written, _count(thought))
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return TokenUsage(prompt, answered, read, written, read_token_count(thought))
 
 
 def _text(value: Any) -> str:
@@ -136,7 +134,7 @@ class MessageCollector:
             return ""
         try:
             told: Any = json.loads(event.data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise IncompleteAnswerError("a piece of the server's answer cannot be read as JSON") from error
         return self._take(cast("dict[str, Any]", told)) if isinstance(told, dict) else ""
 
@@ -212,4 +210,4 @@ def _part(event: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _index(event: Mapping[str, Any]) -> int:
-    return _count(event.get("index")) or 0
+    return read_token_count(event.get("index")) or 0

@@ -192,7 +192,7 @@ def _text_block(text: str) -> dict[str, Any]:
 def _make_tool_use(call: ToolRequest) -> dict[str, Any]:
     try:
         given: Any = json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         given = {}
     return {
         "type": "tool_use",

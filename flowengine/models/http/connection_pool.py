@@ -240,7 +240,10 @@ def _context_of(bundle: str | None, folder: str | None) -> ssl.SSLContext:
     if bundle is not None and os.path.isdir(bundle):
         bundle, folder = None, bundle
     if bundle is not None or folder is not None:
-        return ssl.create_default_context(cafile=bundle, capath=folder)
+        try:
+            return ssl.create_default_context(cafile=bundle, capath=folder)
+        except OSError as error:
+            raise NoConnectionError(f"no certificates can be read from {bundle or folder}: {error.strerror}") from None
     import certifi  # Some systems have no certificates where Python looks for them.
 
     return ssl.create_default_context(cafile=certifi.where())
@@ -256,7 +259,12 @@ def proxy_for(scheme: str, host: str, port: int) -> str | None:
     proxy = named.get(scheme) or named.get("all")
     if not proxy or proxy_bypass(f"{host}:{port}"):
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    try:
+        _ = urlsplit(proxy).port
+    except ValueError:  # Its text may hold a part of a password.
+        raise NoConnectionError(f"the proxy that the environment names for {scheme}:// is no address") from None
+    return proxy
 
 
 def _is_here(host: str) -> bool:

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import quote
 
 import anyio
@@ -32,7 +32,7 @@ from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI
 from flowengine.models.http.vendor_batches import BatchableCall
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, quote_start
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
-from flowengine.models.messages import ToolRequest, texts_of
+from flowengine.models.messages import ToolRequest, as_vector, texts_of
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor
@@ -90,14 +90,12 @@ class NativeModel:
         if place is not None and self.provider in BATCH_VENDORS:
             call = BatchableCall(self._endpoint, post, self.provider, self.name)
             body, is_cheap = await place.batcher.answer(place, call)
+            place.is_cheap = is_cheap
         else:
             body = await self._endpoint.exchange(post, request.timeout)
         with self._endpoint.telling_errors(request.timeout):
             answer = self._protocol.read(body, self._traits)
-        reply = self._finish(answer, request, time.perf_counter() - started)
-        if is_cheap and reply.cost_usd is not None:
-            return reply._replace(cost_usd=reply.cost_usd * BATCH_PRICE)
-        return reply
+        return self._finish(answer, request, time.perf_counter() - started, BATCH_PRICE if is_cheap else 1)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
@@ -195,10 +193,11 @@ class NativeModel:
 
     # --- What comes back
 
-    def _finish(self, answer: VendorAnswer, request: Request, seconds: float) -> Reply:
+    def _finish(self, answer: VendorAnswer, request: Request, seconds: float, share: float = 1) -> Reply:
         """The answer with its price, without keys. Refused content is an error: it is no answer to what was asked."""
         keys, reply, refusal = self._endpoint.keys, answer.reply, answer.refusal
         cost = cost_of(self.provider, self.name, reply.usage, request.extra)
+        cost = None if cost is None else cost * share
         reply = reply._replace(model=reply.model or self.name, provider=self.provider, seconds=seconds, cost_usd=cost)
         if keys:
             reply = reply._replace(
@@ -276,7 +275,7 @@ class NativeEmbedding:
         ordered = sorted(entries, key=lambda each: _whole_number(each.get("index")))
         if len(ordered) != len(texts):
             raise TransientModelError(f"{endpoint.full_name} gave {len(ordered)} vectors for {len(texts)} texts")
-        vectors = [_numbers(each.get("embedding")) for each in ordered]
+        vectors = [as_vector(each.get("embedding")) for each in ordered]
         if any(each is None for each in vectors):
             raise TransientModelError(f"{endpoint.full_name} gave a vector that is no list of numbers")
         usage = read_chat_usage(body.get("usage"), self._vendor)
@@ -315,10 +314,3 @@ def make_native_embedding(vendor: Vendor, name: str, settings: Mapping[str, Any]
 
 def _whole_number(value: Any) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _numbers(value: Any) -> list[float] | None:
-    if not isinstance(value, list):
-        return None
-    numbers = cast("list[Any]", value)
-    return numbers if all(isinstance(each, int | float) for each in numbers) else None

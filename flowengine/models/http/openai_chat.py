@@ -20,7 +20,7 @@ from flowengine.models.http.chat_protocol import (
 )
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
-from flowengine.models.model import PromptCache, Reply, Request, TokenUsage
+from flowengine.models.model import PromptCache, Reply, Request, TokenUsage, read_token_count
 
 __all__ = ["AZURE_CHAT", "AZURE_VERSION", "OPENAI_CHAT", "AzureChat", "OpenAIChat", "read_chat_usage"]
 
@@ -226,9 +226,7 @@ def _count(usage: Mapping[str, Any], place: str) -> int | None:
     found: Any = usage
     for name in place.split("."):
         found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
-    if isinstance(found, float) and found.is_integer():
-        found = int(found)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+    return read_token_count(found)
 
 
 def _unwrap_answer_tool(reply: Reply, traits: VendorTraits) -> Reply:
@@ -264,7 +262,7 @@ class ChatCollector:
             return ""
         try:
             chunk: Any = json.loads(event.data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise IncompleteAnswerError("a piece of the server's answer cannot be read as JSON") from error
         if not isinstance(chunk, dict):
             return ""

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 import anyio
 
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.http.chat_messages import list_of_objects
 from flowengine.models.http.loop_client import HttpCall, send_call
 from flowengine.models.http.vendor_endpoint import VendorEndpoint
 
@@ -134,7 +135,7 @@ class _Exchange:
         last = ""
         for _ in range(_MOST_PAGES):
             page = await self.look(f"/batches?limit=100{f'&{after}={last}' if last else ''}")
-            for each in map(_object, page.get("data") or ()):
+            for each in list_of_objects(page.get("data")):
                 if _seconds_of(each.get(created)) < since - _CLOCKS:
                     return
                 last = _id_of(each)
@@ -238,7 +239,7 @@ class OpenAIBatches:
         if status not in _OPENAI_ENDED:
             return BatchLook("running")
         if status == "failed":
-            told = [str(_object(each).get("message", "")) for each in _object(found.get("errors")).get("data") or ()]
+            told = [str(each.get("message", "")) for each in list_of_objects(_object(found.get("errors")).get("data"))]
             return BatchLook("failed", "; ".join(told) or "the vendor refused the batch")
         return BatchLook("ended")
 

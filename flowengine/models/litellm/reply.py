@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from flowengine.core.secret_values import NO_SECRETS, Secrets
 from flowengine.errors import PermanentModelError, TransientModelError
-from flowengine.models.messages import ToolRequest, texts_of
-from flowengine.models.model import Reply, TokenUsage
+from flowengine.models.messages import ToolRequest, as_vector, texts_of
+from flowengine.models.model import Reply, TokenUsage, read_token_count
 
 __all__ = ["THINKING", "PieceCollector", "read_reply", "read_vectors"]
 
@@ -46,6 +46,9 @@ def read_vectors(response: Any, provider: str, name: str, count: int, seconds: f
     ordered = sorted(response.data, key=lambda each: each["index"])
     if len(ordered) != count:
         raise TransientModelError(f"{provider}/{name} gave {len(ordered)} vectors for {count} texts")
+    vectors = [as_vector(each["embedding"]) for each in ordered]
+    if any(each is None for each in vectors):
+        raise TransientModelError(f"{provider}/{name} gave a vector that is no list of numbers")
     return Reply(
         content="",
         usage=(usage := _read_usage(getattr(response, "usage", None))),
@@ -53,7 +56,7 @@ def read_vectors(response: Any, provider: str, name: str, count: int, seconds: f
         model=response.model or name,
         provider=provider,
         seconds=seconds,
-        vectors=texts_of(each["embedding"] for each in ordered),
+        vectors=texts_of(each for each in vectors if each is not None),
     )
 
 
@@ -153,7 +156,8 @@ def _read_usage(usage: Any) -> TokenUsage:
     if usage is None or not (usage.prompt_tokens or usage.completion_tokens):
         return TokenUsage()
     details = getattr(usage, "prompt_tokens_details", None)
-    return TokenUsage(usage.prompt_tokens, usage.completion_tokens, getattr(details, "cached_tokens", None))
+    told = (usage.prompt_tokens, usage.completion_tokens, getattr(details, "cached_tokens", None))
+    return TokenUsage(*map(read_token_count, told))
 
 
 def _known_cost(cost: float | None, usage: TokenUsage) -> float | None:

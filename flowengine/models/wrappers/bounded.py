@@ -61,6 +61,12 @@ def _count_texts(texts: Sequence[str], model: str) -> int:
     return sum(count_tokens(text, model) for text in texts)
 
 
+def _add_cost(reply: Reply, worst: WorstCase) -> Reply:
+    if reply.cost_usd is not None or worst.price is None:
+        return reply
+    return reply._replace(cost_usd=worst.price.of(*tokens_of_reply(worst.request, reply)))
+
+
 Tell: TypeAlias = Callable[[str], Awaitable[None]]
 """Takes a remark for the readers of the trace; the same one may come again."""
 
@@ -138,6 +144,7 @@ class BoundedModel(PassThroughModel):
             reservation = None
             raise
         except ModelError as error:
+            error.reply = error.reply and _add_cost(error.reply, worst)
             reservation.settle(SENT_IN_VAIN if error.reply is None else usage_of_reply(worst.request, error.reply))
             raise
         except DefinitionError:
@@ -160,8 +167,7 @@ class BoundedModel(PassThroughModel):
 
     async def _settle(self, reservation: Reservation, worst: WorstCase, reply: Reply) -> Reply:
         """The reply, with its cost where the model gave none and the price is known."""
-        if reply.cost_usd is None and worst.price is not None:
-            reply = reply._replace(cost_usd=worst.price.of(*tokens_of_reply(worst.request, reply)))
+        reply = _add_cost(reply, worst)
         reservation.settle(usage_of_reply(worst.request, reply))
         if reply.finish_reason == "length" and worst.cap is not None:
             with anyio.CancelScope(shield=True):  # The reply is not on record yet.

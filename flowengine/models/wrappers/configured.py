@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from flowengine.core.context import EMPTY
 from flowengine.models.definitions import ModelDefinition
-from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.model import Model, PassThroughModel, Reply, Request
 from flowengine.models.wrappers.retrying import RetryingModel
 
 __all__ = ["ConfiguredModel", "configured", "default_options", "definition_of"]
 
 
-class ConfiguredModel:
+class ConfiguredModel(PassThroughModel):
     """Wraps a model: its calls have the options of its definition, where a request says no others.
 
     `instead_of`: options of the model that was asked before it, which are not meant for this one.
@@ -32,29 +32,13 @@ class ConfiguredModel:
     def __init__(
         self, model: Model, definition: ModelDefinition | None, *, instead_of: Mapping[str, Any] = EMPTY
     ) -> None:
-        self._model = model
+        super().__init__(model)
         self.definition = definition
         self._instead_of = instead_of
 
     @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def provider(self) -> str:
-        return self._model.provider
-
-    @property
     def options(self) -> Mapping[str, Any]:
         return EMPTY if self.definition is None else self.definition.options
-
-    def inside(self) -> Sequence[Model]:
-        """The model that is asked."""
-        return (self._model,)
-
-    async def supports_schema(self) -> bool:
-        """Whether the model inside is held to a JSON Schema."""
-        return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
         return await self._model.complete(self._with_options(request))

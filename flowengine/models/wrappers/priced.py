@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
+from flowengine.core.batching import CALL
+from flowengine.errors import ModelError
 from flowengine.models.model import Model, PassThroughModel, Reply, Request, TokenUsage
 from flowengine.models.pricing import Price, listed_entry, listed_price
+from flowengine.models.vendors import BATCH_PRICE
 from flowengine.models.wrappers.retrying import RetryingModel
 
 __all__ = ["PricedModel", "cost_of", "find_user_price", "has_own_price", "price_of", "with_price"]
@@ -84,7 +87,9 @@ class PricedModel(PassThroughModel):
         self._price = price
 
     async def complete(self, request: Request) -> Reply:
-        return self._add_cost(await self._model.complete(request))
+        with self._pricing_refusals():
+            reply = await self._model.complete(request)
+        return self._add_cost(reply)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
@@ -92,18 +97,33 @@ class PricedModel(PassThroughModel):
             async for piece in stream:
                 yield self._add_cost(piece) if isinstance(piece, Reply) else piece
 
-        async with self._model.stream(request) as stream:
-            yield pieces()
+        with self._pricing_refusals():
+            async with self._model.stream(request) as stream:
+                yield pieces()
 
     def own_price(self) -> Price:
         """What its calls cost, whatever a list says."""
         return self._price
 
+    @contextmanager
+    def _pricing_refusals(self) -> Generator[None]:
+        place = CALL.get()
+        if place is not None:
+            place.is_cheap = False
+        try:
+            yield
+        except ModelError as error:
+            error.reply = error.reply and self._add_cost(error.reply)
+            raise
+
     def _add_cost(self, reply: Reply) -> Reply:
         prompt, answer, read, written = reply.usage[:4]
         if prompt is None:
             return reply
-        return reply._replace(cost_usd=self._price.of(prompt, answer or 0, read=read or 0, written=written or 0))
+        place = CALL.get()
+        share = BATCH_PRICE if place is not None and place.is_cheap else 1
+        cost = self._price.of(prompt, answer or 0, read=read or 0, written=written or 0)
+        return reply._replace(cost_usd=cost * share)
 
 
 @runtime_checkable

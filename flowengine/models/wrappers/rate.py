@@ -11,8 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
@@ -48,7 +49,7 @@ Limiters: TypeAlias = Callable[[str, RateLimits], Limiter]
 """The limiter of a vendor with such limits: the same one for all who ask."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entry:
     """One call on record: when its turn is, and the tokens it takes."""
 
@@ -75,10 +76,11 @@ class _Minute:
         """
         entries = self._entries
         at = max(now, entries[-1].at) if entries else now
-        while entries and entries[0].at <= at - self._seconds:
+        while entries and entries[0].at <= now - self._seconds:
             entries.popleft()
-        count, total = len(entries), sum(each.tokens for each in entries) if self._tokens is not None else 0
-        for oldest in entries:
+        nearest = list(takewhile(lambda each: each.at > at - self._seconds, reversed(entries)))
+        count, total = len(nearest), sum(each.tokens for each in nearest) if self._tokens is not None else 0
+        for oldest in reversed(nearest):
             if (self._requests is None or count < self._requests) and (
                 self._tokens is None or total + tokens <= self._tokens
             ):
@@ -88,6 +90,11 @@ class _Minute:
         entry = _Entry(at, tokens)
         entries.append(entry)
         return entry
+
+    def withdraw(self, entry: _Entry) -> None:
+        """Free the place of a call that will not be made."""
+        with suppress(ValueError):
+            self._entries.remove(entry)
 
 
 class RateLimiter:
@@ -112,7 +119,12 @@ class RateLimiter:
                 now = time.monotonic()
                 entry = self._minute.reserve(tokens, now)
             if entry.at > now:
-                await anyio.sleep(entry.at - now)
+                try:
+                    await anyio.sleep(entry.at - now)
+                except BaseException:
+                    with self._lock:
+                        self._minute.withdraw(entry)
+                    raise
             yield entry
 
 

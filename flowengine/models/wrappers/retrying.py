@@ -7,23 +7,22 @@ whole column does: only what has failed once pays for it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 import anyio
 
 from flowengine.errors import LONGEST_WAIT, ModelError, PermanentModelError, TransientModelError
 from flowengine.models.call_timeline import add_step, spent_on
-from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.model import Model, PassThroughModel, Reply, Request, TokenUsage, supports_schema
 from flowengine.models.throttle import VendorThrottle
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
-from flowengine.models.model import PassThroughModel
 
 __all__ = ["FallbackModel", "RetryingModel"]
 
@@ -64,7 +63,8 @@ class FallbackModel:
 
     It has the name of the first; `Reply.model` and `Reply.provider` say which one answered, and
     `Reply.attempts` counts the models that failed before it as one attempt each. If all fail, the
-    error tells of each; it is transient if any of theirs was.
+    error tells of each; it is transient if any of theirs was. Refusals are on the bill: the reply, or the error, holds
+    the tokens and the cost of those before it too.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
@@ -96,8 +96,8 @@ class FallbackModel:
         return FallbackModel([change(each) for each in self._models])
 
     async def complete(self, request: Request) -> Reply:
-        async def ask(model: Model, failed: int) -> Reply:
-            return _add_model_name(await model.complete(replace(request, model=model.name)), model, failed)
+        async def ask(model: Model, failed: Sequence[ModelError]) -> Reply:
+            return _finish_reply(await model.complete(replace(request, model=model.name)), model, failed)
 
         return await self._first(ask)
 
@@ -105,17 +105,17 @@ class FallbackModel:
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         async with AsyncExitStack() as stack:
 
-            async def ask(model: Model, failed: int) -> AsyncIterator[str | Reply]:
+            async def ask(model: Model, failed: Sequence[ModelError]) -> AsyncIterator[str | Reply]:
                 asked = replace(request, model=model.name)
-                return await open_stream(stack, model, asked, lambda reply: _add_model_name(reply, model, failed))
+                return await open_stream(stack, model, asked, lambda reply: _finish_reply(reply, model, failed))
 
             yield await self._first(ask)
 
-    async def _first(self, ask: Callable[[Model, int], Awaitable[T]]) -> T:
+    async def _first(self, ask: Callable[[Model, Sequence[ModelError]], Awaitable[T]]) -> T:
         errors: list[ModelError] = []
         for model in self._models:
             try:
-                return await ask(model, len(errors))
+                return await ask(model, errors)
             except ModelError as error:
                 errors.append(error)
         raise self._summary(errors) from errors[-1]
@@ -125,7 +125,10 @@ class FallbackModel:
             return errors[0]
         told = "; ".join(_name_failure(each, str(error)) for each, error in zip(self._models, errors, strict=True))
         transient = any(isinstance(each, TransientModelError) for each in errors)
-        return (TransientModelError if transient else PermanentModelError)(f"all {len(errors)} models failed: {told}")
+        error = (TransientModelError if transient else PermanentModelError)(f"all {len(errors)} models failed: {told}")
+        *before, last = sorted(errors, key=lambda each: each.reply is not None)
+        error.reply = last.reply and _add_refused(last.reply, before)
+        return error
 
 
 def _name_failure(model: Model, failure: str) -> str:
@@ -134,10 +137,24 @@ def _name_failure(model: Model, failure: str) -> str:
     return failure if failure.startswith(name) else f"{name}{failure}"
 
 
-def _add_model_name(reply: Reply, model: Model, failed: int) -> Reply:
-    return reply._replace(
-        model=reply.model or model.name, provider=reply.provider or model.provider, attempts=reply.attempts + failed
-    )
+def _finish_reply(reply: Reply, model: Model, failed: Sequence[ModelError]) -> Reply:
+    reply = reply._replace(model=reply.model or model.name, provider=reply.provider or model.provider)
+    return _add_refused(reply, failed)._replace(attempts=reply.attempts + len(failed))
+
+
+def _add_refused(reply: Reply, failed: Iterable[ModelError]) -> Reply:
+    """The reply with the tokens and the cost of those that were no answer; a cost that is unknown makes the sum so."""
+    refused = [cast(Reply, each.reply) for each in failed if each.reply is not None]
+    if not refused:
+        return reply
+    costs = [each.cost_usd for each in (reply, *refused) if each.cost_usd is not None]
+    usage = TokenUsage(*map(_add_known, zip(reply.usage, *(each.usage for each in refused), strict=True)))
+    return reply._replace(usage=usage, cost_usd=sum(costs) if len(costs) > len(refused) else None)
+
+
+def _add_known(counts: Iterable[int | None]) -> int | None:
+    known = [each for each in counts if each is not None]
+    return sum(known) if known else None
 
 
 class RetryingModel(PassThroughModel):

@@ -359,3 +359,9 @@ async def test_a_stream_that_is_left_leaves_nothing_behind_and_one_that_ended_it
     assert [each.connection for each in server.requests] == [1, 1]
     async with model(server).stream(Request("m", (USER,))) as pieces:
         assert await anext(pieces)
+
+
+def test_arguments_that_are_nested_too_deep_are_sent_as_none() -> None:
+    deep = ToolRequest("a", "look", "[" * 100_000)
+    made = body(USER, Message("assistant", "", (deep,)), Message("tool", "no", tool_call_id="a"))
+    assert made["messages"][1]["content"] == [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]

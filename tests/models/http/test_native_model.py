@@ -547,3 +547,10 @@ async def test_an_answer_of_which_a_part_has_arrived_is_given_up() -> None:
     with script as address, anyio.move_on_after(0.3) as scope:
         await model_at(address).complete(asking())
     assert scope.cancelled_caught
+
+
+async def test_a_proxy_that_is_no_address_is_told_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://me:pa/ss@proxy:1")
+    monkeypatch.setenv(VARIABLE, "1")
+    error = await error_of(model_at("http://models.example:8000/v1"))
+    assert str(error).endswith("the proxy that the environment names for http:// is no address")

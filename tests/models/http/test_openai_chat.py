@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flowengine.models.http.anthropic_answers import MessageCollector
 from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamedEvent, StreamFailureError, VendorAnswer
 from flowengine.models.http.openai_chat import OPENAI_CHAT
 from flowengine.models.http.vendor_traits import VendorTraits, traits_of
@@ -111,6 +112,7 @@ def test_a_reason_is_one_of_four(reason: Any, found: str) -> None:
         ("openai", None, TokenUsage()),
         ("openai", {"prompt_tokens": 0, "completion_tokens": 0}, TokenUsage()),
         ("openai", {"prompt_tokens": "many"}, TokenUsage()),
+        ("openai", {"prompt_tokens": 9, "completion_tokens": 10**400}, TokenUsage(9)),
         ("openai", {"prompt_tokens": 9.0, "completion_tokens": 1.5}, TokenUsage(9)),
         ("openai", {"prompt_tokens": 9, "prompt_tokens_details": None}, TokenUsage(9)),
         ("deepseek", {"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 4}, TokenUsage(9, 1, 4)),
@@ -233,3 +235,9 @@ def test_what_a_model_refuses_is_left_out() -> None:
         "stream_options": {"include_usage": True},
     }
     assert "stream_options" not in OPENAI_CHAT.body(request, traits_of("mistral", "m"), stream=True)
+
+
+@pytest.mark.parametrize("collector", [OPENAI_CHAT.collector(PLAIN), MessageCollector()])
+def test_an_event_that_is_nested_too_deep_is_no_answer(collector: Any) -> None:
+    with pytest.raises(IncompleteAnswerError):
+        collector.add(StreamedEvent("[" * 100_000))

@@ -119,3 +119,11 @@ async def test_a_proxy_carries_the_bytes_and_sees_none_of_them(
     assert seen[0].startswith(b"CONNECT models.example:%d HTTP/1.1\r\n" % secured)
     assert b"Basic bWU6d29yZA==" in seen[0]
     assert not any(b"over tls" in each or b"Bearer" in each for each in seen)
+
+
+async def test_a_bundle_that_is_not_there_is_named(secured: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/bundle.pem")
+    with pytest.raises(
+        TransientModelError, match=r"no certificates can be read from /no/such/bundle\.pem: No such file"
+    ):
+        await model_at(secured).complete(REQUEST)
