@@ -35,7 +35,7 @@ from flowengine.core.secret_values import NO_SECRETS, Secrets
 from flowengine.errors import GuardrailError, RunError
 from flowengine.models.messages import Message
 from flowengine.models.named import Models
-from flowengine.tools.tool import ToolResult
+from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.manager import ContextManager
 from flowengine.typed_contexts.typed import ToolCallResult
@@ -151,7 +151,7 @@ class PromptBuilder:
             self._is_stale, self._is_changed = False, True
         if self._asked not in messages or not (self._is_changed or self._packing.exceeds(messages)):
             return messages
-        at = messages.index(self._asked)
+        at = len(messages) - 1 - messages[::-1].index(self._asked)  # The chat before may hold an equal one.
         parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
         shown = assemble_messages(self._words, await self._packing.packed(parts), self._shared)
         return attach_files(shown, self._attachments, after=len(messages) - at - 1)
@@ -186,8 +186,8 @@ class PromptBuilder:
         brought = sets if self._carrier is None else self._carrier.wrapped(sets)
         return brought if self._skills is None else [*brought, self._skills.tools]
 
-    def received(self, result: ToolResult) -> ToolResult:
-        return result if self._carrier is None else self._carrier.unwrapped(result)
+    def received(self, tool: Tool, result: ToolResult) -> ToolResult:
+        return result if self._carrier is None else self._carrier.unwrapped(tool, result)
 
     async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
         """Tell the contexts, whose texts may be others now; and see which skills were loaded."""

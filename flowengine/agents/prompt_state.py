@@ -6,9 +6,9 @@ It knows under which names that is kept. What becomes a memory is each provider'
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, cast
 from uuid import uuid4
 
 from flowengine.context_providers.chain import FAILED, MEMORY, added, guarded, remembered, told
@@ -25,8 +25,6 @@ __all__ = ["ProviderState", "TypedContextSnapshots", "data_of", "load_provider_s
 
 _CARRIED: Final = "typed_contexts"
 _BY: Final = "by"
-
-_Run: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[ToolResult]]
 
 
 def data_of(contexts: ContextManager) -> dict[str, Any]:
@@ -47,33 +45,44 @@ class TypedContextSnapshots:
             ToolSet(
                 each.name,
                 each.description,
-                [replace(tool, run=self._add_snapshot(tool)) for tool in each.tools],
+                [replace(tool, run=_SnapshotRun(tool, self._contexts, self._by)) for tool in each.tools],
                 each.active,
                 each.source,
             )
             for each in sets
         ]
 
-    def unwrapped(self, result: ToolResult) -> ToolResult:
-        """The result as the tool gave it; one from before a crash gives the contexts their data back."""
-        value = result.value
-        if not isinstance(value, Mapping) or not {_CARRIED, _BY} <= set(cast("Mapping[Any, Any]", value)):
+    def unwrapped(self, tool: Tool, result: ToolResult) -> ToolResult:
+        """The result as the tool gave it; one from before a crash gives the contexts their data back.
+
+        What other tools give is theirs, whatever it looks like: no server may write into a context.
+        """
+        if not isinstance(tool.run, _SnapshotRun) or not _is_snapshot(result.value):
             return result
-        carried = cast("Mapping[str, Any]", value)
+        carried: Mapping[str, Any] = result.value
         if carried[_BY] != self._by:
             self._contexts.load(carried[_CARRIED])
         return result._replace(value=carried.get("value"))
 
-    def _add_snapshot(self, tool: Tool) -> _Run:
-        async def run(arguments: Mapping[str, Any]) -> ToolResult:
-            before = data_of(self._contexts)
-            result = await tool.run(arguments)
-            changed = {name: data for name, data in data_of(self._contexts).items() if before[name] != data}
-            if not changed:
-                return result
-            return result._replace(value={"value": _json_or_none(result.value), _CARRIED: changed, _BY: self._by})
 
-        return run
+class _SnapshotRun(NamedTuple):
+    """Runs the tool of a context, and adds what has changed in the contexts to its result."""
+
+    tool: Tool
+    contexts: ContextManager
+    by: str
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> ToolResult:
+        before = data_of(self.contexts)
+        result = await self.tool.run(arguments)
+        changed = {name: data for name, data in data_of(self.contexts).items() if before[name] != data}
+        if not changed and not _is_snapshot(result.value):
+            return result
+        return result._replace(value={"value": _json_or_none(result.value), _CARRIED: changed, _BY: self.by})
+
+
+def _is_snapshot(value: Any) -> bool:
+    return isinstance(value, Mapping) and cast("Mapping[Any, Any]", value).keys() >= {_CARRIED, _BY}
 
 
 def _json_or_none(value: Any) -> Any:

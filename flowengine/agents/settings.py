@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from inspect import Parameter, signature
-from math import isfinite
+from sys import float_info
 from typing import Any, Final, TypeAlias, get_args
 
 from flowengine.agents.structured import AnswerShape
@@ -118,7 +118,7 @@ class CallSettings:
             raise DefinitionError(f"temperature must be between 0 and 2, not {self.temperature!r}")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise DefinitionError(f"max_tokens must be at least 1, not {self.max_tokens!r}")
-        if not (isfinite(self.timeout) and self.timeout > 0):
+        if not 0 < self.timeout <= float_info.max:
             raise DefinitionError(f"timeout must be a number of seconds above 0, not {self.timeout!r}")
         if self.prompt_cache not in (None, *get_args(PromptCaching)):
             raise DefinitionError(f"prompt_cache is auto or off, not {self.prompt_cache!r}")

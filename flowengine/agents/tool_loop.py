@@ -25,7 +25,7 @@ from flowengine.core.records import AwaitsPerson, Gateway, Notice
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Model, Reply, Request
 from flowengine.tools.result_text import cut
-from flowengine.tools.tool import ToolResult, failed_result
+from flowengine.tools.tool import Tool, ToolResult, failed_result
 from flowengine.tools.toolset import Offer
 
 __all__ = ["Renew", "ToolLoop", "ToolLoopRequest", "Watch", "without_tools"]
@@ -49,7 +49,7 @@ class Watch(Protocol):
         """The messages as the model gets them, before each request: texts may differ, their number does not."""
         ...
 
-    def received(self, result: ToolResult) -> ToolResult:
+    def received(self, tool: Tool, result: ToolResult) -> ToolResult:
         """What a call gave, as everybody is to see it; asked at once, whatever other calls are doing."""
         ...
 
@@ -193,7 +193,7 @@ class ToolLoop:
         tool = self._offer.find(name)
         if tool is not None and not isinstance(arguments, str):
             result: ToolResult = await gateway.call_tool(tool, arguments)
-            return result if self._watch is None else self._watch.received(result)
+            return result if self._watch is None else self._watch.received(tool, result)
         if tool is None:
             refused = self._offer.unknown(name)
         else:
