@@ -623,7 +623,7 @@ def test_a_warning_has_both_places(folder: Path) -> None:
         f"({place}:4:24), by way of 'a'; add an approval, restrict the value to a closed choice, or give a reason "
         "with `trust`"
     )
-    assert str(second).startswith(f"{place}:8:18: warning FE922 node 'b': no untrusted text gets to an effect")
+    assert str(second).startswith(f"{place}:8:18: warning FE922 node 'b': no untrusted text reaches an effect")
 
 
 def test_a_way_within_another_file_is_told_once(folder: Path) -> None:
