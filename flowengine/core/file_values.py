@@ -154,17 +154,23 @@ def clean_name(name: str) -> str:
     return "file" if seen in ("", ".", "..") else seen
 
 
-def find_files(value: Any, depth: int = 0) -> Iterator[FileValue]:
+def find_files(value: Any) -> Iterator[FileValue]:
     """The files in a value of lists, tuples and dicts, results and records of the engine included."""
+    yield from _find_files(value, 0, {})
+
+
+def _find_files(value: Any, depth: int, seen: dict[int, Any]) -> Iterator[FileValue]:
+    """`seen`: the objects that were looked into, by their `id`: they may refer to each other."""
     if isinstance(value, FileValue):
         yield value
     elif depth > _DEEPEST or isinstance(value, str | bytes | int | float):
         return
     elif isinstance(value, Mapping):
         for each in cast("Mapping[Any, Any]", value).values():
-            yield from find_files(each, depth + 1)
+            yield from _find_files(each, depth + 1, seen)
     elif isinstance(value, list | tuple | set | frozenset):
         for each in cast("list[Any]", value):
-            yield from find_files(each, depth + 1)
-    elif hasattr(value, "__dict__"):
-        yield from find_files(vars(value), depth + 1)
+            yield from _find_files(each, depth + 1, seen)
+    elif hasattr(value, "__dict__") and id(value) not in seen:
+        seen[id(value)] = value
+        yield from _find_files(vars(value), depth + 1, seen)

@@ -7,18 +7,18 @@ is slow to load.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-import jsonschema
+from jsonschema import SchemaError, exceptions
 from jsonschema.protocols import Validator
 from jsonschema.validators import Draft202012Validator, validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 
 __all__ = ["describe_problems", "find_misfits", "make_validator"]
@@ -39,24 +39,15 @@ def find_misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
     >>> find_misfits({"$ref": "file:///etc/passwd"}, 1)
     [Misfit(path='$', message="its schema refers to 'file:///etc/passwd', which is no part of it")]
     """
-    from jsonschema import (  # Half a second that most flows need not wait for.
-        Draft202012Validator,
-        SchemaError,
-        exceptions,
-    )
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-
-    kind: Any = validator_for(dict(schema), default=Draft202012Validator)
     try:
+        kind: Any = validator_for(dict(schema), default=Draft202012Validator)
         kind.check_schema(dict(schema))
         found: list[Any] = list(kind(dict(schema), registry=Registry[Any]()).iter_errors(value))
     except SchemaError as error:
         return [Misfit("$", f"its schema is no JSON Schema: {error.message[:300]}")]
     except Unresolvable as error:
         return [Misfit("$", f"its schema refers to '{error.ref}', which is no part of it")]
-    except (RecursionError, re.error) as error:
+    except Exception as error:  # The library fails in many ways over schemas that make no sense.
         return [Misfit("$", f"its schema cannot be used: {error}")]
     first: Any = cast(Any, exceptions).best_match(found)
     told = [Misfit(each.json_path, each.message) for each in ([first, *found] if found else [])]
@@ -74,7 +65,10 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
     Traceback (most recent call last):
     flowengine.errors.DefinitionError: this is no JSON Schema: none of its keys (name) is a keyword; ...
     """
-    draft = validator_for(schema, default=Draft202012Validator)
+    try:
+        draft = validator_for(schema, default=Draft202012Validator)
+    except (TypeError, ValueError, AttributeError):
+        raise DefinitionError(f"this is no JSON Schema: its $schema is {describe_value(schema['$schema'])}") from None
     keywords = cast("Mapping[str, Any]", draft.VALIDATORS)
     if not keywords.keys() & schema.keys():
         raise DefinitionError(
@@ -83,7 +77,7 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
         )
     try:
         draft.check_schema(dict(schema))
-    except jsonschema.SchemaError as error:
+    except SchemaError as error:
         raise DefinitionError(f"this is no JSON Schema: at {error.json_path}: {error.message[:_LONGEST]}") from error
     _check_references(schema)
     check = draft(schema, registry=Registry[Any]())
@@ -116,7 +110,7 @@ def _check_references(schema: Mapping[str, Any]) -> None:
             )
         try:
             resolver.lookup(reference)
-        except Unresolvable as error:
+        except (Unresolvable, TypeError) as error:
             raise DefinitionError(f"the JSON Schema refers to {reference!r}, which it does not have") from error
 
 

@@ -34,9 +34,12 @@ _SIGNATURES: Final = (
 )
 _RIFF: Final = {b"WAVE": "audio/wav", b"WEBP": "image/webp", b"AVI ": "video/x-msvideo"}
 _BRANDS: Final = {b"M4A ": "audio/mp4", b"avif": "image/avif", b"heic": "image/heic", b"mif1": "image/heic"}
-_SVG: Final = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*|<!DOCTYPE[^>]*>\s*)*<svg[\s>/]", re.DOTALL)
+_COMMENTS: Final = rb"(?:(?><!--.*?-->)\s*+)*+"
+_SVG: Final = re.compile(
+    rb"\s*+(?:<\?xml[^>]*+>\s*+)?+" + _COMMENTS + rb"(?:<!DOCTYPE[^>]*+>\s*+" + _COMMENTS + rb")*+<svg[\s>/]", re.DOTALL
+)
 _HTML: Final = re.compile(
-    rb"\s*(?:<!--.*?-->\s*)*<(?:!DOCTYPE\s+html|html|head|body|script|iframe)\b", re.I | re.DOTALL
+    rb"\s*+" + _COMMENTS + rb"<(?:!DOCTYPE\s+html|html|head|body|script|iframe)\b", re.I | re.DOTALL
 )
 _CONTROLS: Final = frozenset(range(0x20)) - {0x09, 0x0A, 0x0C, 0x0D, 0x1B}
 _EXTENSIONS: Final = {

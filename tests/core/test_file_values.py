@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import unicodedata
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -83,3 +84,16 @@ def test_the_content_is_read_where_the_file_comes_from():
 def test_a_hostile_journal_brings_no_file_that_is_none(broken: object):
     with pytest.raises(StoreCorruptError):
         decode_value(json.dumps([1, {"$file": broken}]))
+
+
+class Person:
+    def __init__(self) -> None:
+        self.knows: list[Any] = []
+
+
+def test_files_are_found_in_objects_that_refer_to_each_other():
+    people, file = [Person() for _ in range(9)], FileValue("0" * 64, "text/plain", "x", 1)
+    for each in people:
+        each.knows = people
+    people[-1].knows = [*people, file]
+    assert list(find_files(people)) == [file]

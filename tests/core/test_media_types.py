@@ -49,6 +49,12 @@ def test_the_content_says_what_a_file_is(content: bytes, media_type: str):
     assert media_type_of(content) == media_type
 
 
+@pytest.mark.parametrize("end", [b"<", b"<svg", b"<htm"])
+def test_many_comments_are_looked_through_once(end: bytes):
+    assert media_type_of(b"<?xml?>" + b"<!-- --> " * 5_000 + end) == "text/plain"
+    assert media_type_of(b"<!--->-->" * 5_000 + b"<!DOCTYPE svg><!---->" + b"<svg>") == "image/svg+xml"
+
+
 def test_a_long_text_may_be_cut_inside_a_character():
     for shift in range(4):
         assert media_type_of(b"a" * shift + "語".encode() * 40_000) == "text/plain"

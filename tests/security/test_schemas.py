@@ -85,3 +85,18 @@ def test_a_flow_whose_schema_refers_elsewhere_is_refused(place: str) -> None:
 )
 def test_a_schema_that_cannot_be_used_is_a_misfit_and_no_crash(schema: dict[str, Any]) -> None:
     assert find_misfits(schema, "x")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$schema": 5, "type": "string"},
+        {"$schema": [], "type": "string"},
+        {"$schema": "http://[x", "type": "string"},
+        {"$ref": "#/a/b", "a": 5},
+    ],
+)
+def test_a_schema_that_its_library_falls_over_is_refused_as_any_other(schema: dict[str, Any]) -> None:
+    assert [each.path for each in find_misfits(schema, "text")] == ["$"]
+    with pytest.raises(DefinitionError, match="JSON Schema"):
+        make_validator(schema)
