@@ -159,7 +159,9 @@ class AgentNode(FlowNode):
         agent = self._prototype
         with naming(agent.name):
             try:
-                served = await serve(agent.tooling.servers, scope, environ=agent.settings.surroundings.environ)
+                served = await serve(
+                    agent.tooling.servers, scope, environ=agent.settings.surroundings.environ, ahead=True
+                )
             except RunError:
                 return  # A server that does not start now is told of by the node, if that runs.
             _refuse_external((tool for each in served.sets for tool in each.tools), node=path)

@@ -110,7 +110,7 @@ class ToolNode(FlowNode):
 
     async def check_servers(self, path: str, scope: RunScope) -> None:
         try:
-            tool = await cast(ServerTool, self.tool).open(scope)
+            tool = await cast(ServerTool, self.tool).open(scope, ahead=True)
         except RunError:
             return  # A server that does not start now is told of by the node, if that runs.
         problems = self.find_problems(tool.parameters)

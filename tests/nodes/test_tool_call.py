@@ -92,6 +92,18 @@ async def test_what_the_server_refuses_is_known_before_the_first_node(
     assert counted(calls) == ""
 
 
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_a_server_that_hangs_at_its_start_is_waited_for_once_an_attempt(calls: Path, attempts: int):
+    """The look at the tools before the first node is the first attempt's wait, too."""
+    says = ["-c", f"echo begun >> {calls}; while read line; do :; done"]
+    server = McpServer(name="slow", command="sh", args=says, start_timeout=0.5)
+    asking = ToolNode(ServerTool(server, "echo"), effect="none", retry=RetryPolicy(attempts, initial=0.0))
+    run = await Flow("f", {"a": asking}).run()
+    assert run.error is not None
+    assert "it did not answer within 0.5 s" in run.error.message
+    assert len(counted(calls).splitlines()) <= attempts
+
+
 async def test_a_server_that_no_node_needs_in_the_end_is_not_started(calls: Path):
     server = McpServer(name="gone", command="no-such-program")
     skipped = ToolNode(ServerTool(server, "echo"), when=lambda _: False)

@@ -100,12 +100,15 @@ class _View:
         return ToolSet(server.name, cut(owner.instructions, 2_000), tools, source=f"MCP server '{server.name}'")
 
 
-async def serve(servers: Iterable[McpServer], scope: RunScope, *, environ: Mapping[str, str] | None = None) -> Served:
+async def serve(
+    servers: Iterable[McpServer], scope: RunScope, *, environ: Mapping[str, str] | None = None, ahead: bool = False
+) -> Served:
     """Start those of the servers that do not run in this scope yet, and give what they have, in their order.
 
     A server is the same as another one if it is started with the same settings and the same values of `environ`
     (None: the process's own environment); allow-lists and time limits of calls are each caller's own. It ends with the
-    scope.
+    scope. `ahead`: nobody is told yet what fails. Where a server hangs at such a start, the next who asks is told so,
+    and does not wait for it a second time.
 
     A server that does not start is a `RunError` that names it; wrong settings, a tool in `allow` that
     the server lacks, and a missing `mcp` extra are a `DefinitionError`. After that no server can raise
@@ -114,7 +117,7 @@ async def serve(servers: Iterable[McpServer], scope: RunScope, *, environ: Mappi
     environ = os.environ if environ is None else environ
     kind = await to_thread.run_sync(_owner_type)
     running = scope.once(_Running, partial(_Running, scope))
-    return await Served.of([(server, running.owner(server, environ, kind)) for server in servers])
+    return await Served.of([(server, running.owner(server, environ, kind, ahead=ahead)) for server in servers])
 
 
 class _Running:
@@ -125,13 +128,14 @@ class _Running:
         self._owners: dict[Hashable, McpOwner] = {}
         scope.at_end(self._close)
 
-    def owner(self, server: McpServer, environ: Mapping[str, str], kind: type[McpOwner]) -> McpOwner:
+    def owner(self, server: McpServer, environ: Mapping[str, str], kind: type[McpOwner], *, ahead: bool) -> McpOwner:
         """The one that runs or is being started; one that was given up gets a successor."""
         key = _server_identity(server, environ)
         owner = self._owners.get(key)
-        if owner is None or owner.is_gone:
+        if owner is None or owner.is_replaced:
             owner = self._owners[key] = kind(server, environ)
             self._scope.start_soon(owner.run)
+        owner.asked_ahead = ahead
         return owner
 
     async def _close(self) -> None:

@@ -72,6 +72,8 @@ class McpConnection:
         self.instructions = ""
         self.reason = ""
         """Why it ended, once it has."""
+        self.has_hung = False
+        """Whether it ended because its start took too long."""
 
     @property
     def is_live(self) -> bool:
@@ -99,8 +101,8 @@ class McpConnection:
         except Exception as error:
             self.reason = self._explain_end(error)
         finally:
-            late = self._start.cancelled_caught and not self._ended.is_set()
-            if late:
+            self.has_hung = self._start.cancelled_caught and not self._ended.is_set()
+            if self.has_hung:
                 self.reason = f"it did not answer within {self._server.start_timeout:g} s"
             words = self._pipe.last_words() if self._pipe else ""
             self.reason = self.secrets.hide((self.reason or self._explain_end(None)) + words)

@@ -53,13 +53,15 @@ class McpOwner:
         self._gone = ""
         self.instructions = ""
         """What the server says of itself, once it has started."""
+        self.asked_ahead = False
+        """Whether who asked last only looked before its node runs (see `serve`)."""
         self.ended = anyio.Event()
         """Set when `run` has ended."""
 
     @property
-    def is_gone(self) -> bool:
-        """Whether it was given up or closed."""
-        return bool(self._gone)
+    def is_replaced(self) -> bool:
+        """Whether who asks now gets another one: it was given up or closed, and somebody was told where it hung."""
+        return bool(self._gone) and not (self._connection.has_hung and self.asked_ahead)
 
     async def run(self) -> None:
         """Hold one connection after the other, until the server is given up or closed."""

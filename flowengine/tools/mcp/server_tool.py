@@ -28,9 +28,9 @@ class ServerTool:
         """As records and models name it."""
         return f"{self.server.name}_{self.tool}"
 
-    async def open(self, scope: RunScope) -> Tool:
-        """The tool. Its server ends with the scope; a `DefinitionError` where it has no such tool."""
+    async def open(self, scope: RunScope, *, ahead: bool = False) -> Tool:
+        """The tool, or a `DefinitionError`. Its server ends with the scope. `ahead`: as in `serve`."""
         from flowengine.tools.mcp.client import serve  # The event loop's part of MCP, which most flows do not need.
 
-        served = await serve([replace(self.server, allow=(self.tool,))], scope, environ=self.environ)
+        served = await serve([replace(self.server, allow=(self.tool,))], scope, environ=self.environ, ahead=ahead)
         return served.sets[0].tools[0]
