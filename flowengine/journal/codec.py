@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from flowengine.core.records import RECORDS
 from flowengine.core.values import FrozenDict
-from flowengine.engine.events import EVENTS, SCHEMA_VERSION, Event, NodeFinished, NodeRecorded, RunStarted
+from flowengine.engine.events import EVENTS, SCHEMA_VERSION, Event, NodeFinished, NodeRecorded, NodeStarted, RunStarted
 from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
 from flowengine.journal.decode_values import unpack
 from flowengine.journal.encode_values import UnpackableError, locate, pack, pack_fields, protect
@@ -132,6 +132,11 @@ def decode_value(text: str | bytes) -> Any:
 
 
 def _encode_event(event: Event) -> str:
+    # The two events of every node, of which the names and the times stay as they are.
+    if type(event) is NodeStarted:
+        return _dump_tree([SCHEMA_VERSION, "NodeStarted", *event])
+    if type(event) is NodeFinished:
+        return _dump_tree([SCHEMA_VERSION, "NodeFinished", event.node, event.at, pack(event.result, 2)])
     if type(event) is RunStarted and type(event.graph) is FrozenDict:
         start = _dump_tree([SCHEMA_VERSION, "RunStarted", *[pack(each, 2) for each in event[:_GRAPH]]])
         rest = [_dump_tree(pack(each, 2)) for each in event[_GRAPH + 1 :]] if event.kept or event.code else []

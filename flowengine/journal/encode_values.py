@@ -52,13 +52,14 @@ __all__ = ["FILE_TAG", "MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack
 FILE_TAG: Final = "$file"
 MAX_DEPTH: Final = 120
 """Levels of JSON that a value may have; readers of JSON stop at 200."""
-_HUGE: Final = 10**4000
-"""Python reads and writes decimal integers up to 4,300 digits."""
+_MOST_BITS: Final = 13_000
+"""Python reads and writes decimal integers up to 4,300 digits, which are at least 14,280 bits."""
 
 TUPLES: Final[dict[str, type[Any]]] = {
     kind.__name__: kind for kind in (NodeResult, FailedEvaluation, FailedRouting, ErrorInfo)
 } | RECORDS
 """Named tuples of the engine that values may hold, by the tag's name."""
+_TAGS: Final = {kind: f"${name}" for name, kind in TUPLES.items()}
 _ABSENT: Final = object()
 _DEFAULTS: Final[dict[type[Any], tuple[Any, ...]]] = {
     kind: tuple(kind._field_defaults.get(name, _ABSENT) for name in kind._fields)
@@ -81,7 +82,7 @@ class TooDeepError(UnpackableError):
 def pack(value: object, depth: int = 0) -> Any:
     """The value as a tree of JSON; `depth` counts the levels above it."""
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in _ATOMS or (type(value) is int and value.bit_length() < _MOST_BITS):
         return value
     if depth > MAX_DEPTH:
         raise TooDeepError
@@ -126,21 +127,18 @@ def locate(value: Any, error: UnpackableError, path: str = "") -> tuple[str, str
 # --- One function for each sort of value
 
 
-def _pack_int(value: int, depth: int) -> Any:
-    return value if -_HUGE < value < _HUGE else {"$int": hex(value)}
-
-
 def _pack_list(value: list[Any], depth: int) -> Any:
     depth += 1
     return [each if type(each) in _ATOMS else pack(each, depth) for each in value]
 
 
 def _pack_dict(value: dict[Any, Any], depth: int) -> Any:
-    for key in value:
+    tree: dict[str, Any] = {}
+    for key, each in value.items():
         if type(key) is not str or key[:1] == "$":
             return {"$dict": [[pack(key, depth + 3), pack(each, depth + 3)] for key, each in value.items()]}
-    depth += 1
-    return {key: each if type(each) in _ATOMS else pack(each, depth) for key, each in value.items()}
+        tree[key] = each if type(each) in _ATOMS else pack(each, depth + 1)
+    return tree
 
 
 def _pack_zone(value: ZoneInfo, depth: int) -> Any:
@@ -179,7 +177,7 @@ def _pack_path(value: PurePath, depth: int) -> Any:
 
 
 def _pack_tuple_of_ours(value: Any, depth: int) -> Any:
-    return {f"${type(value).__name__}": pack_fields(value, depth + 1)}
+    return {_TAGS[type(value)]: pack_fields(value, depth + 1)}
 
 
 def _pack_result(value: BaseModel, depth: int) -> Any:
@@ -188,7 +186,7 @@ def _pack_result(value: BaseModel, depth: int) -> Any:
 
 
 _PACKERS: Final[dict[type[Any], Callable[[Any, int], Any]]] = {
-    int: _pack_int,
+    int: lambda value, depth: {"$int": hex(value)},  # One of thousands of digits.
     list: _pack_list,
     FrozenList: _pack_list,
     MixedList: _pack_list,

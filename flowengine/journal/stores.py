@@ -168,9 +168,12 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     return _of_package(scheme, url, durability) if kind is None else _make(kind, url, durability)
 
 
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
+
 def _scheme_of(url: str) -> str:
     """A path is a SQLite file; a drive's letter is no scheme."""
-    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", url)
+    match = _SCHEME.match(url)
     return match[1].lower() if match else "sqlite"
 
 

@@ -120,6 +120,8 @@ def open_connection(path: str | os.PathLike[str], patience: float) -> sqlite3.Co
 
 def _make_private(path: Path) -> None:
     """What is there already stays as it is; what else is in the way is told by whatever opens the file."""
+    if os.path.exists(path):
+        return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

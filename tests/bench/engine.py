@@ -176,13 +176,27 @@ async def sqlite_process() -> Row:
         store = open_store(f"sqlite:///{folder}/runs.db", "process")
         row = await ratio(
             "chain of 100, SQLite process",
-            2.2,
+            1.9,
             lambda: done(flow, store=store),
             lambda: run_floor(chain(100), floor_add),
             rounds=15,
         )
         store.close()
     return row
+
+
+async def sqlite_by_url() -> Row:
+    """As `sqlite_process`, but each run opens the store, and closes it with its log written back."""
+    flow, state = flow_of(chain(100), add, counter=0), {"counter": 0}
+
+    async def floor_add(node: int) -> None:
+        state["counter"] += 1
+
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/runs.db"
+        ours: Callable[[], Awaitable[None]] = lambda: done(flow, store=url, durability="process")  # noqa: E731
+        floor: Callable[[], Awaitable[None]] = lambda: run_floor(chain(100), floor_add)  # noqa: E731
+        return await ratio("chain of 100, SQLite process, by its URL", 2.4, ours, floor, rounds=25)
 
 
 async def sqlite_full() -> Row:
@@ -277,6 +291,7 @@ ROWS = (
     layered,
     many_runs,
     sqlite_process,
+    sqlite_by_url,
     sqlite_full,
     branches,
     branches_cpu,

@@ -201,6 +201,8 @@ def _save_log(path: Path) -> None:
 
 def _check(path: Path, connection: sqlite3.Connection, patience: float) -> None:
     """Refuse what is not ours or is too new; make the tables of a new file."""
+    if _is_current(connection):
+        return
     application, version, tables = read_identity(connection)
     if application == _APPLICATION_ID and version > _VERSION:
         raise StoreVersionError(
@@ -217,6 +219,14 @@ def _check(path: Path, connection: sqlite3.Connection, patience: float) -> None:
         raise StoreCorruptError(f"{path} is a SQLite database, but not a store of FlowEngine: give another path")
     use_log(connection, patience)
     connection.executescript(_SCHEMA)
+
+
+def _is_current(connection: sqlite3.Connection) -> bool:
+    """Whether the header has the numbers of this version: they are written in one transaction with the tables."""
+    return (
+        _read_number(connection, "PRAGMA user_version") == _VERSION
+        and _read_number(connection, "PRAGMA application_id") == _APPLICATION_ID
+    )
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -54,11 +53,10 @@ class Ownership:
 def claim(folder: Path) -> Ownership:
     """A new name with its lock; the files of writers that died are removed."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in os.listdir(folder):
+        for left in _list_writers(folder):
             is_alive(folder, left)
         while True:
-            path = folder / f"{os.getpid()}-{secrets.token_hex(6)}"
+            path = folder / f"{os.getpid()}-{os.urandom(6).hex()}"
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
             if _try_lock(path, descriptor):
                 return Ownership(path, descriptor)
@@ -68,6 +66,15 @@ def claim(folder: Path) -> Ownership:
             f"no run can be claimed for writing through {folder}: {error.strerror}; "
             f"the folder must be writable and support file locks"
         ) from error
+
+
+def _list_writers(folder: Path) -> list[str]:
+    """The names in the folder, which is made where it is missing."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        folder.mkdir(parents=True, exist_ok=True)
+        return []
 
 
 def is_alive(folder: Path, name: str) -> bool:
@@ -124,6 +131,8 @@ class SqliteWriter:
 
     def __init__(self, tables: SqliteTables) -> None:
         self.tables = tables
+        self._execute = tables.connection.cursor().execute
+        """By one cursor for all that is written here: making one costs a twentieth of a commit."""
         self.rows: list[Row] = []
         """Events that are not written yet."""
         self.changes: list[Change] = []
@@ -158,18 +167,19 @@ class SqliteWriter:
         """Commit a new run with its first event, alone: only then its number is known. None: the id is taken."""
         if self.failure is not None:
             raise self.refusal()
-        execute = self.tables.connection.execute
+        execute = self._execute
         try:
             execute("BEGIN IMMEDIATE")
             made = execute(_RUN, row)
-            if made.rowcount:
-                execute(_EVENT, _add_checksum((cast("int", made.lastrowid) * SPAN, body)))
-            if made.rowcount and session:
-                execute(*session_change(cast("int", made.lastrowid), session))
+            number = cast("int", made.lastrowid) if made.rowcount else None
+            if number is not None:
+                execute(_EVENT, _add_checksum((number * SPAN, body)))
+            if number is not None and session:
+                execute(*session_change(number, session))
             execute("COMMIT")
         except BaseException as error:
             raise self._stop(error)  # noqa: B904 -- it has its cause
-        return Held(cast("int", made.lastrowid), 1) if made.rowcount else None
+        return None if number is None else Held(number, 1)
 
     def write(self) -> None:
         """Commit all that was collected, at once."""
@@ -251,7 +261,7 @@ class SqliteWriter:
         return failure
 
     def _insert(self) -> None:
-        rows, execute = self.rows, self.tables.connection.execute
+        rows, execute = self.rows, self._execute
         if len(rows) == 1 and not self.changes:
             execute(_EVENT, _add_checksum(rows[0]))
             return
