@@ -3,10 +3,12 @@
 Theory of operation:
 
 - Workers take nodes from the walk's ready queue. The first worker is the caller's own task; others
-  are hired only while nodes are waiting: two, and one more for each node that is in flight besides,
-  for that one has suspended. A chain, or a thousand nodes that never suspend, run on in one task;
-  those that do suspend double at each turn of the loop, so that a thousand have all begun after ten.
-  Hired faster, most workers would come too late: nodes that suspend for one turn leave theirs free.
+  are hired only while nodes are waiting, and when all that were hired before have begun: two, and
+  three more for each node that is in flight besides, for that one has suspended. A chain, or a
+  thousand nodes that never suspend, run on in one task; those that do suspend are four times as many
+  at each turn of the loop, so that a thousand have all begun after five. Hired faster, most workers
+  would come too late: nodes that suspend for one turn leave theirs free. Hired more slowly, the
+  loop would turn more often, and a turn costs as much as a node.
 - A node's result is journaled, then applied, and only then can its successors start.
 - Each node runs in a copy of the run's context variables, as it would in a task of its own.
 - After a millisecond without a pause a worker lets others run, so that no flow starves its loop.
@@ -79,9 +81,9 @@ class BodyError(FlowEngineError):
 YIELD_AFTER: Final = 0.001
 """Seconds that a worker runs on before it lets other tasks of the loop run."""
 MAX_HIRED: Final = 2
-"""Workers that are hired and have not begun yet, at most, where no node is known to suspend."""
-HIRED_PER_SUSPENDED: Final = 1
-"""Workers on their way besides, for each node that has suspended."""
+"""Workers that are hired at once, where no node is known to suspend."""
+HIRED_PER_SUSPENDED: Final = 3
+"""Workers that are hired besides, for each node that has suspended."""
 
 
 class Scheduler:
@@ -227,7 +229,7 @@ class Scheduler:
                         slots.give_back()
                 number = ready.popleft()
                 self._in_flight += 1
-                if tasks and len(ready) > self._on_their_way < MAX_HIRED + HIRED_PER_SUSPENDED * (self._in_flight - 1):
+                if tasks and ready and not self._on_their_way:
                     self._hire(tasks, len(ready))
                 try:
                     suspended = await run(number)
