@@ -20,7 +20,7 @@ SETS_UP = COMMANDS[:3]
 def runs_in_ci(command: str) -> bool:
     """Whether CI runs the command as a line of its own, or as the end of one of the README's commands."""
     script, readme = ((ROOT / name).read_text("utf-8").splitlines() for name in (".ci/run", "README.md"))
-    return command in script or any(line.endswith(f"&& {command}") for line in readme)
+    return command in map(str.strip, script) or any(line.endswith(f"&& {command}") for line in readme)
 
 
 RUN_HERE = [each for each in COMMANDS if each not in SETS_UP and not runs_in_ci(each)]
