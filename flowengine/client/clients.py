@@ -98,16 +98,21 @@ class AsyncClient:
 
     async def wait(self, run_id: str) -> CalledRun:
         """How a run stands once it has ended or waits for a person."""
-        for tried in range(_TRIES):
+        tried = most = 0
+        while tried < _TRIES:
+            tried, states = tried + 1, 0
             try:
                 async with aclosing(self.follow(run_id)) as told:
                     async for each in told:
                         if each.run is not None and each.run.is_settled:
                             return each.run
+                        states += bool(each.state)
+                        if each.text or states > most:  # It is new, and no repetition of the run's beginning.
+                            tried, most = 1, max(most, states)
             except ClientError as error:
-                if error.status or tried == _TRIES - 1:
+                if error.status or tried == _TRIES:
                     raise
-            await anyio.sleep(pause_before(tried + 2))
+            await anyio.sleep(pause_before(tried + 1))
         return await self.get(run_id)
 
     async def follow(self, run_id: str) -> AsyncGenerator[RunProgress]:

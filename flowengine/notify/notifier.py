@@ -12,6 +12,7 @@ import os
 import smtplib
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from functools import partial
@@ -249,9 +250,11 @@ def _give_to_server(server: MailServer, mail: EmailMessage, to: str, user: str, 
         client: smtplib.SMTP = smtplib.SMTP_SSL(server.host, server.port, timeout=seconds, context=context)
     else:
         client = smtplib.SMTP(server.host, server.port, timeout=seconds)
-    with client:
+    with closing(client):
         if server.security == "starttls":
             client.starttls(context=context)
         if user:
             client.login(user, password)
         client.send_message(mail, mail["From"].addresses[0].addr_spec, [to])
+        with suppress(OSError):  # The server has the mail, however they part: an error would have it sent again.
+            client.quit()

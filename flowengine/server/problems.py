@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from flowengine.errors import (
     ApprovalError,
@@ -32,9 +32,10 @@ from flowengine.errors import (
     StoreVersionError,
 )
 from flowengine.journal.codec import reading_record
+from flowengine.journal.run_export import dumps
 from flowengine.masking.masker import Masker
 from flowengine.server.safety import Refusal
-from visualize.viewer.html import Child, element
+from visualize.viewer.html import Child, element, whole
 from visualize.viewer.page import page
 from visualize.viewer.parts import note
 
@@ -97,7 +98,7 @@ def problem_response(error: Exception, *, as_page: bool, back: str | None = None
         main = element("main", element("h1", problem.title), told, link, class_="narrow")
         return HTMLResponse(page(problem.title, main), problem.status)
     body = {"type": "about:blank", "title": problem.title, "status": problem.status, "detail": problem.detail}
-    return JSONResponse({**problem.more, **body}, problem.status, media_type=MEDIA_TYPE)
+    return Response(whole(dumps({**problem.more, **body})), problem.status, media_type=MEDIA_TYPE)
 
 
 def reading_records(request: Request) -> AbstractContextManager[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,7 +14,7 @@ from anyio.abc import TaskGroup
 from flowengine.core.context import EMPTY
 from flowengine.engine.events import Event, RunFinished, RunStarted, TokenStreamed
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import StoreCorruptError, StoreUnavailableError
+from flowengine.errors import RunBusyError, StoreCorruptError
 from flowengine.journal.approvals import answer
 from flowengine.journal.run_lookup import check_run_id
 from flowengine.journal.stores import TeeStore
@@ -77,7 +78,7 @@ class RunningRuns:
         if self._tasks is None:
             raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
         if run_id in self._launched:
-            raise StoreUnavailableError(f"run '{run_id}' is being written by this server")
+            raise RunBusyError(f"run '{run_id}' is being written by this server", f"process {os.getpid()}")
         launch = self._launched[run_id] = _Launch()
         self._tasks.start_soon(self._drive, run_id, launch, job)
         await launch.begun.wait()
@@ -222,7 +223,8 @@ class RunCommands:
 
             await requeue(queue_store(self._shelf.store), run_id)
         elif entry is not None:
-            await self._go_on(run_id, started, entry)
+            with suppress(RunBusyError):  # Whoever has it since has the answer.
+                await self._go_on(run_id, started, entry)
         return path, is_submitted or entry is not None
 
     async def resume(

@@ -37,7 +37,11 @@ AI_SDK_INPUT: Final[Mapping[str, Any]] = {
     "required": ["id", "messages"],
     "properties": {
         "id": {"type": "string", "minLength": 1, "maxLength": 200},
-        "messages": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["role", "parts"]}},
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "object", "required": ["role", "parts"], "properties": {"parts": {"type": "array"}}},
+        },
         "inputs": {"type": "object"},
     },
 }
@@ -144,7 +148,7 @@ def read_tool_answers(messages: Sequence[Mapping[str, Any]]) -> Sequence[ResumeA
     if newest.get("role") != "assistant":
         return ()
     found: list[ResumeAnswer] = []
-    for part in cast("Sequence[Any]", newest.get("parts") or ()):
+    for part in cast("Sequence[Any]", newest["parts"]):
         if not _is_answer(part):
             continue
         run_id, _, question = str(part.get("toolCallId", "")).partition("/")

@@ -37,6 +37,8 @@ _SHARE: Final = 10
 once never use all of it up."""
 _LEAST: Final = 0.01
 """Of the day's budget; what is less than that is as good as spent."""
+_ROUNDING: Final = 1e-9
+"""Dollars that sums of floats may be off by."""
 _SOON: Final = 2
 """Seconds until a budget that is reserved, and not spent, may be free again."""
 _DAY: Final = 86_400
@@ -212,6 +214,24 @@ class DayBudgets:
 
         self._store.revise(_SPENT, f"{caller.name} {day}", change)
         return given, day
+
+    def reopen(self, caller: FlowCaller, day: str, run_id: str, limit: float, cost_usd: float) -> None:
+        """A run that was settled goes on: what it may cost in all is its own again, in the place of what it has cost.
+
+        `QuotaError` where that much of the day's budget is not left.
+        """
+
+        def change(known: Any) -> Any:
+            spent, open_runs = _read_day(known)
+            if run_id in open_runs:
+                return known
+            spent = max(0.0, spent - cost_usd)
+            if spent + sum(open_runs.values()) + limit > (caller.budget_usd_day or 0.0) + _ROUNDING:
+                text = f"the budget of '{caller.name}' for {day} has no {limit:g} US dollars left for run '{run_id}'"
+                raise QuotaError(f"{text}: ask again in {_SOON} s, or start a new run", _SOON)
+            return {"spent": spent, "open": {**open_runs, run_id: limit}}
+
+        self._store.revise(_SPENT, f"{caller.name} {day}", change)
 
     def open_runs(self, caller: FlowCaller) -> Sequence[str]:
         """Runs of today that are not settled yet."""

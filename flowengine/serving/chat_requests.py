@@ -14,6 +14,7 @@ from flowengine.errors import FlowEngineError, InputError
 from flowengine.server.sse import StreamResponse
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller
+from flowengine.serving.run_driver import StoppingError
 
 __all__ = ["answer_while_heard", "caller_of", "event_stream", "run_key_of", "stopping_unheard"]
 
@@ -69,11 +70,13 @@ async def stopping_unheard(
     service: FlowService, run_id: str, caller: FlowCaller | None, *, is_kept: bool
 ) -> AsyncGenerator[None]:
     """Cancel the run where nobody hears it to its end; `is_kept`: it is found again by its key, and goes on."""
-    is_heard = False
     try:
         yield
-        is_heard = True
-    finally:
-        if not is_heard and not is_kept:
-            with anyio.CancelScope(shield=True), suppress(FlowEngineError):  # It may have ended by itself.
-                await service.cancel(run_id, caller)
+    except BaseException as error:
+        if is_kept:
+            raise
+        with anyio.CancelScope(shield=True), suppress(FlowEngineError):  # It may have ended by itself.
+            await service.cancel(run_id, caller)
+        if isinstance(error, StoppingError):
+            raise StoppingError(f"the server stops, and run '{run_id}' with it: ask again in some seconds") from None
+        raise

@@ -92,6 +92,8 @@ class FlowService:
         self.driver = RunDriver(store, admission or Admission(), log_failure)
         self.driver.tell(self._settle_soon)
         self.budgets = DayBudgets(store)
+        self._beginning: dict[str, anyio.Event] = {}
+        """Runs that a call is about to begin."""
         self._tasks: TaskGroup | None = None
         self._follower = RunFollower(store, self.driver)
         self._local = LocalRuns(store, self.flows, self.driver, self._follower)
@@ -194,9 +196,7 @@ class FlowService:
         if session is not None and name is None:
             start = start._replace(session=session)
         begin = partial(self._begin_within, caller, flow, start, tokens)
-        while (driven := self.driver.find(run_id)) is not None or not await self._begin_in(around, run_id, begin):
-            if driven is not None:
-                await driven.begun.wait()
+        while not await self._begin_alone(run_id, partial(self._begin_in, around, run_id, begin)):
             with suppress(RunNotFoundError):  # It was about to begin, and did not.
                 await self._attach(run_id, request)
                 return StartedRun(run_id, False)
@@ -269,14 +269,22 @@ class FlowService:
         check_access(RunOutcome.of(events), caller)
         given = await answer(self.store, run_id, question, choice, comment=comment, by=by, form=values, asked=asked)
         if given.writer is None and not await self._requeue(run_id, events):
-            await self._local.go_on(run_id)
+            with suppress(RunBusyError):  # Whoever has it since has the answer.
+                await self._local.go_on(run_id)
         return given.node
 
     async def resume(self, run_id: str, caller: FlowCaller | None = None) -> None:
         """Go on with a run that failed, was cancelled, or was interrupted."""
         events = await self._follower.events(run_id)
         check_access(RunOutcome.of(events), caller)
-        if self.driver.find(run_id) is None and not await self._requeue(run_id, events):
+        if self.driver.find(run_id) is not None:
+            return
+        started = start_of(events)
+        if caller is not None and caller.budget_usd_day is not None and _DAY in served(started):
+            day, most = served(started)[_DAY], started.settings["cost_usd"]
+            cost = RunRecord(events).usage.cost_usd or 0.0
+            await anyio.to_thread.run_sync(self.budgets.reopen, caller, day, run_id, most, cost)
+        if not await self._requeue(run_id, events):
             await self._local.go_on(run_id)
 
     async def cancel(self, run_id: str, caller: FlowCaller | None = None) -> None:
@@ -288,7 +296,7 @@ class FlowService:
 
             if await cancel(queue_store(self.store), run_id) != "nothing to stop":
                 return
-        elif await self.driver.cancel(run_id) or await self._local.cancel_parked(run_id, outcome):
+        elif await self.driver.cancel(run_id) or await self._local.cancel_parked(run_id):
             return
         how = "it is at work in another process" if outcome.status == "running" else f"it is {outcome.status}"
         raise JournalError(f"run '{run_id}' cannot be cancelled: {how}")
@@ -313,6 +321,20 @@ class FlowService:
         index = run_index_of(self.store)  # A store may have very many runs, and a chat asks for each message.
         return (await anyio.to_thread.run_sync(index.find, RunsAsked(storable, status, wanted), limit)).infos
 
+    async def _begin_alone(self, run_id: str, begin: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether the run began by this call: of several for one run, one tries at a time."""
+        driven = self.driver.find(run_id)
+        begun = self._beginning.get(run_id) if driven is None else driven.begun
+        if begun is not None:
+            await begun.wait()
+            return False
+        done = self._beginning[run_id] = anyio.Event()
+        try:
+            return await begin()
+        finally:
+            del self._beginning[run_id]
+            done.set()
+
     async def _begin_in(
         self,
         around: Callable[[str], AbstractAsyncContextManager[None]] | None,
@@ -336,14 +358,14 @@ class FlowService:
         limit = self.flows[flow].plan.limits.bounds.cost_usd
         given, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)
         how = {**start.settings[SERVED], _DAY: day}
-        has_begun = False
+        start = start._replace(settings={**start.settings, SERVED: how, "cost_usd": given})
         try:
-            start = start._replace(settings={**start.settings, SERVED: how, "cost_usd": given})
-            has_begun = await self._begin(flow, start, tokens)
-        finally:
-            if not has_begun and not await self._follower.is_known(start.run_id):
-                await anyio.to_thread.run_sync(self.budgets.settle, caller.name, day, start.run_id, 0.0)
-        return has_begun
+            return await self._begin(flow, start, tokens)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                if self.driver.find(start.run_id) is None and not await self._follower.is_known(start.run_id):
+                    await anyio.to_thread.run_sync(self.budgets.settle, caller.name, day, start.run_id, 0.0)
+            raise
 
     async def _settle_ended(self, caller: FlowCaller) -> None:
         """Settle runs that ended elsewhere: in a worker, or in a server that died before it could."""

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from time import time
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from flowengine.engine.events import Event, NodeFinished, RunFinished, RunResume
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, FlowNotFoundError, JournalError, RunBusyError, RunNotFoundError
 from flowengine.flow import Flow
+from flowengine.journal.value_types import only_looking
 from flowengine.masking.masker import Masker
 from flowengine.runners import local
 from flowengine.runners.deliveries import next_try
@@ -64,13 +66,13 @@ class LocalRuns:
         self._driver = driver
         self._follower = follower
         self._tasks: TaskGroup | None = None
-        self._wakes: set[str] = set()
-        """Runs that go on when what they ask expires, or is to be told again."""
+        self._wakes: dict[str, float] = {}
+        """Run → when it goes on, because what it asks expires or is to be told again."""
 
     def begin_rescue(self, tasks: TaskGroup) -> None:
         """From now on go on with what is left, and with what expires."""
         self._tasks = tasks
-        tasks.start_soon(logging_failure, self._rescue_runs, "looking for what was left")
+        tasks.start_soon(self._rescue_runs)
 
     async def begin(self, flow: str, start: RunStart, tokens: bool) -> None:
         """Begin a run; `JournalError` where its id is there already."""
@@ -150,30 +152,42 @@ class LocalRuns:
         self._follower.let_go(run_id)
         await self._driver.launch(driven, partial(self._drive, flow))
 
-    async def cancel_parked(self, run_id: str, outcome: RunOutcome) -> bool:
-        """Write that a run was cancelled which nobody works on."""
+    async def cancel_parked(self, run_id: str) -> bool:
+        """Write that a run was cancelled which nobody works on; False: somebody does, or it has ended."""
         driven = self._driver.take_back(run_id)
-        if driven is None and outcome.status not in ("waiting", "paused", "running"):
-            return False
         try:
             journal = self._store.open(run_id) if driven is None or driven.journal is None else driven.journal
         except RunBusyError:
             return False
-        journal.append(RunFinished(time(), "cancelled"))
-        await journal.close()
-        if driven is not None:
-            self._driver.release(driven)
-        return True
+        try:
+            with only_looking():
+                has_ended = RunOutcome.of(journal.read()).has_ended  # Now that nobody else can go on with it.
+            if not has_ended:
+                journal.append(RunFinished(time(), "cancelled"))
+        finally:
+            await journal.close()
+            if driven is not None:
+                self._driver.release(driven)
+        return not has_ended
 
     async def _rescue_runs(self) -> None:
         """Go on with what a server of this store left, at the start and whenever one has died since."""
+        await logging_failure(self._wake_waiting, "looking for what waits")
+        while True:
+            await logging_failure(self._rescue_abandoned, "looking for what was left")
+            await anyio.sleep(_RESCUE_PAUSE)
+
+    async def _wake_waiting(self) -> None:
         for info in await anyio.to_thread.run_sync(self._store.list):
             if info.status == "waiting" and info.flow in self._flows:
-                self._wake_at(info.run_id, await self._follower.events(info.run_id))
-        while True:
-            for run_id in await anyio.to_thread.run_sync(lambda: list(self._store.abandoned())):
-                await self._rescue(run_id)
-            await anyio.sleep(_RESCUE_PAUSE)
+                try:
+                    self._wake_at(info.run_id, await self._follower.events(info.run_id))
+                except FlowEngineError as error:  # Removed or damaged: that keeps no other from going on.
+                    log_failure(f"run {info.run_id}", error)
+
+    async def _rescue_abandoned(self) -> None:
+        for run_id in await anyio.to_thread.run_sync(lambda: list(self._store.abandoned())):
+            await self._rescue(run_id)
 
     async def _rescue(self, run_id: str) -> None:
         if self._driver.find(run_id) is not None:
@@ -201,13 +215,15 @@ class LocalRuns:
         reach."""
         times = [each.expires for each in RunRecord(events).questions if each.expires is not None]
         times += [] if (retry := next_try(events)) is None else [retry]
-        if times and self._tasks is not None and run_id not in self._wakes:
+        if times and self._tasks is not None and min(times) < self._wakes.get(run_id, inf):
+            self._wakes[run_id] = min(times)
             self._tasks.start_soon(logging_failure, partial(self._wake, run_id, min(times)), f"run {run_id}")
 
     async def _wake(self, run_id: str, at: float) -> None:
-        self._wakes.add(run_id)
         await anyio.sleep(max(0.0, at - time()) + 0.01)
-        self._wakes.discard(run_id)
+        if self._wakes.get(run_id) != at:  # It was to be woken earlier since.
+            return
+        del self._wakes[run_id]
         with suppress(RunBusyError, RunNotFoundError):
             if RunOutcome.of(await self._follower.events(run_id)).status == "waiting":
                 await self.go_on(run_id)

@@ -173,7 +173,8 @@ class _Calls:
 
     async def _tell_progress(self, call: FlowToolCall, run_id: str) -> None:
         """Progress notifications, until the run has ended or waits."""
-        total = len(self._service.flows[(await self._service.outcome(run_id, call.caller)).flow].plan.graph)
+        flow = self._service.flows.get((await self._service.outcome(run_id, call.caller)).flow)
+        total = None if flow is None else len(flow.plan.graph)
         async for position, event in self._service.follow(run_id, call.position, caller=call.caller):
             call.position = call.position if position is None else position + 1
             if not isinstance(event, _DONE) or event.node in call.done:

@@ -22,6 +22,8 @@ __all__ = ["PersonsAnswer", "format_questions", "read_answer"]
 _SET_OFF: Final = re.compile(r"\s*(?:[,.:;!\n]|[-–—](?=\s))\s*")
 _MOST_ANSWER: Final = 100_000
 """Characters of a message that is looked at."""
+_MOST_SPACE: Final = 100
+"""Characters beyond those of the longest choice in which a mark has to set a choice off."""
 
 
 class PersonsAnswer(NamedTuple):
@@ -77,7 +79,8 @@ def _read_words(question: Question, text: str) -> PersonsAnswer | None:
     whole = find_label(text, question.choices, in_any_case=True)
     if whole is not None:
         return PersonsAnswer(question.node, whole)
-    for mark in _SET_OFF.finditer(text):
+    longest = max(map(len, question.choices), default=0) + _MOST_SPACE
+    for mark in _SET_OFF.finditer(text, 0, longest):
         choice = find_label(text[: mark.start()], question.choices, in_any_case=True)
         if choice is not None:
             return PersonsAnswer(question.node, choice, text[mark.end() :].strip())

@@ -192,7 +192,7 @@ def _read_message(message: Mapping[str, Any], content: Any) -> Mapping[str, str]
 
 def _text_parts(message: Mapping[str, Any]) -> str | list[Any]:
     """What a UI message says: of a person's every part counts, of an assistant's the texts."""
-    parts: list[Any] = list(message.get("parts") or ())
+    parts: list[Any] = message["parts"]
     if message["role"] == "user":
         return parts
     return "".join(str(each.get("text", "")) for each in parts if is_map(each) and each.get("type") == "text")

@@ -7,15 +7,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from flowengine.client import AsyncClient, Client, ClientError, RunProgress
+from flowengine.client import AsyncClient, CalledRun, Client, ClientError, RunProgress
 from flowengine.client.server_backend import ServerBackend
 from flowengine.errors import RunError
 from flowengine.journal.postgres.store import PostgresStore
@@ -198,6 +198,38 @@ def test_a_server_that_comes_back_is_asked_again() -> None:
         thread.join()
     keys = [next(line for line in each.split(b"\r\n") if line.startswith(b"idempotency-key")) for each in asked]
     assert keys[0] == keys[1], "a repeated start is the same start"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("has_news", [True, False])
+async def test_a_run_is_awaited_for_as_long_as_it_tells_something_new(
+    monkeypatch: pytest.MonkeyPatch, has_news: bool
+) -> None:
+    connections = 0
+
+    async def follow(run_id: str) -> AsyncGenerator[RunProgress]:
+        nonlocal connections
+        connections += 1
+        for node in range(connections if has_news else 1):
+            yield RunProgress(f"n{node}", "succeeded")
+        if connections == 12:
+            yield RunProgress(run=CalledRun(run_id, "f", "succeeded", {}))
+        raise ClientError("the connection broke")
+
+    client = AsyncClient("http://127.0.0.1:1")
+    monkeypatch.setattr(client, "follow", follow)
+    monkeypatch.setattr("flowengine.client.clients.pause_before", lambda tried: 0.0)
+    with nullcontext() if has_news else pytest.raises(ClientError, match="broke"):
+        assert (await client.wait("r1")).status == "succeeded"
+    assert connections == (12 if has_news else 5)
+
+
+def test_a_request_that_can_never_be_sent_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+    monkeypatch.setattr("flowengine.client.server_backend.pause_before", lambda tried: tries.append(tried) or 0.0)
+    with Client("http://127.0.0.1:1") as client, pytest.raises(ClientError, match="cannot be sent"):
+        client.start("f", session="a\r\nb: c")
+    assert len(tries) == 1
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -142,6 +142,15 @@ async def test_a_refusal_for_now_is_tried_again_and_one_for_good_is_not(folder: 
     assert (run.status, mails.tries) == ("waiting", 1)
 
 
+async def test_a_mail_that_was_taken_is_sent_once_however_its_server_parts(
+    folder: Path, mails: MailServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(mails, "farewell", "421 too busy")
+    run = await load(folder, "    notify: {type: mail, to: bo@example.com}").run(store=MemoryStore())
+    assert [(each.error, each.attempts) for each in told(run)] == [(None, 1)]
+    assert mails.tries == 1
+
+
 @pytest.mark.parametrize(
     ("node", "breakage", "expected"),
     [

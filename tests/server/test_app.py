@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx
@@ -10,6 +11,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from flowengine.engine.events import RunResumed
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.store import SQLiteStore
@@ -17,6 +19,7 @@ from flowengine.server import run_cache as module
 from flowengine.server.app import make_app
 from flowengine.server.flow_catalog import Library
 from flowengine.server.run_cache import RunCache
+from flowengine.server.run_commands import ApprovalDecision, RunCommands
 from tests.support.browser import Browser
 from tests.support.pace import done_within
 from tests.support.sample_run import layered_run
@@ -147,3 +150,30 @@ def test_the_plot_of_long_runs_does_without_their_cost_at_first(monkeypatch: pyt
     with done_within(0.5):
         shelf.points("large")
     store.close()
+
+
+async def test_an_answer_is_taken_although_somebody_goes_on_with_the_run_just_then(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    app = make_app("sqlite:///runs.db", ["."], durability="process")
+    commands: RunCommands = app.state.parts.acts
+    async with app.router.lifespan_context(app):
+        run_id = await commands.start("ask", {})
+        await app.state.runs.wait(run_id)
+        launch = app.state.runs.launch
+
+        async def launch_twice(*given: Any) -> None:
+            await launch(run_id, stand)
+            await launch(*given)
+
+        async def stand(*given: Any) -> Any:
+            journal = given[0].open(run_id)
+            journal.append(RunResumed(1.0))
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await journal.close()
+
+        monkeypatch.setattr(app.state.runs, "launch", launch_twice)
+        assert await commands.approve(run_id, None, ApprovalDecision("no")) == ("ask", True)

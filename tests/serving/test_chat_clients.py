@@ -205,6 +205,12 @@ def test_half_a_character_breaks_no_answer(server: ChatServer, stream: bool) -> 
         assert "a\\ud83db" in answer.text or "a\ufffdb" in answer.text, answer.text
 
 
+def test_what_is_no_list_of_parts_is_the_callers_mistake(server: ChatServer) -> None:
+    for role in ("user", "assistant"):
+        answer = server.client.post("/ai-sdk/echo", json={"id": "o", "messages": [{"role": role, "parts": 5}]})
+        assert (answer.status_code, "is not of type 'array'" in answer.json()["detail"]) == (422, True)
+
+
 def test_a_repeated_call_with_a_key_finds_the_run(client: openai.OpenAI) -> None:
     header = {"Idempotency-Key": "chat-1"}
     first = client.chat.completions.create(model="poet", messages=said("A.", "B.", "C."), extra_headers=header)

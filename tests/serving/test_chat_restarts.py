@@ -13,6 +13,7 @@ from mcp.client.client import Client
 from flowengine.engine.ports import JournalStore
 from flowengine.journal.stores import open_store
 from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts
+from flowengine.serving.chat_requests import stopping_unheard
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.mcp_server import McpSettings, make_mcp_server
 from flowengine.serving.outcomes import KeyReusedError
@@ -55,6 +56,19 @@ async def test_a_chat_that_is_repeated_after_a_stop_is_the_same_run(store: Journ
     assert (again.run_id, again.is_new) == (first.run_id, False)
     assert end.outputs == {"wait": "through"}
     assert counted.calls == ["slow"], "what had ended is not done again"
+
+
+@pytest.mark.parametrize(("is_kept", "status"), [(True, "running"), (False, "cancelled")])
+async def test_what_is_said_of_a_chat_at_a_stop_becomes_of_it(
+    store: JournalStore, counted: Counted, is_kept: bool, status: str
+) -> None:
+    async with FlowService(store, counted.flows, grace=0) as service:
+        chat = await begin_chat(service, "slow", said("x"), None)
+        with pytest.raises(StoppingError) as stopped:
+            async with stopping_unheard(service, chat.run_id, None, is_kept=is_kept):
+                await stop_once_it_runs(service, chat)
+    assert ("goes on at its next start" in str(stopped.value)) is is_kept
+    assert store.list()[0].status == status
 
 
 async def test_an_answer_that_is_repeated_after_a_stop_is_one_answer(store: JournalStore, counted: Counted) -> None:

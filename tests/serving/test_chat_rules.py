@@ -113,6 +113,9 @@ def question(node: str = "ask", form: Any = None, choices: tuple[str, ...] = ("a
         ('{"choice": 1}', None),
         ('{"choice": "approve"', None),
         ("{" * 50_000, None),
+        (f"approve{' ' * 50_000}x", None),
+        ("," * 100_000, None),
+        (f"approve, {'why, ' * 5_000}", PersonsAnswer("ask", "approve", ("why, " * 5_000).strip())),
     ],
 )
 def test_an_answer_counts_only_where_the_choice_is_clear(message: str, answer: PersonsAnswer | None) -> None:

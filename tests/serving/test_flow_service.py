@@ -8,16 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import pytest
 
 from flowengine.engine.events import RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import DefinitionError, FlowNotFoundError, InputError, RunNotFoundError
+from flowengine.errors import (
+    DefinitionError,
+    FlowNotFoundError,
+    InputError,
+    JournalError,
+    RunNotFoundError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
 from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
+from flowengine.serving import local_runs
+from flowengine.serving.api_keys import QuotaError
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller, KeyReusedError
 from flowengine.serving.run_driver import Admission, DrivenRun, OverloadedError, RunDriver, StoppingError
@@ -306,3 +317,150 @@ async def test_on_postgresql_runs_go_into_the_queue(tmp_path: Path, monkeypatch:
 
 async def _never(driven: DrivenRun) -> Any:
     raise AssertionError("nothing is begun after the end")
+
+
+async def test_calls_with_one_key_at_once_are_one_run_of_the_day_s_budget(store: JournalStore, counted: Counted):
+    ann = FlowCaller("ann", budget_usd_day=1.0)
+    found: list[str] = []
+    async with FlowService(store, counted.flows) as service:
+
+        async def call() -> None:
+            found.append((await service.start("slow", {}, run_key="a", caller=ann)).run_id)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(call)
+        assert len(found) == 4
+        assert len(set(found)) == 1
+        assert service.budgets.spent("ann") == (0.0, pytest.approx(0.1))
+        counted.gate.set()
+
+
+async def test_a_start_that_is_given_up_leaves_no_budget_reserved(
+    store: JournalStore, counted: Counted, monkeypatch: pytest.MonkeyPatch
+):
+    ann = FlowCaller("ann", budget_usd_day=1.0)
+    async with FlowService(store, counted.flows) as service:
+        with anyio.CancelScope() as scope:
+
+            async def never(*given: Any) -> bool:
+                scope.cancel()
+                await anyio.sleep_forever()
+                return True
+
+            monkeypatch.setattr(service, "_begin", never)
+            await service.start("quick", {"text": "x"}, caller=ann)
+        assert service.budgets.spent("ann") == (0.0, 0)
+
+
+async def test_a_run_that_failed_has_its_part_of_the_budget_again_when_it_is_resumed(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+):
+    has_failed, gate, ann = False, anyio.Event(), FlowCaller("ann", budget_usd_day=1.0)
+
+    async def work() -> str:
+        nonlocal has_failed
+        if not has_failed:
+            has_failed = True
+            raise ValueError("broken")
+        await gate.wait()
+        return "done"
+
+    async with FlowService(store, [Flow("flaky", {"work": FunctionNode(work)})]) as service:
+        settle, settled = service.budgets.settle, anyio.Event()
+
+        def told_settle(*given: Any) -> None:
+            settle(*given)
+            anyio.from_thread.run_sync(settled.set)
+
+        monkeypatch.setattr(service.budgets, "settle", told_settle)
+        run = await service.start("flaky", {}, caller=ann)
+        assert (await service.wait(run.run_id)).status == "failed"
+        await settled.wait()
+        monkeypatch.undo()
+        taken, day = service.budgets.reserve(ann, "other", 0.95)
+        with pytest.raises(QuotaError, match=r"no 0\.1 US dollars left"):
+            await service.resume(run.run_id, ann)
+        service.budgets.settle("ann", day, "other", 0.5 * taken)
+        await service.resume(run.run_id, ann)
+        assert service.budgets.spent("ann") == (pytest.approx(0.475), pytest.approx(0.1))
+        gate.set()
+        assert (await service.wait(run.run_id)).status == "succeeded"
+
+
+async def test_a_question_that_expires_before_an_earlier_one_would_have_is_not_forgotten(store: JournalStore):
+    late, soon = ({"expires": seconds, "on_expire": "no"} for seconds in (1_000.0, 0.01))
+    first = ApprovalNode(lambda context: "A?", {"yes": "second", "no": None}, **late)
+    second = ApprovalNode(lambda context: "B?", {"yes": None, "no": "done"}, **soon)
+    flow = Flow("two", {"first": first, "second": second, "done": FunctionNode(lambda: "done")})
+    async with FlowService(store, [flow]) as service:
+        run = await service.start("two", {})
+        assert (await service.wait(run.run_id)).status == "waiting"
+        await service.answer(run.run_id, "first", "yes")
+        with anyio.fail_after(30):
+            told = [event async for _, event in service.follow(run.run_id, stay=True)]
+    assert told[-1].outputs == {"done": "done"}  # type: ignore[union-attr]
+
+
+async def test_a_store_that_is_away_for_a_moment_ends_no_rescue(
+    store: JournalStore, counted: Counted, monkeypatch: pytest.MonkeyPatch
+):
+    async with FlowService(store, counted.flows, grace=0) as service:
+        waiting = await service.start("ask", {})
+        await service.wait(waiting.run_id)
+        left = await service.start("slow", {})
+        await counted.at_gate.wait()
+    events, find_abandoned = store.events, store.abandoned
+    errors = [StoreUnavailableError("locked")]
+
+    def abandoned() -> Any:
+        if errors:
+            raise errors.pop()
+        return find_abandoned()
+
+    def damaged(run_id: str, *position: int) -> Any:
+        if run_id == waiting.run_id:
+            raise StoreCorruptError("damaged")
+        return events(run_id, *position)
+
+    monkeypatch.setattr(store, "abandoned", abandoned)
+    monkeypatch.setattr(store, "events", damaged)
+    monkeypatch.setattr(local_runs, "_RESCUE_PAUSE", 0.001)
+    counted.gate.set()
+    async with FlowService(store, counted.flows) as service:
+        with anyio.fail_after(30):
+            assert (await service.wait(left.run_id)).status == "succeeded"
+    assert not errors
+
+
+async def test_a_run_that_ended_since_is_not_cancelled(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows) as service:
+        run = await service.start("quick", {"text": "x"})
+        await service.wait(run.run_id)
+        stale = store.events(run.run_id)[:1]
+
+        async def before(*given: Any) -> Any:
+            return stale
+
+        service._follower.events = before  # type: ignore[method-assign]  # As it stood a moment ago.
+        with pytest.raises(JournalError, match="cannot be cancelled"):
+            await service.cancel(run.run_id)
+    assert store.list()[0].status == "succeeded"
+
+
+async def test_an_answer_is_taken_although_another_server_goes_on_with_the_run(tmp_path: Path, counted: Counted):
+    with closing(open_store(_url(tmp_path))) as store, closing(open_store(_url(tmp_path))) as other:
+        async with FlowService(store, counted.flows) as service:
+            run = await service.start("ask", {})
+            await service.wait(run.run_id)
+            go_on = service._local.go_on
+
+            async def after_another(run_id: str) -> None:
+                journal = other.open(run_id)
+                try:
+                    await go_on(run_id)
+                finally:
+                    await journal.close()
+
+            service._local.go_on = after_another  # type: ignore[method-assign]
+            assert await service.answer(run.run_id, None, "yes") == "ask"

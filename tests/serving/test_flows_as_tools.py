@@ -172,6 +172,16 @@ async def test_a_long_run_hands_back_its_id_and_is_awaited_later(counted: Counte
         assert [each["run_id"] for each in listed["runs"]] == [began["run_id"]]
 
 
+async def test_a_run_of_a_flow_that_is_served_no_more_is_awaited(counted: Counted) -> None:
+    async with connected(counted.flows) as (client, service):
+        run_id = (await service.start("quick", {"text": "x"})).run_id
+        await service.wait(run_id)
+        service.flows = {}
+        done = (await client.call_tool("await_run", {"run_id": run_id})).structured_content
+    assert done is not None
+    assert done["outputs"] == {"say": "X"}
+
+
 @pytest.mark.parametrize(("on_cancel", "status"), [("cancel", "cancelled"), ("detach", "succeeded")])
 @BOTH_ERAS
 async def test_a_cancelled_call_cancels_its_run_or_lets_it_go_on(

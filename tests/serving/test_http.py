@@ -146,6 +146,11 @@ def test_inputs_go_in_and_outputs_come_out(api: Api):
     assert run["run_id"] in [each["run_id"] for each in listed]
 
 
+def test_half_a_character_breaks_no_refusal(api: Api):
+    refused = api.ann.post("/flows/shout", content=b'{"\\ud83d": 1}', headers=JSON)
+    assert (refused.status_code, "\ufffd" in refused.json()["detail"]) == (422, True)
+
+
 def test_the_same_key_is_the_same_run(api: Api):
     headers = {"Idempotency-Key": "order-1"}
     first = api.ann.post("/flows/shout", json={"text": "a"}, headers=headers)

@@ -40,6 +40,7 @@ class MailServer:
         self.mails: list[Mailed] = []
         self.refusals: list[str] = []
         self.tries = 0
+        self.farewell = "221 Bye"
         self.arrived = threading.Event()
         """Set once there is a mail."""
         self._password = password
@@ -52,6 +53,9 @@ class MailServer:
         self.mails.append(Mailed(str(envelope.mail_from), list(envelope.rcpt_tos), mail))
         self.arrived.set()
         return "250 OK"
+
+    async def handle_QUIT(self, server: SMTP, session: Any, envelope: Envelope) -> str:  # noqa: N802 - as above
+        return self.farewell
 
     def _authenticate(self, server: SMTP, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
         is_right = isinstance(data, LoginPassword) and data.password.decode() == self._password
