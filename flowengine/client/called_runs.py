@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from flowengine.engine.ports import RunInfo
 from flowengine.errors import FlowEngineError, RunError
 from flowengine.serving.outcomes import SETTLED
 
@@ -93,4 +94,4 @@ class CallBackend(Protocol):
 
     async def cancel(self, run_id: str, /) -> None: ...
 
-    async def list_runs(self, flow: str, status: str, labels: Mapping[str, str], /) -> Sequence[Mapping[str, Any]]: ...
+    async def list_runs(self, flow: str, status: str, labels: Mapping[str, str], /) -> Sequence[RunInfo]: ...

@@ -16,6 +16,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from flowengine.client.called_runs import CallBackend, CalledRun, ClientError, RunProgress
 from flowengine.client.server_backend import ServerBackend, pause_before
 from flowengine.core.context import EMPTY
+from flowengine.engine.ports import RunInfo
 
 if TYPE_CHECKING:
     from flowengine.flow import Flow
@@ -132,7 +133,7 @@ class AsyncClient:
 
     async def list_runs(
         self, *, flow: str = "", status: str = "", labels: Mapping[str, str] = EMPTY
-    ) -> Sequence[Mapping[str, Any]]:
+    ) -> Sequence[RunInfo]:
         """The runs that are asked for, the newest first."""
         return await self._backend.list_runs(flow, status, labels)
 
@@ -234,9 +235,7 @@ class Client:
         """As `AsyncClient.cancel`."""
         self._do(lambda: self._client.cancel(run_id))
 
-    def list_runs(
-        self, *, flow: str = "", status: str = "", labels: Mapping[str, str] = EMPTY
-    ) -> Sequence[Mapping[str, Any]]:
+    def list_runs(self, *, flow: str = "", status: str = "", labels: Mapping[str, str] = EMPTY) -> Sequence[RunInfo]:
         """As `AsyncClient.list_runs`."""
         return self._do(lambda: self._client.list_runs(flow=flow, status=status, labels=labels))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import anyio
 
 from flowengine.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
 from flowengine.core.json_values import to_json_value
+from flowengine.engine.ports import RunInfo
 from flowengine.errors import InputError
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.journal.run_lookup import check_run_id
@@ -97,10 +98,13 @@ class ServerBackend:
     async def cancel(self, run_id: str) -> None:
         await self._ask("POST", f"{_path_of(run_id)}/cancel", {})
 
-    async def list_runs(self, flow: str, status: str, labels: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+    async def list_runs(self, flow: str, status: str, labels: Mapping[str, str]) -> Sequence[RunInfo]:
         asked = [*{"flow": flow, "status": status}.items(), *(("label", f"{name}={labels[name]}") for name in labels)]
         found = await self._ask("GET", f"/runs?{urlencode([pair for pair in asked if pair[1]])}")
-        return found["runs"]
+        listed = found.get("runs") if is_map(found) else None
+        if not isinstance(listed, list):
+            raise _unreadable()
+        return [_read_info(each) for each in cast("list[Any]", listed)]
 
     async def _ask(
         self,
@@ -180,7 +184,7 @@ def _refusal(answer: _Answer) -> ClientError:
 def _read_run(data: Any) -> CalledRun:
     """A run as the server tells it."""
     if not is_map(data) or not isinstance(data.get("run_id"), str):
-        raise ClientError("the server's answer is not that of `flowengine serve`")
+        raise _unreadable()
     error = data["error"] if is_map(data.get("error")) else dict[str, Any]()
     return CalledRun(
         data["run_id"],
@@ -191,6 +195,18 @@ def _read_run(data: Any) -> CalledRun:
         error.get("node"),
         [_read_question(each) for each in data.get("questions") or ()],
     )
+
+
+def _read_info(data: Any) -> RunInfo:
+    """A run of a list; what a later server tells beside is left out."""
+    try:
+        return RunInfo(**{name: data[name] for name in RunInfo._fields if name in data})
+    except TypeError:
+        raise _unreadable() from None
+
+
+def _unreadable() -> ClientError:
+    return ClientError("the server's answer is not that of `flowengine serve`")
 
 
 def _read_question(data: Mapping[str, Any]) -> RunQuestion:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from flowengine.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
 from flowengine.core.json_values import to_json_value
 from flowengine.engine.events import Event, TokenStreamed
+from flowengine.engine.ports import RunInfo
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
 from flowengine.serving.flow_service import FlowService
@@ -67,9 +68,8 @@ class StoreBackend:
     async def cancel(self, run_id: str) -> None:
         await self._service.cancel(run_id)
 
-    async def list_runs(self, flow: str, status: str, labels: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        found = await self._service.list_runs(flow=flow, status=status, labels=labels)
-        return [each._asdict() for each in found]
+    async def list_runs(self, flow: str, status: str, labels: Mapping[str, str]) -> Sequence[RunInfo]:
+        return await self._service.list_runs(flow=flow, status=status, labels=labels)
 
     def __str__(self) -> str:
         """The store, without its password."""

@@ -18,13 +18,14 @@ from email.message import EmailMessage
 from functools import partial
 from time import time
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 
 from flowengine.core.address_rules import origin_of
 from flowengine.core.records import Asked, Notified, node_of_question, question_path
-from flowengine.core.secret_values import Secrets
+from flowengine.core.secret_values import ESCAPE, Secrets, find_url_secrets, replace_escape
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
 from flowengine.engine.ports import QuestionDelivery
 from flowengine.errors import DefinitionError, FlowEngineError, TemplateError, UnknownEffectError, did_you_mean
@@ -45,6 +46,10 @@ from flowengine.notify.question_notice import (
 __all__ = ["DeliveryPace", "PeopleNotifier", "link_path"]
 
 _LONGEST_ERROR: Final = 300
+_LONGEST_ANSWER: Final = 2000
+"""Bytes of an answer that are looked at."""
+_SECRET_PART: Final = 10
+"""So many characters of a secret are one, too: servers repeat what they were sent, cut short."""
 _MAKERS: Final = {"slack": make_slack, "teams": make_teams, "http": make_json}
 
 
@@ -197,10 +202,14 @@ class PeopleNotifier:
         request = make_request("POST", values, channel.headers_env, 0)
         sent = await self.sender.send(request, self.pace.attempt)
         status = sent.answer.status
-        if status == 429 or status >= 500:
-            raise _TemporaryError(f"the answer was {status}")
-        if not 200 <= status < 300:
-            raise DefinitionError(f"the answer was {status}")
+        if 200 <= status < 300:
+            return
+        address = urlsplit(self._address_of(channel))
+        secret = [self._value_of(each) for each in channel.headers_env.values()]
+        secret += [f"{address.path}?{address.query}"] if channel.url_env else find_url_secrets(channel.url)
+        secret += [link.rpartition("/")[2] for link in notice.links.values()]
+        told = f"the answer was {status}{_quote(sent.answer.content, secret)}"
+        raise _TemporaryError(told) if status == 429 or status >= 500 else DefinitionError(told)
 
     def _address_of(self, channel: NotifyChannel) -> str:
         return self._value_of(channel.url_env) if channel.url_env else channel.url
@@ -229,6 +238,21 @@ class PeopleNotifier:
 def link_path(token: str) -> str:
     """Where the page of a link is, below the address of the server."""
     return f"/answer/{token}"
+
+
+def _quote(content: bytes, secret: Sequence[str]) -> str:
+    r"""How an answer goes on, which strangers wrote; nothing where a part of what is secret may be in it.
+
+    >>> _quote(b'{"error":\x1b "no such channel"}', ["key-0123456789"])
+    ': {"error": "no such channel"}'
+    >>> _quote(b"no, key-0%31234567", ["key-0123456789"])
+    ''
+    """
+    text = content[:_LONGEST_ANSWER].decode("utf-8", "replace")
+    seen = f"{text}\n{ESCAPE.sub(replace_escape, text)}"
+    parts = {each[at : at + _SECRET_PART] for each in secret for at in range(max(1, len(each) - _SECRET_PART + 1))}
+    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return f": {line}" if line and not any(part in seen for part in parts if part) else ""
 
 
 def _shorten(text: str) -> str:

@@ -43,7 +43,7 @@ def test_a_run_is_started_and_waited_for(client: Client) -> None:
     run = client.run("echo", {"message": "hello \u2028 \ud83d"}, labels={"team": "a", "env": "test"})
     assert run.raise_for_status().outputs["reply"].startswith("hello \u2028")
     listed = client.list_runs(flow="echo", labels={"team": "a", "env": "test"})
-    assert [each["run_id"] for each in listed] == [run.run_id]
+    assert [each.run_id for each in listed] == [run.run_id]
     assert client.get(run.run_id) == run
 
 
@@ -252,4 +252,4 @@ async def test_a_store_on_postgresql_needs_no_server(tmp_path: Path, monkeypatch
             await client.answer(run.run_id, "yes")
             await drain(store)
             assert (await client.wait(run.run_id)).outputs == {"said": "yes Ben by ann"}
-            assert [each["run_id"] for each in await client.list_runs(flow="hello")] == [run.run_id]
+            assert [each.run_id for each in await client.list_runs(flow="hello")] == [run.run_id]

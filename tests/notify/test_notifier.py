@@ -159,6 +159,8 @@ async def test_a_mail_that_was_taken_is_sent_once_however_its_server_parts(
         ("    notify: pager", "", "the environment variable POST_TOKEN, which is not set"),
         ("    notify: ops", "no url", "SLACK_URL is not set"),
         ("    notify: ops", "refused", "the answer was 503"),
+        ("    notify: ops", "told", "the answer was 400: no such [31m channel"),
+        ("    notify: ops", "echo", "the answer was 400"),
         ("    notify: ops", "redirect", "the answer was 302"),
     ],
 )
@@ -174,6 +176,14 @@ async def test_what_cannot_be_sent_is_told_and_the_run_waits_all_the_same(
             monkeypatch.delenv("SLACK_URL")
         case "refused":
             posts.routes["/hooks/T0-secret-path"] = lambda handler: say(handler, b"secret-path", status=503)
+        case "told":
+            posts.routes["/hooks/T0-secret-path"] = lambda handler: say(
+                handler, b"no such\x1b[31m\r\nchannel", status=400
+            )
+        case "echo":
+            posts.routes["/hooks/T0-secret-path"] = lambda handler: say(
+                handler, posts.seen[-1].body.encode(), status=400
+            )
         case _:
             posts.redirect("/hooks/T0-secret-path", "https://elsewhere.example.com/")
     store, flow = MemoryStore(), load(folder, node)
@@ -182,6 +192,7 @@ async def test_what_cannot_be_sent_is_told_and_the_run_waits_all_the_same(
     failed = told(run)
     assert all(expected in (each.error or "") for each in failed), failed
     assert "secret-path" not in repr(run.events)
+    assert "/answer/" not in repr(failed)
     await answer(store, run.id, None, "ship", by="ada")
     assert (await flow.resume(run.id, store=store)).status == "succeeded"
 
