@@ -48,8 +48,6 @@ __all__ = ["DeliveryPace", "PeopleNotifier", "link_path"]
 _LONGEST_ERROR: Final = 300
 _LONGEST_ANSWER: Final = 2000
 """Bytes of an answer that are looked at."""
-_SECRET_PART: Final = 10
-"""So many characters of a secret are one, too: servers repeat what they were sent, cut short."""
 _MAKERS: Final = {"slack": make_slack, "teams": make_teams, "http": make_json}
 
 
@@ -250,9 +248,10 @@ def _quote(content: bytes, secret: Sequence[str]) -> str:
     """
     text = content[:_LONGEST_ANSWER].decode("utf-8", "replace")
     seen = f"{text}\n{ESCAPE.sub(replace_escape, text)}"
-    parts = {each[at : at + _SECRET_PART] for each in secret for at in range(max(1, len(each) - _SECRET_PART + 1))}
+    # Ten characters of a secret are one, too: servers repeat what they were sent, cut short.
+    parts = {each[at : at + 10] for each in secret for at in range(max(1, len(each) - 9))}
     line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return f": {line}" if line and not any(part in seen for part in parts if part) else ""
+    return f": {line}" if line and not any(len(part) > 5 and part in seen for part in parts) else ""
 
 
 def _shorten(text: str) -> str:
