@@ -92,6 +92,8 @@ def test_what_has_no_name_in_a_file_is_refused():
         flow.function("a", lambda: 1)
     with pytest.raises(DefinitionError, match="a file cannot hold a set"):
         flow.agent("b", prompt={1, 2})
+    with pytest.raises(DefinitionError, match="a file cannot hold a bytes"):
+        flow.http("c", "https://example.com/", body=b"text")  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="no key 'input'; did you mean 'inputs'"):
         FlowBuilder("f", input={})
 

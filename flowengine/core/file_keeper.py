@@ -11,6 +11,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path, PurePath
+from threading import Lock
 from typing import Any, Final, Protocol, cast
 
 import anyio.to_thread
@@ -91,6 +92,7 @@ class FileKeeper:
         self._run_id = run_id
         self._known = known
         self._sizes: dict[str, int] | None = None
+        self._counting = Lock()
 
     async def take(self, value: Any) -> Any:
         """The file that an input names: bytes, a `Path`, a path or an address as text, or a file of any run.
@@ -146,16 +148,17 @@ class FileKeeper:
         return self.keep(file.read_bytes(), file.name)
 
     def _count(self, blob: str, size: int, shown: str) -> None:
-        if self._sizes is None:
-            self._sizes = {file.blob: file.size for file in self._known()}
-        if blob not in self._sizes:
-            total = sum(self._sizes.values()) + size
-            if total > self.rules.max_run:
-                raise RefusedFileError(
-                    f"with {shown} the files of the run have {total:,} bytes, and `max_run` of [files] is "
-                    f"{self.rules.max_run:,}"
-                )
-            self._sizes[blob] = size
+        with self._counting:  # Files are taken in several threads.
+            if self._sizes is None:
+                self._sizes = {file.blob: file.size for file in self._known()}
+            if blob not in self._sizes:
+                total = sum(self._sizes.values()) + size
+                if total > self.rules.max_run:
+                    raise RefusedFileError(
+                        f"with {shown} the files of the run have {total:,} bytes, and `max_run` of [files] is "
+                        f"{self.rules.max_run:,}"
+                    )
+                self._sizes[blob] = size
 
     def _bound(self, file: FileValue, content: bytes) -> FileValue:
         return file.bound((lambda blob: content) if self._blobs is None else self._blobs.read_blob)

@@ -153,7 +153,7 @@ def _parse_arguments(function: Mapping[str, Any]) -> Any:
     text = function.get("arguments")
     try:
         return json.loads(text) if isinstance(text, str) else text
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from flowengine.errors import DefinitionError
 from flowengine.telemetry import conventions as names
@@ -40,15 +40,25 @@ def emit(spans: Sequence[Span], tracers: TracerProvider | None = None, meters: M
         context = None if parent is None else trace.set_span_in_context(parent)
         links = [trace.Link(made[id(span.link)].get_span_context())] if span.link is not None else None
         kind = trace.SpanKind.CLIENT if span.is_call else trace.SpanKind.INTERNAL
-        one = tracer.start_span(span.name, context, kind, span.attributes, links, _nanoseconds(span.start))
+        name, attributes = _whole(span.name), _whole(span.attributes)
+        one = tracer.start_span(name, context, kind, attributes, links, _nanoseconds(span.start))
         for mark in span.marks:
-            one.add_event(mark.name, dict(mark.attributes), _nanoseconds(mark.at))
+            one.add_event(mark.name, _whole(mark.attributes), _nanoseconds(mark.at))
         if span.error is not None:
-            one.set_status(trace.Status(trace.StatusCode.ERROR, span.error))
+            one.set_status(trace.Status(trace.StatusCode.ERROR, _whole(span.error)))
         made[id(span)] = one
     for span in reversed(spans):  # Children end before their parents do.
         made[id(span)].end(_nanoseconds(_end(span, spans)))
     _measure(spans, metrics.get_meter(_NAME, __version__, meters))
+
+
+def _whole(value: Any) -> Any:
+    """The value with `?` for half of a surrogate pair, with which no span could be sent."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, Mapping):
+        return {key: _whole(each) for key, each in cast("Mapping[str, Any]", value).items()}
+    return [_whole(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _end(span: Span, spans: Sequence[Span]) -> float:

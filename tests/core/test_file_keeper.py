@@ -98,6 +98,24 @@ async def test_a_file_or_a_run_that_is_too_large_is_refused(tmp_path: Path):
         again.keep(b"a")
 
 
+async def test_files_that_are_taken_in_two_threads_are_counted_together():
+    others: list[threading.Thread] = []
+
+    def known() -> Iterator[FileValue]:
+        """Another thread takes a file in while this one looks for what the run has already."""
+        if not others:
+            others.append(threading.Thread(target=files.keep, args=(b"y" * 10,)))
+            others[0].start()
+            others[0].join(0.05)
+        return iter(())
+
+    files = FileKeeper(MemoryStore(), "r1", FileRules(max_run=25), known)
+    files.keep(b"x" * 10)
+    others[0].join()
+    with pytest.raises(RefusedFileError, match="have 30 bytes"):
+        files.keep(b"z" * 10)
+
+
 async def test_only_media_types_that_the_project_allows_are_taken():
     files = keeper(media_types=("image/*", "application/pdf"))
     assert (await files.take(PDF)).media_type == "application/pdf"

@@ -25,6 +25,7 @@ from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.runners.run import Run
 from flowengine.telemetry import conventions as names
+from flowengine.telemetry.conventions import requests_of
 from flowengine.telemetry.otel import send
 from flowengine.telemetry.spans import spans_of
 from tests.support.quiet_ports import quiet_port
@@ -107,6 +108,21 @@ def test_a_collector_gets_names_parents_and_metrics_and_nothing_that_was_said(co
     assert b"secret instructions" not in sent
     assert b"ada@example.jp" not in sent
     assert {names.DURATION_METRIC, names.NODE_DURATION_METRIC} <= collector.metrics()
+
+
+def broken(context: Context) -> None:
+    raise ValueError("half a character: \ud83d")
+
+
+def test_text_that_is_cut_in_the_middle_of_a_character_is_sent_with_a_mark_in_its_place(collector: Collector):
+    spans = spans_of(Flow("tea", {"ask": FunctionNode(broken)}).run_sync().events)
+    assert send([spans], collector.url) == (2, 2, "", "")
+    assert {span.status.message for span in collector.spans()} == {"ValueError: half a character: ?"}
+
+
+def test_arguments_that_are_nested_beyond_reading_stay_text():
+    asked = requests_of([{"id": "1", "name": "look", "arguments": "[" * 100_000}])
+    assert asked[0].arguments == "[" * 100_000
 
 
 def test_with_content_what_was_said_is_masked(collector: Collector):
