@@ -25,7 +25,9 @@ from flowengine.engine.events import (
 from flowengine.engine.ports import Durability, Journal, JournalStore, RunInfo
 from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
+from flowengine.journal.postgres.tables import PostgresTables
 from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.journal.sqlite.tables import SqliteTables
 from flowengine.journal.stores import open_store
 from tests.support.postgres import empty_database
 
@@ -332,6 +334,26 @@ async def test_a_run_is_removed_with_its_events_and_its_id_is_free_again(store: 
     await commit(journal, started("r1"))
     await journal.close()
     assert len(store.events("r1")) == 1
+
+
+@pytest.mark.parametrize(("kind", "tables"), [("process", SqliteTables), ("PostgreSQL", PostgresTables)])
+async def test_a_run_that_is_removed_while_it_is_read_is_not_there(
+    kind: str, tables: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = made_store(kind, tmp_path)
+    journal = store.create("r1")
+    await commit(journal, started("r1"))
+    await journal.close()
+    read = tables.events
+
+    def remove_first(found: Any, *asked: Any) -> Any:
+        store.remove("r1")
+        return read(found, *asked)
+
+    monkeypatch.setattr(tables, "events", remove_first)
+    with pytest.raises(RunNotFoundError, match="no run 'r1'"):
+        store.events("r1")
+    store.close()
 
 
 async def test_a_run_that_is_written_is_not_removed(store: JournalStore) -> None:

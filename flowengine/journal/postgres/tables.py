@@ -21,6 +21,7 @@ from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, co
 from flowengine.journal.postgres.blobs import PostgresBlobs
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.digests import PostgresIndex
+from flowengine.journal.run_lookup import no_such_run
 
 __all__ = ["Beginnings", "PostgresTables", "Taken"]
 
@@ -158,6 +159,8 @@ class PostgresTables:
             except JournalError as error:
                 raise type(error)(f"{name}, run '{run_id}', event {position}: {error}") from error
         if after == 0 and not (events and isinstance(events[0], RunStarted)):
+            if self.number(run_id) is None:  # Somebody has removed it meanwhile.
+                raise no_such_run(run_id, self.run_ids(), name)
             raise StoreCorruptError(f"{name} is damaged: run '{run_id}' has no beginning")
         return events
 

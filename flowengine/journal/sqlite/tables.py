@@ -23,7 +23,7 @@ from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.blob_owners import named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
-from flowengine.journal.run_lookup import decode_labels, encode_labels, labels_of
+from flowengine.journal.run_lookup import decode_labels, encode_labels, labels_of, no_such_run
 from flowengine.journal.sqlite.blob_tables import SqliteBlobs
 from flowengine.journal.sqlite.database import (
     BESIDE,
@@ -157,6 +157,8 @@ class SqliteTables:
                 for index, line in enumerate(lines[expected - begin :], expected):
                     events.append(self._decoded(run_id, index, line))
         if after == 0 and not (events and isinstance(events[0], RunStarted)):
+            if not rows and self.held(run_id) is None:  # Somebody has removed it meanwhile.
+                raise no_such_run(run_id, self.run_ids(), str(self.path))
             raise damage(self.path, f"is damaged, run '{run_id}' has no beginning")
         if after == 0 and rows[0][3] in _ENDED and end_of(events) is None:
             found = f"is damaged, the end of run '{run_id}' is missing, from event {len(events)} on"
