@@ -352,7 +352,7 @@ def _plain(value: Any, where: str) -> Any:
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, Mapping):
         return {str(key): _plain(each, where) for key, each in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_plain(each, where) for each in cast("Sequence[Any]", value)]
     if callable(value):
         return _code_path(value, where)
