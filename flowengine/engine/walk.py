@@ -159,7 +159,6 @@ class Walk:
         self.inputs = inputs
         self.env = env
         self.run_id = run_id
-        self.ready: deque[int] = deque()
         self.decided: list[Decision] = []
         self.joined: set[int] = set()
         """Nodes that may run although not all that is before them went well: their join decided it."""
@@ -200,7 +199,8 @@ class Walk:
             graph.gates,
         )
         for number in graph.roots:
-            self._decide(number, [])
+            self._statuses[number] = READY
+        self.ready = deque(graph.roots)
         if past.settled or past.told or past.begun or past.stale:
             self._restore(past.settled)
             self.decided = [each for each in self.decided if each not in past.told]
@@ -407,17 +407,15 @@ class Walk:
                     if not self._stopped:
                         self.ready.append(number)
                     return
-        elif parents:
+        else:
             left = self._left
             self._seen[number] = self.store.meet(number, [left[parent] for parent in parents])
-        elif not self._halted:
-            statuses[number] = READY
-            if not self._stopped:
-                self.ready.append(number)
-            return
-        cause = self._refusal(number)
+        all_succeeded = {statuses[parent] for parent in parents} == {SUCCEEDED}
+        # Then every join is met.
+        is_free = all_succeeded and number not in self._gates and not self._halted
+        cause = None if is_free else self._refusal(number)
         if cause is None:
-            if any(statuses[each] != SUCCEEDED for each in parents):
+            if not all_succeeded:
                 self.joined.add(number)
             statuses[number] = READY
             if not self._stopped:
