@@ -74,7 +74,7 @@ class Collector:
         spans, arrived = self._gathered.spans, 0
         for begin in range(0, len(spans), _BATCH):
             batch = spans[begin : begin + _BATCH]
-            if self._span_exporter.export(batch) is not SpanExportResult.SUCCESS:
+            if self._span_exporter.export(batch) is not SpanExportResult.SUCCESS or self._traces.is_elsewhere():
                 self.problem = self._traces.problem()
                 break
             rejected, why = self._traces.rejected()
@@ -85,7 +85,10 @@ class Collector:
 
     def send_metrics(self) -> None:
         data = self._reader.get_metrics_data()
-        if data is not None and self._metric_exporter.export(data) is not MetricExportResult.SUCCESS:
+        if data is None:
+            return
+        taken = self._metric_exporter.export(data) is MetricExportResult.SUCCESS
+        if not taken or self._metrics.is_elsewhere():
             self.metrics_problem = self._metrics.problem()
 
 
@@ -100,7 +103,7 @@ class _Gathered(SpanProcessor):
 
 
 class _Session(requests.Session):
-    """Remembers how the last request ended."""
+    """Remembers how the last request ended. It follows no redirect: what it would send there has no body any more."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,14 +117,30 @@ class _Session(requests.Session):
             raise self._error
         self._answer = self._error = None
         try:
-            self._answer = super().request(*args, **options)
+            self._answer = super().request(*args, **{**options, "allow_redirects": False})
         except Exception as error:
             self._error = error
             raise
         return self._answer
 
+    def is_elsewhere(self) -> bool:
+        """Whether something else than a collector took the last request: a redirect, or a page such as a login."""
+        answer = self._answer
+        if answer is None:
+            return False
+        is_page = "html" in answer.headers.get("Content-Type", "") and answer.content.lstrip().startswith(b"<")
+        return 300 <= answer.status_code < 400 or is_page
+
     def problem(self) -> str:
         """Why the last request failed, for people."""
+        if self._answer is not None and self.is_elsewhere():
+            place = self._answer.headers.get("Location", "")
+            led = (
+                f", which leads to {place[:200]}"
+                if place and place.isprintable()
+                else " with a page, as no collector does"
+            )
+            return f"what is there answered {self._answer.status_code} {self._answer.reason}{led}"
         if self._answer is not None:
             text = " ".join(self._answer.text.split())[:200]
             said = f": {text}" if text and text.isprintable() else ""
@@ -130,6 +149,8 @@ class _Session(requests.Session):
             return "the collector did not answer in time"
         if isinstance(self._error, requests.ConnectionError):
             return "nothing answers there"
+        if isinstance(self._error, requests.exceptions.InvalidSchema | requests.exceptions.MissingSchema):
+            return "a collector's address begins with http:// or https://"
         return f"the request could not be made: {self._error}"
 
     def rejected(self) -> tuple[int, str]:

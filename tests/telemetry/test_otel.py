@@ -32,19 +32,21 @@ from tests.support.quiet_ports import quiet_port
 
 
 class Collector:
-    """What was sent, by path. `status`: path → how it is answered, where not with 200 and `answer`."""
+    """What was sent, by path. `status`: path → how it is answered, where not with 200; beside it `headers`, `answer`."""
 
     def __init__(self) -> None:
         self.bodies: list[tuple[str, bytes]] = []
         self.status: dict[str, int] = {}
         self.answer = b""
+        self.headers = {"Content-Type": "application/x-protobuf"}
         collected, collector = self.bodies, self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 collected.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
                 self.send_response(collector.status.get(self.path, 200))
-                self.send_header("Content-Type", "application/x-protobuf")
+                for name, value in collector.headers.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(collector.answer)))
                 self.end_headers()
                 self.wfile.write(collector.answer)
@@ -208,6 +210,29 @@ def test_spans_that_the_collector_rejects_did_not_arrive(collector: Collector):
     collector.answer = answer.SerializeToString()
     delivery = send([spans_of(a_run().events)], collector.url)
     assert (delivery.arrived, delivery.problem) == (1, "the collector rejected 3 spans: quota")
+
+
+def test_a_redirect_and_a_page_are_no_collector(collector: Collector):
+    spans = [spans_of(a_run().events)]
+    collector.headers = {"Content-Type": "text/html", "Location": f"{collector.url}/login"}
+    collector.status = {"/v1/traces": 302, "/v1/metrics": 302}
+    delivery = send(spans, collector.url)
+    assert (delivery.arrived, delivery.problem) == (
+        0,
+        f"what is there answered 302 Found, which leads to {collector.url}/login",
+    )
+    assert [path for path, _ in collector.bodies] == ["/v1/traces"]
+    collector.status, collector.answer = {}, b"<html>Log in</html>"
+    del collector.headers["Location"]
+    delivery = send(spans, collector.url)
+    assert (delivery.arrived, delivery.problem) == (
+        0,
+        "what is there answered 200 OK with a page, as no collector does",
+    )
+
+
+def test_an_address_without_a_scheme_says_what_it_begins_with():
+    assert send([spans_of(a_run().events)], "localhost:4318").problem.endswith("begins with http:// or https://")
 
 
 @pytest.mark.long
