@@ -32,7 +32,7 @@ from tests.support.quiet_ports import quiet_port
 
 
 class Collector:
-    """What was sent, by path. `status`: path → how it is answered, where not with 200; beside it `headers`, `answer`."""
+    """What was sent, by path. `status`: path → its status, where that is not 200; beside it `headers`, `answer`."""
 
     def __init__(self) -> None:
         self.bodies: list[tuple[str, bytes]] = []
