@@ -57,11 +57,11 @@ def from_json(meter: Meter, value: Any) -> Any:
     meter.spend(sum(1 for _ in _STRUCTURE.finditer(text)))
     try:
         return json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_constant)
-    except json.JSONDecodeError as error:
+    except json.JSONDecodeError as error:  # Their text has all of it, so no cause repeats it.
         where = f"line {error.lineno}, column {error.colno}"
-        raise TemplateError(f"from_json: {excerpt(text)} is no JSON: {error.msg} ({where})") from error
-    except RecursionError as error:
-        raise TemplateError("from_json: the lists and objects are nested too deep") from error
+        raise TemplateError(f"from_json: {excerpt(text)} is no JSON: {error.msg} ({where})") from None
+    except RecursionError:
+        raise TemplateError("from_json: the lists and objects are nested too deep") from None
 
 
 def regex_replace(

@@ -486,6 +486,8 @@ def test_an_error_of_an_evaluation_says_what_was_found(source: str, message: str
     with pytest.raises(TemplateError) as raised:
         compile_expression(source)({**SCOPE})
     assert message in str(raised.value)
+    cause = raised.value.__cause__  # It is told behind the message where that does not have its text.
+    assert cause is None or str(cause) in str(raised.value)
 
 
 def test_a_scope_is_asked_for_names_and_never_listed() -> None:
