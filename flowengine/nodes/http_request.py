@@ -104,15 +104,16 @@ def _header_value(name: str, value: Any) -> str:
 def _with_query(url: Any, query: Mapping[str, Any]) -> str:
     if not isinstance(url, str):
         raise RunError(f"the address must be a text, found {describe_value(url)}")
+    address = url.partition("#")[0]
     pairs: list[tuple[str, str]] = []
     for name, value in query.items():
         values = cast("list[Any]", value if isinstance(value, list | tuple) else [value])
         pairs += [(name, _to_text(each)) for each in values if each is not None]
     if pairs:
-        url += f"{'&' if urlsplit(url).query else '?'}{urlencode(pairs, quote_via=quote)}"
-    if len(url) > _LONGEST_URL:
-        raise RunError(f"the address has {len(url):,} characters, and {_LONGEST_URL:,} are the most")
-    return url.partition("#")[0]
+        address += f"{'&' if urlsplit(address).query else '?'}{urlencode(pairs, quote_via=quote)}"
+    if len(address) > _LONGEST_URL:
+        raise RunError(f"the address has {len(address):,} characters, and {_LONGEST_URL:,} are the most")
+    return address
 
 
 def _content_of(values: Mapping[str, Any]) -> tuple[bytes | None, str]:

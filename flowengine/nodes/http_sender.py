@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit
@@ -102,11 +103,12 @@ class HttpSender:
 
     async def _follow(self, request: HttpRequest) -> SentAnswer:
         url, first, left = request.url, origin_of(request.url), request.follow
-        secret: dict[str, str] = {}
+        gone_out: dict[str, str] = {}
         while True:
             rule = self._rule_for(url)
             is_first = origin_of(url) == first
             secret = self._secret_values(request, rule) if is_first else {}
+            gone_out |= secret
             own = {name: each for name, each in request.headers.items() if is_first or name not in _OF_ORIGIN}
             answer = await self._ask(request, url, rule, {**own, **secret})
             location = answer.headers.get("location")
@@ -116,7 +118,7 @@ class HttpSender:
                 break
             left -= 1
             url = urljoin(url, location).partition("#")[0]
-        return SentAnswer(answer, url, Secrets(list(secret.values())))
+        return SentAnswer(answer, url, Secrets(list(gone_out.values())))
 
     def _rule_for(self, url: str) -> AddressRule:
         rule = allowed_url(url, self.allowed)
@@ -148,7 +150,10 @@ class HttpSender:
         sent |= {"host": split.netloc, "accept-encoding": "identity", "connection": "close"}
         if request.content or request.method not in ("GET", "HEAD", "DELETE"):
             sent["content-length"] = str(len(request.content))
-        proxy = proxy_for(scheme, host, port) if self.uses_proxy else None
+        try:
+            proxy = proxy_for(scheme, host, port) if self.uses_proxy else None
+        except NoConnectionError as error:
+            raise RunError(f"{shown}: {error}") from None
         origin = Origin(scheme, host, port, proxy)
         target = f"{split.path or '/'}{split.query and '?'}{split.query}"
         if proxy is not None and origin.is_forwarded:
@@ -192,8 +197,9 @@ class HttpSender:
                 return HttpConnection(await open_stream(scheme, host, port, address))
             except NoConnectionError as error:
                 told = f"{shown}: no connection to {host}: {error}"
-        if not self.uses_proxy and proxy_for(scheme, host, port) is not None:
-            told += "; the environment names a proxy: `http_proxy = true` in the project file sends requests through it"
+        with suppress(NoConnectionError):  # What it names is no address.
+            if not self.uses_proxy and proxy_for(scheme, host, port) is not None:
+                told += "; the environment names a proxy: `http_proxy = true` in the project file uses it"
         raise RunError(told)
 
     async def _read(self, connection: HttpConnection, head: ResponseHead, shown: str) -> bytes:

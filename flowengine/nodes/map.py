@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided, MapBegan, MapStopped
+from flowengine.core.user_code import describe_error
 from flowengine.core.values import UNCHANGEABLE, FrozenDict, FrozenList, MixedList, describe_value, freeze
 from flowengine.engine.levels import Level, Unfinished, enter_level, history_of, result_of_level, store_of
 from flowengine.engine.ports import CalledOff, Ended, Park
@@ -19,7 +20,7 @@ from flowengine.engine.tasks import meet_deadline
 from flowengine.errors import DefinitionError, FlowEngineError, LimitError, OverdueError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
-from flowengine.nodes.warm_start import WarmStart, begin_warm_start
+from flowengine.nodes.warm_start import begin_warm_start
 from flowengine.templating.text import excerpt
 
 __all__ = ["MapNode"]
@@ -203,7 +204,7 @@ class _MapRun:
         """Of items that earlier owners of the run had begun, where it matters which of them are done."""
         self._order: Sequence[int] = range(len(items))
         """Indices of the items that are left to the crew."""
-        self._start = begin_warm_start(context.scope, f"{context.current_node}[0].") if node.is_warm else WarmStart()
+        self._start = begin_warm_start(context.scope, f"{context.current_node}[0].") if node.is_warm else None
 
     async def work(self) -> None:
         if self._node.until is not None:
@@ -232,6 +233,7 @@ class _MapRun:
         return {index: self._enter(index) for index in range(len(self._items)) if f"{path}[{index}]." in begun}
 
     async def _warm_item(self, number: int) -> None:
+        assert self._start is not None  # The map is warm.
         if number:
             await self._start.wait()
             await self._next_item(number)
@@ -288,7 +290,7 @@ class _MapRun:
         seen = level.seen(results=self._results.shown(shared=self._node.tests_until is not None))
         try:
             test = None if self._node.tests_until is None else self._node.tests_until(seen)
-            enough = until(seen) if test is None else test["answer"]
+            enough = _work_out("until", until, seen) if test is None else test["answer"]
             if not isinstance(enough, bool):
                 raise TemplateError(f"`until` must give true or false, found {describe_value(enough)}")
         except OverdueError as error:
@@ -312,7 +314,7 @@ class _MapRun:
                 self._in_work[other].cancel()
 
     def _done(self, index: int, level: Level) -> None:
-        self._outputs[index] = output = self._node.result(level.seen())
+        self._outputs[index] = output = _work_out("result", self._node.result, level.seen())
         if self._node.until is not None:
             self._results.add(index, output)
         contribution = level.contribution()
@@ -355,6 +357,15 @@ class _MapRun:
 
 def _failure(index: int, error: FlowEngineError) -> FlowEngineError:
     return error if isinstance(error, BodyError) else RunError(f"item {index}: {error}")
+
+
+def _work_out(name: str, value: Value, seen: Context) -> Any:
+    try:
+        return value(seen)
+    except FlowEngineError:
+        raise
+    except Exception as error:  # A function of somebody's.
+        raise TemplateError(f"`{name}` failed: {describe_error(error)}") from error
 
 
 def _list(value: Any) -> list[Any]:

@@ -249,6 +249,9 @@ class _ExternalEffect:
             raise
 
 
+_MOST_DOUBLINGS: Final = 1000
+
+
 class _Retrying:
     """Goes on counting where an interrupted run of the node broke off: what had failed is not tried again."""
 
@@ -264,7 +267,9 @@ class _Retrying:
         if policy.backoff == "fixed":
             pause: Any = tenacity.wait_fixed(policy.initial)
         else:
-            pause = tenacity.wait_exponential(multiplier=policy.initial * 2**failed, max=policy.max)
+            pause = tenacity.wait_exponential(
+                multiplier=policy.initial * 2.0 ** min(failed, _MOST_DOUBLINGS), max=policy.max
+            )
 
         def seconds(state: tenacity.RetryCallState) -> float:
             own = min(pause(state), policy.max) * (1 - random() / 2 if policy.jitter else 1)

@@ -22,14 +22,18 @@ __all__ = ["WarmStart", "begin_warm_start", "find_warm_start", "hear_first_token
 
 
 class WarmStart:
-    """Of one run of a map."""
+    """Of one run of a map. It is among the `starts` of the run, under its prefix, until the other items may go."""
 
-    def __init__(self) -> None:
+    def __init__(self, starts: dict[str, WarmStart], prefix: str) -> None:
         self._has_begun = anyio.Event()
+        self._starts = starts
+        self._prefix = prefix
+        starts[prefix] = self
 
     def begin(self) -> None:
         """The other items may go: a model has begun to answer, or the first item is over."""
         self._has_begun.set()
+        self._starts.pop(self._prefix, None)
 
     async def wait(self) -> None:
         await self._has_begun.wait()
@@ -37,11 +41,9 @@ class WarmStart:
 
 def begin_warm_start(scope: RunScope | None, prefix: str) -> WarmStart:
     """`prefix`: of the paths of the nodes in the first item. Without a scope no item waits."""
-    start = WarmStart()
+    start = WarmStart({} if scope is None else _starts_of(scope), prefix)
     if scope is None:
         start.begin()
-    else:
-        _starts_of(scope)[prefix] = start
     return start
 
 

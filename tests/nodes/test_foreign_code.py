@@ -11,13 +11,14 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.core.context import Context
-from flowengine.core.records import Waited
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import Retry, Waited
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import RetryPolicy, RunLimits
+from flowengine.nodes.policy import wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -172,3 +173,18 @@ async def test_waiting_for_a_thread_does_not_count_against_a_nodes_timeout(monke
     quick = FunctionNode(lambda context: 1, timeout=2.0)
     run = await Flow("f", {"one": FunctionNode(hold), "two": FunctionNode(hold), "quick": quick}).run()
     assert run.status == "succeeded", run.error
+
+
+async def test_a_node_that_failed_a_thousand_times_before_it_was_interrupted_is_tried_again() -> None:
+    tries = iter([ValueError("not yet"), None])
+
+    def work(_: Context) -> int:
+        if (error := next(tries)) is not None:
+            raise error
+        return 1
+
+    failed = [Retry(number, "no", 0.0) for number in range(1, 1101)]
+    node = wrapped(FunctionNode(work, retry=RetryPolicy(attempts=2000, max=0)))
+    result = await node.run(Context(recorded=failed))
+    assert isinstance(result, NodeResult)
+    assert result.output == 1

@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -69,6 +70,8 @@ async def test_values_are_sent_as_data(server: OddServer):
     assert run.outputs["a"]["status"] == 200
     assert run.outputs["a"]["body"]["path"] == "/a?x=1&q=a%26b%3Dc%20d%2F%C3%A9&n=1&n=2&t=true"
     assert server.seen[0].headers["x-one"] == "a b"
+    run = (await run_of(node(server, "/a#part", query={"q": 1}))).raise_for_status()
+    assert run.outputs["a"]["body"]["path"] == "/a?q=1"
     assert server.seen[0].headers["host"] == f"127.0.0.1:{server.port}"
 
 
@@ -163,6 +166,11 @@ async def test_a_secret_goes_only_where_the_project_says_and_comes_back_nowhere(
         assert "authorization" not in other.seen[0].headers
         assert "cookie" not in other.seen[0].headers
         assert other.seen[0].headers["x-plain"] == "c"
+        server.redirect("/leak", f"{other.url}/secret-12345678")
+        environ = {"TOKEN": "secret-12345678"}
+        sender = HttpSender([f"{server.url}/ TOKEN", f"{other.url}/"], environ)
+        run = (await run_of(node(server, "/leak", sender=sender, headers_env=secret))).raise_for_status()
+        assert run.outputs["a"]["body"]["path"] == "/[hidden]"
         gone = HttpSender([f"{server.url}/ TOKEN"], {})
         told = message(await run_of(node(server, sender=gone, headers_env=secret)))
         assert "comes from the environment variable TOKEN, which is not set" in told
@@ -454,10 +462,16 @@ async def test_no_proxy_is_asked_where_nobody_says_so(proxy: ScriptedHttp, monke
     assert proxy.requests == []
 
 
-async def test_a_machine_without_a_way_out_is_told_of_the_proxy(proxy: ScriptedHttp):
+async def test_a_machine_without_a_way_out_is_told_of_the_proxy(proxy: ScriptedHttp, monkeypatch: pytest.MonkeyPatch):
     sender = HttpSender(["http://127.0.0.2:9/ 127.0.0.0/8", "http://out.example/ 127.0.0.0/8"], resolve=to_nobody)
     run = await Flow("f", {"a": HttpNode(sender, {"url": lambda _: "http://out.example/"})}).run()
     assert "the environment names a proxy: `http_proxy = true` in the project file" in str(run.error)
+    monkeypatch.setenv("http_proxy", "http://me:pa/ss@proxy:1")
+    run = await Flow("f", {"a": HttpNode(sender, {"url": lambda _: "http://out.example/"})}).run()
+    assert str(run.error).endswith("Connection refused")
+    through = replace(sender, uses_proxy=True)
+    run = await Flow("f", {"a": HttpNode(through, {"url": lambda _: "http://out.example/"})}).run()
+    assert str(run.error).endswith("the proxy that the environment names for http:// is no address")
 
 
 async def to_nobody(host: str, port: int) -> Sequence[str]:

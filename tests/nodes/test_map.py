@@ -227,3 +227,15 @@ async def test_an_item_that_fails_late_among_very_many_loses_nothing_of_the_othe
     assert len(output) == 10_000
     assert output[:-1] == [1] * 9_999
     assert output[-1] == {"error": "m[9999].body: ValueError: the last", "index": 9_999}
+
+
+@pytest.mark.parametrize("name", ["result", "until"])
+async def test_a_function_of_the_map_that_raises_is_told_as_itself(name: str) -> None:
+    def fail(_: Context) -> Any:
+        raise ValueError("no such key")
+
+    functions = {name: fail}
+    node = MapNode({"one": FunctionNode(lambda _: 1)}, over=lambda _: [1, 2], **functions)
+    run = await Flow("f", {"each": node}).run({})
+    assert run.error is not None
+    assert f"`{name}` failed: ValueError: no such key" in run.error.message

@@ -8,10 +8,12 @@ import anyio
 import pytest
 
 from flowengine.core.context import Context
+from flowengine.core.run_scope import RunScope
 from flowengine.errors import RunError
 from flowengine.flow import Flow
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
+from flowengine.nodes.warm_start import begin_warm_start, find_warm_start
 
 
 class Items:
@@ -73,3 +75,12 @@ async def test_a_warm_map_may_have_no_item_or_one(items: list[int]) -> None:
 
     node = MapNode({"one": FunctionNode(work)}, over=lambda _: items, is_warm=True)
     assert (await flow_of(node).run({})).raise_for_status().nodes["each"].output == items
+
+
+def test_a_start_is_forgotten_once_the_others_may_go() -> None:
+    scope = RunScope()
+    context = Context(current_node="each[0].one", scope=scope)
+    starts = [begin_warm_start(scope, f"{name}[0].") for name in ("other", "each")]
+    assert find_warm_start(context) is starts[1]
+    starts[1].begin()
+    assert find_warm_start(context) is None
