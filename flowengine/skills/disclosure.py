@@ -164,7 +164,7 @@ class SkillAccess:
         skill = await self._skill(name)
         body = await to_thread.run_sync(self.store.body, skill)
         files = await to_thread.run_sync(list_files, skill) if skill.has_files else []
-        answer = self._answers.body(body.text, self._outline(skill, "", body), files)
+        answer = self._answers.body(body.text, await self._outline(skill, "", body), files)
         await self._tell((skill.file, ""), skill.name, 2, answer, begun)
         if skill.name not in self.loaded:
             self.loaded.append(skill.name)
@@ -175,7 +175,7 @@ class SkillAccess:
         begun = time.perf_counter()
         skill = await self._skill(name)
         text = await self._read(skill, path) if path else await to_thread.run_sync(self.store.body, skill)
-        outline = self._scope.outline((skill.file, path), text.text)
+        outline = await to_thread.run_sync(self._scope.outline, (skill.file, path), text.text)
         found = outline.find(section)
         if found is None:
             raise RefusedError("section", section=section[:100], lines=self._answers.sections(outline))
@@ -192,7 +192,7 @@ class SkillAccess:
         begun = time.perf_counter()
         skill = await self._skill(name)
         text = await self._read(skill, path)
-        answer = self._answers.file(text.text, self._outline(skill, path, text))
+        answer = self._answers.file(text.text, await self._outline(skill, path, text))
         await self._tell((skill.file, path), skill.name, 3, answer, begun)
         return answer
 
@@ -230,14 +230,16 @@ class SkillAccess:
             raise RefusedError("script_text", path=path[:200])
         return await to_thread.run_sync(self.store.file, skill, path)
 
-    def _outline(self, skill: Skill, path: str, text: LoadedText) -> Outline | None:
-        return self._scope.outline((skill.file, path), text.text) if text.tokens > LONG_TEXT else None
+    async def _outline(self, skill: Skill, path: str, text: LoadedText) -> Outline | None:
+        if text.tokens <= LONG_TEXT:
+            return None
+        return await to_thread.run_sync(self._scope.outline, (skill.file, path), text.text)
 
     async def _fragment(self, skill: Skill) -> Fragment:
         """A body that the run has loaded already, for another of its agents."""
         begun = time.perf_counter()
         body = await to_thread.run_sync(self.store.body, skill)
-        answer = self._answers.body(body.text, self._outline(skill, "", body), [])
+        answer = self._answers.body(body.text, await self._outline(skill, "", body), [])
         await self._tell((skill.file, "again"), skill.name, 2, answer, begun)
         return Fragment(answer, "skills", count_tokens(answer), label=skill.name)
 

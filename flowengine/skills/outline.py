@@ -102,7 +102,8 @@ def make_outline(text: str) -> Outline:
 
 def _build_tree(text: str) -> tuple[str, list[Section]]:
     """What stands before the first heading, and the headings' tree."""
-    beginning: list[str] = []
+    lines: list[str] = []
+    written: list[tuple[Section | None, list[str]]] = [(None, lines)]
     top: list[Section] = []
     path: list[Section] = []
     fence = ""
@@ -110,17 +111,18 @@ def _build_tree(text: str) -> tuple[str, list[Section]]:
         fence = _fence_after(line, fence)
         heading = None if fence else _HEADING.match(line.rstrip("\n"))
         if heading is None:
-            if path:
-                path[-1].text += line
-            else:
-                beginning.append(line)
+            lines.append(line)
             continue
-        section = Section(heading[2].strip() or "…", len(heading[1]), line)
+        section, lines = Section(heading[2].strip() or "…", len(heading[1]), ""), [line]
+        written.append((section, lines))
         while path and path[-1].level >= section.level:
             path.pop()
         (path[-1].sections if path else top).append(section)
         path.append(section)
-    return "".join(beginning), top
+    for section, own in written:
+        if section is not None:
+            section.text = "".join(own)
+    return "".join(written[0][1]), top
 
 
 def _fence_after(line: str, fence: str) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from time import process_time
 
 import pytest
 
 from flowengine.context_providers.source_code import source_files as code_files
+from flowengine.context_providers.source_code.mentions import named_files
+from flowengine.context_providers.source_code.source_code import SourceCodeProvider
 from flowengine.context_providers.source_code.source_files import CodeTree, lines_of
 
 
@@ -178,3 +181,17 @@ def test_what_is_no_regular_file_has_no_lines(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe", "gone", "file/below", "a\0b", "."):
         assert lines_of(tmp_path / name) is None
+
+
+def test_a_file_whose_name_is_no_text_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    put(tmp_path, {"a.py": "def hello(): ..."})
+    Path(os.fsdecode(bytes(tmp_path) + b"/b\xff.py")).write_text("def hello(): ...")
+    Path(os.fsdecode(bytes(tmp_path) + b"/c\xff")).mkdir()
+    assert listed(tmp_path) == ["a.py"]
+    assert "a.py" in SourceCodeProvider(tmp_path).get_context("hello")
+
+
+def test_a_question_that_is_one_long_word_names_no_file_soon() -> None:
+    begun = process_time()
+    assert named_files("a" * 40_000, ["a.py"]) == []
+    assert process_time() - begun < 5  # Where each letter is a new beginning, a quarter of a minute.

@@ -212,3 +212,9 @@ def test_the_recursion_limit_is_left_as_it_was() -> None:
     before = sys.getrecursionlimit()
     python_outline(["[" * 5000])
     assert sys.getrecursionlimit() == before
+
+
+@pytest.mark.parametrize("count", [1000, 1400, 3000])
+def test_a_choice_among_very_many_is_read_by_lines_where_it_is_too_deep(count: int) -> None:
+    lines = ["if x == 0: pass", *(f"elif x == {each}: pass" for each in range(count))]
+    assert python_outline(lines) in (None, [Definition("", 1, count + 1)])

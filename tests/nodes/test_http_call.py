@@ -468,10 +468,10 @@ async def test_a_machine_without_a_way_out_is_told_of_the_proxy(proxy: ScriptedH
     assert "the environment names a proxy: `http_proxy = true` in the project file" in str(run.error)
     monkeypatch.setenv("http_proxy", "http://me:pa/ss@proxy:1")
     run = await Flow("f", {"a": HttpNode(sender, {"url": lambda _: "http://out.example/"})}).run()
-    assert str(run.error).endswith("Connection refused")
+    assert message(run).endswith("Connection refused")
     through = replace(sender, uses_proxy=True)
     run = await Flow("f", {"a": HttpNode(through, {"url": lambda _: "http://out.example/"})}).run()
-    assert str(run.error).endswith("the proxy that the environment names for http:// is no address")
+    assert message(run).endswith("the proxy that the environment names for http:// is no address")
 
 
 async def to_nobody(host: str, port: int) -> Sequence[str]:

@@ -26,6 +26,7 @@ def find(name: str) -> str | None:
         ("x.py", "#!/usr/bin/env -S uv run --script\n", (sys.executable,)),
         ("x.SH", "echo", ("/usr/bin/bash",)),
         ("x.rb", "#!/usr/bin/env\n", ("/usr/bin/ruby",)),
+        ("x.py", "#! \t\n", (sys.executable,)),
     ],
 )
 def test_the_first_line_says_it_else_the_ending(path: str, head: str, program: tuple[str, ...]) -> None:

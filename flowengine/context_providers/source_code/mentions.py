@@ -66,7 +66,7 @@ def _normalize(name: str) -> str:
 
 _MOST: Final = 3
 """Files that one name may mean."""
-_PATH: Final = re.compile(r"[\w.~/\\-]*[\w-]\.\w{1,8}\b")
+_PATH: Final = re.compile(r"(?<![\w.~/\\-])[\w.~/\\-]*[\w-]\.\w{1,8}\b")  # Looked for once in each run of such letters.
 _MODULE: Final = re.compile(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\b")
 _PYTHON: Final = re.compile(r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([^\n#]+)|import[ \t]+([^\n#]+))", re.M)
 _QUOTED: Final = re.compile(r"""(?:\bfrom|\bimport|\brequire\(|\bimport\(|#include)[ \t]*["'](\.{0,2}[^"'\n]+)["']""")

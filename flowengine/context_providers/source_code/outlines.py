@@ -68,9 +68,9 @@ def python_outline(lines: Lines) -> list[Definition] | None:
     _keep_quiet()
     try:
         tree = ast.parse("\n".join(lines), _FILE_NAME)
+        defined = list(_list_definitions(tree.body, ""))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # The last two: nested too deeply.
         return None
-    defined = list(_list_definitions(tree.body, ""))
     tops = [(each.start, each.end) for each in defined if "." not in each.name]
     return [Definition("", 1, len(lines), tuple(tops)), *defined] if lines else []
 

@@ -170,7 +170,7 @@ class CodeTree:
         files: dict[str, FileStamp] = {}
         for entry in entries:
             path = folder.prefix + entry.name
-            if is_withheld(entry.name):
+            if is_withheld(entry.name) or not _is_text(entry.name):
                 continue
             if _is_folder(entry):
                 if entry.name not in _CACHE_FOLDERS and not self._is_ignored(rules, f"{path}/"):
@@ -238,6 +238,14 @@ def _list_entries(folder: str) -> list[os.DirEntry[str]]:
             return sorted(islice(entries, _MOST_NAMES + 1), key=lambda each: each.name)
     except OSError:
         return []
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name is UTF-8: no index and no prompt holds another."""
+    try:
+        return name.isascii() or bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

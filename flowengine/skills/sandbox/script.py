@@ -31,7 +31,7 @@ _BY_SUFFIX: Final = {
     ".php": ("php",),
     ".lua": ("lua", "lua5.4"),
 }
-_FIRST_LINE: Final = re.compile(r"(?:\ufeff)?#![ \t]*([^\r\n]+)")
+_FIRST_LINE: Final = re.compile(r"(?:\ufeff)?#![ \t]*(\S[^\r\n]*)")
 
 Ending = Literal["exit", "time", "output", "memory", "files"]
 """How a script came to its end: by itself, or at a limit."""
