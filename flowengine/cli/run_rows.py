@@ -41,7 +41,8 @@ CONCURRENCY: Final = 20
 class RowMeter:
     """Counts rows as they end: rate, cost and time left."""
 
-    def __init__(self, total: int, *, quiet: bool) -> None:
+    def __init__(self, total: int, *, quiet: bool, is_batched: bool = False) -> None:
+        """`is_batched`: rows wait for batches and then end many at once, so nothing is said of rate and time left."""
         self.total = total
         self.statuses: Counter[str] = Counter()
         self.were_there = 0
@@ -50,6 +51,7 @@ class RowMeter:
         self.is_whole = True
         self.begun = monotonic()
         self._quiet = quiet
+        self._is_batched = is_batched
         self._is_live = has_live_stderr()
         self._pause = 0.25 if self._is_live else 15.0
         self._said_at = self.begun
@@ -85,7 +87,7 @@ class RowMeter:
     def line(self) -> str:
         """How far it is."""
         (before, then), (now, count) = self._recent[0], (monotonic(), self.done - self.were_there)
-        rate = (count - then) / (now - before) if now > before else 0.0
+        rate = (count - then) / (now - before) if now > before and not self._is_batched else 0.0
         parts = [f"{self.done:,} of {self.total:,} rows", *self._describe_trouble()]
         if rate > 0:
             parts.append(f"{rate:,.1f} rows/s" if rate >= 1 else f"{60 * rate:,.1f} rows/min")
@@ -187,7 +189,7 @@ class RowsCommand:
         return open_row_set(self.plan, store, data.path.name, key, fresh=self.fresh, allow_changed=self.allow_changed)
 
     def _run(self, data: DataFile, rows: RowSet, store: JournalStore) -> int:
-        meter = RowMeter(data.total, quiet=self.reporting.quiet)
+        meter = RowMeter(data.total, quiet=self.reporting.quiet, is_batched=self.batch is not None)
         settings = {name: value for name, value in self.settings.items() if name not in (*_BOUNDS, "concurrency")}
         runs = RowRuns(
             plan=self.plan,

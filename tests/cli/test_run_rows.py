@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +13,9 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from flowengine.cli.run_rows import RowMeter
 from flowengine.journal.stores import open_store
 from tests.cli.conftest import Command
 
@@ -69,6 +73,15 @@ def test_an_edited_flow_is_told_with_the_two_ways_on(flowengine: Command, folder
     assert "--allow-changed goes on with the flow as it is now; --fresh runs all rows anew" in said.err
     fresh = flowengine("run", "shout.yaml", "--data", "rows.jsonl", "--fresh")
     assert json.loads(fresh.out)["outputs"] == {"loud": "A!"}
+
+
+@pytest.mark.parametrize(
+    ("is_batched", "said"), [(False, r"1 of 9 rows · .* rows/.* · about .* left"), (True, "1 of 9 rows")]
+)
+def test_rows_that_wait_for_batches_tell_no_rate_and_no_time_left(is_batched: bool, said: str) -> None:
+    meter = RowMeter(9, quiet=True, is_batched=is_batched)
+    meter.statuses["succeeded"] += 1
+    assert re.fullmatch(said, meter.line())
 
 
 def test_options_that_do_not_go_together_are_refused(flowengine: Command, folder: Path) -> None:

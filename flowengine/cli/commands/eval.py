@@ -145,7 +145,7 @@ class _Go:
             batch=self.batch,
             tell=complain,
         )
-        meter = RowMeter(prepared.total, quiet=self.quiet)
+        meter = RowMeter(prepared.total, quiet=self.quiet, is_batched=self.batch is not None)
         prepared.heard = meter.hear
         try:
             with self.results.alone():

@@ -75,7 +75,7 @@ def command(
                 batch=pace,
                 tell=complain,
             )
-        meter = RowMeter(len(asked.chosen), quiet=quiet)
+        meter = RowMeter(len(asked.chosen), quiet=quiet, is_batched=batch)
         asked.heard = meter.hear
         try:
             with results.alone():
