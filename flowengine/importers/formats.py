@@ -26,6 +26,8 @@ FORMATS: Final[dict[str, tuple[str, str]]] = {
     "dify": ("flowengine.importers.dify", "Dify: the DSL of workflows, chatflows and basic apps"),
 }
 """Name → the module that reads it, and what it is."""
+_TOLD: Final = 10
+"""Elements of a source that are named where no flow comes of it."""
 
 
 class FormatReader(Protocol):
@@ -62,11 +64,17 @@ def find_sources(tree: SourceTree, below: str, name: str | None = None) -> list[
 
 
 def read_source(tree: SourceTree, found: Found) -> ImportedProject:
-    """Read one source."""
+    """Read one source; `InputError` where it has nothing that a flow could do."""
     try:
-        return _reader(found.format).read(tree, found.file)
+        project = _reader(found.format).read(tree, found.file)
     except RecursionError:
         raise InputError(f"{found.file}: it, or a file that it names, is nested too deep to be read") from None
+    if not any(each.steps for each in project.flows):
+        read = [f"{each.what:.60} ({each.origin}{', not mapped' * (each.outcome == 'lost')})"
+                for each in project.ledger.elements]  # fmt: skip
+        told = ", ".join([*read[:_TOLD], *(["…"] if len(read) > _TOLD else [])]) or "nothing"
+        raise InputError(f"{found.file}: {project.format} without a node, so there is no flow to write; read: {told}")
+    return project
 
 
 def _reader(name: str) -> FormatReader:
