@@ -24,6 +24,7 @@ from procrastinate import App
 from procrastinate.exceptions import AlreadyEnqueued
 from procrastinate.jobs import Job, JobDeferrer, Status
 
+from flowengine.errors import RunBusyError, RunNotFoundError, StoreCorruptError, StoreVersionError
 from flowengine.journal.postgres.migrations import VERSION
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.value_types import only_looking
@@ -87,8 +88,11 @@ class Orphans:
         return back
 
     def _job_of(self, run_id: str) -> Job | None:
-        with only_looking():
-            settings = self._store.start_of(run_id).settings
+        try:
+            with only_looking():
+                settings = self._store.start_of(run_id).settings
+        except (RunNotFoundError, StoreCorruptError, StoreVersionError):  # It is told of where somebody looks at it.
+            return None
         queue, priority = settings.get("queue"), settings.get("priority", 0)
         return job_of(run_id, queue, before_new(priority)) if isinstance(queue, str) else None
 
@@ -213,7 +217,8 @@ class Rescue:
         if epoch is not None:
             await anyio.to_thread.run_sync(self._store.take_from, run_id, epoch)
         if job.id in stopped:
-            await close_run(self._store, run_id)
+            with suppress(RunNotFoundError, RunBusyError):  # There is nothing to stop, or not by the queue.
+                await close_run(self._store, run_id)
             await manager.finish_job(job, Status.ABORTED, delete_job=True)
         else:
             await manager.finish_job(job, Status.FAILED, delete_job=True)

@@ -162,6 +162,34 @@ async def test_what_is_no_orphan_is_left_alone(store: PostgresStore, tmp_path: P
     assert [list(await orphans.look()) for _ in range(2)] == [[], ["held"]]
 
 
+async def test_a_damaged_run_without_a_job_keeps_no_other_from_being_put_back(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    plan = flow(tmp_path).plan
+    for run_id in ("damaged", "gone"):
+        await submit(store, plan, {}, run_id=run_id)
+    execute(store, "DELETE FROM flowengine_queue.procrastinate_jobs")
+    execute(store, "UPDATE flowengine.event SET body = '[]' WHERE number = "
+                   "(SELECT number FROM flowengine.run WHERE run_id = 'damaged')")  # fmt: skip
+    orphans = Orphans(store)
+    assert [list(await orphans.look()) for _ in range(2)] == [[], ["gone"]]
+
+
+async def test_a_job_of_a_run_that_was_removed_keeps_no_other_from_being_rescued(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    plan = flow(tmp_path).plan
+    for run_id in ("removed", "left"):
+        await submit(store, plan, {}, run_id=run_id)
+    execute(store, "SET search_path = flowengine_queue; UPDATE procrastinate_jobs SET status = 'doing'")
+    await cancel(store, "removed")
+    store.remove("removed")
+    async with opened(store, kind=PatientConnector) as app:
+        rescue = Rescue(app, store, "default", stalled=0, hanging=0, pause=1)
+        assert sorted(await rescue.look()) == ["left", "removed"]
+    assert jobs(store) == [("left", "todo")]
+
+
 @pytest.mark.long
 async def test_a_run_that_was_put_back_and_lost_its_job_goes_on(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 2})
