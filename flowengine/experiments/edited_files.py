@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -144,7 +145,7 @@ def _with_names(old: str, new: str, names: Sequence[str]) -> str:
     then, now = _parts_of(old), _parts_of(new)
     assert then is not None
     assert now is not None  # Only of such files single names are known.
-    lines, before = new.splitlines(keepends=True), old.splitlines(keepends=True)
+    lines, before = ([*StringIO(each)] for each in (new, old))  # Python's lines end in a line feed alone.
     added: list[str] = []
     for name in sorted(names, key=lambda each: -now[0][each].first if each in now[0] else 1):
         part, was = now[0].get(name), then[0].get(name)

@@ -59,14 +59,18 @@ def parse_runs(text: str, *, now: float | None = None) -> RunChoice:
     labels: dict[str, str] = {}
     limit: int | None = None
     run = ""
-    for word in shlex.split(text):
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"runs {text!r:.80}: {str(error).lower()}") from None
+    for word in words:
         key, equals, value = word.partition("=")
         if not equals or not value:
             raise InputError(f"runs {word!r:.80}: write it as KEY=VALUE")
         if key.startswith("label."):
             labels[key.removeprefix("label.")] = value
         elif key == "limit":
-            if not value.isdecimal() or not int(value):
+            if not value.isdecimal() or len(value) > 9 or not int(value):
                 raise InputError(f"runs {word!r:.80}: expected a whole number")
             limit = int(value)
         elif key in ("since", "before"):

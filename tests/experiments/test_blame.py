@@ -9,6 +9,7 @@ import pytest
 
 from flowengine.errors import InputError
 from flowengine.experiments.edit_search import Blame, BlameReport, changed_parts, with_parts
+from flowengine.experiments.edited_files import FileEdit, version_with
 from flowengine.experiments.eval_file import load_eval
 from flowengine.journal.memory import MemoryStore
 
@@ -151,3 +152,15 @@ async def test_code_that_code_imports_is_tried_too_beside_the_definition(tmp_pat
 async def test_a_file_with_other_imports_is_one_part(tmp_path: Path) -> None:
     report = await code_project(tmp_path, steps="import os\n" + CODE.replace('"."', '"!"')).run()
     assert report.blamed == ["code steps.py"]
+
+
+def test_a_function_is_taken_back_whatever_breaks_lines_above_it(tmp_path: Path) -> None:
+    for name, number in (("good", 1), ("bad", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "flowengine.toml").write_text("")
+        text = f"A = '\u2028'\n\x0c\ndef f():\n    return {number}\n\ndef g():\n    return {number}\n"
+        (tmp_path / name / "steps.py").write_text(text, "utf-8")
+    good, bad = (tmp_path / name / "chain.yaml" for name in ("good", "bad"))
+    with version_with([FileEdit("steps.py", "f")], good, bad) as place:
+        made = (place.parent / "steps.py").read_text("utf-8")
+    assert made.endswith("def f():\n    return 1\n\ndef g():\n    return 2\n")

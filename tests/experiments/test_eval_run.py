@@ -233,7 +233,9 @@ async def test_recorded_runs_are_rows(tmp_path: Path) -> None:
         await score(path, MemoryStore())
 
 
-@pytest.mark.parametrize("text", ["flow", "flo=x", "since=soon", "limit=0", "status=done", "label.=x"])
+@pytest.mark.parametrize(
+    "text", ["flow", "flo=x", "since=soon", "limit=0", f"limit={'9' * 5_000}", "status=done", "label.=x", "flow='x"]
+)
 def test_a_choice_of_runs_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_runs(text)

@@ -162,7 +162,7 @@ def test_several_claims_are_told_at_once_and_success_is_expected_unless_said_oth
 
 def test_values_keep_their_types(file: Path, tea_text: str) -> None:
     text = tea_text.replace(
-        'cup: "{{', 'sure: "{{ nodes.pick.output.confidence }}"\n  list: [1, {a: true}]\n  cup: "{{'
+        'cup: "{{', 'sure: "{{ nodes.pick.output.confidence }}"\n  list: [1, {a: true}]\n  map: {a: 1}\n  cup: "{{'
     )
     (file.parent.parent / "tea.yaml").write_text(text, "utf-8")
     assert not findings(file, "outputs: {sure: 1, list: [1.0, {a: true}]}")
@@ -170,6 +170,8 @@ def test_values_keep_their_types(file: Path, tea_text: str) -> None:
     assert len(findings(file, "outputs: {list: [1, {a: 1}]}")) == 1
     assert not findings(file, "outputs: {list: {contains: [1]}, sure: {matches: '^1'}}")
     assert len(findings(file, "outputs: {list: {contains: 2}}")) == 1
+    assert not findings(file, "outputs: {map: {contains: a}}")
+    assert len(findings(file, "outputs: {map: {contains: {a: 1}}}")) == 1
 
 
 def test_a_call_without_an_answer_is_what_is_told_and_nothing_that_follows_from_it(file: Path) -> None:
