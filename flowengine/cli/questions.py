@@ -30,6 +30,7 @@ __all__ = ["ask_person", "can_ask_person", "describe_question", "format_choices"
 _MOST: Final = 2_000
 """Characters of an argument that are shown; all of them are in the record of the run."""
 _LATER: Final = "later"
+"""What leaves a question unanswered, in brackets where that is one of its choices."""
 _CHANGE: Final = "change"
 
 
@@ -78,14 +79,17 @@ def _ask(store: JournalStore, run_id: str, events: Sequence[Event], path: str, a
     if not may_answer(who, asked.approvers):
         complain(f"  you are '{who}', who is none of them")
         return None
+    later = _LATER
+    while later in map(str.casefold, asked.choices):
+        later = f"({later})"
     while True:
-        choice = _prompt_choice([*asked.choices[:1], *([_CHANGE] if asked.tool else []), *asked.choices[1:], _LATER])
-        if choice == _LATER:
+        choice = _prompt_choice([*asked.choices[:1], *([_CHANGE] if asked.tool else []), *asked.choices[1:], later])
+        if choice == later:
             return None
         form = _prompt_form(asked, choice)
         is_refusal = asked.tool and choice not in (ACCEPT, _CHANGE)
         comment = _prompt("why (the model reads it)") if is_refusal else "" if asked.tool else _prompt("comment")
-        said = ACCEPT if choice == _CHANGE else choice
+        said = ACCEPT if asked.tool and choice == _CHANGE else choice
         try:
             return anyio.run(partial(answer, store, run_id, path, said, comment=comment, by=who, form=form))
         except ApprovalError as error:
@@ -93,9 +97,9 @@ def _ask(store: JournalStore, run_id: str, events: Sequence[Event], path: str, a
 
 
 def _prompt_choice(choices: Sequence[str]) -> str:
-    """One of the choices, or the beginning of one; nothing is `later`."""
+    """One of the choices, or the beginning of one; nothing is the last of them."""
     while True:
-        said = _prompt(" / ".join(choices)).casefold() or _LATER
+        said = _prompt(" / ".join(choices)).casefold() or choices[-1]
         exact = [each for each in choices if each.casefold() == said]
         found = exact or [each for each in choices if each.casefold().startswith(said)]
         if len(found) == 1:

@@ -147,3 +147,17 @@ def test_a_terminal_is_not_ruled_by_arguments(shop: Path) -> None:
     assert process.wait(60) == 3
     assert b"\x1b]0;" not in sent
     assert rb"a\x1b]0;owned" in sent or rb"a\u001b]0;owned" in sent
+
+
+@pytest.mark.parametrize(("said", "code"), [("later", 0), ("change", 0), ("", 3), ("(later)", 3)])
+def test_choices_may_be_the_words_of_the_terminal_itself(
+    flowengine: Command, shop: Path, typing: Callable[[str], None], said: str, code: int
+) -> None:
+    typing(f"{said}\n\n")
+    flow = (
+        "flowengine: v1\nname: ask\nnodes:\n  ask: {type: approval, message: When?, routes: {later: {}, change: {}}}\n"
+    )
+    (shop / "ask.yaml").write_text(flow + 'outputs: {then: "{{ nodes.ask.output.choice }}"}\n')
+    found = flowengine("run", "ask.yaml")
+    assert (found.code, found.out.strip()) == (code, said if code == 0 else "")
+    assert "later / change / (later)" in found.err

@@ -108,3 +108,6 @@ def test_tasks_that_cannot_be_read_are_told_with_their_line(
     said = flowengine("skills", "measure", "skills", "--tasks", "tasks.jsonl")
     assert said.code == 2
     assert f"tasks.jsonl:2: {problem}" in said.err
+    (folder / "tasks.jsonl").write_bytes(b"\xff")
+    said = flowengine("skills", "measure", "skills", "--tasks", "tasks.jsonl")
+    assert (said.code, "tasks.jsonl cannot be read" in said.err) == (2, True)

@@ -179,7 +179,11 @@ def _find_skill(store: SkillStore, name: str) -> Skill:
 def _read_tasks(file: Path, store: SkillStore) -> list[Task]:
     known = [each.name for each in store.skills()]
     tasks: list[Task] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), 1):
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{file} cannot be read: {error}") from error
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
