@@ -7,7 +7,7 @@ takes the URL and the durability and gives a `JournalStore`. They are looked for
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from inspect import isfunction
@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 from flowengine.core.context import NodeResult
 from flowengine.core.run_scope import Fence
 from flowengine.core.user_code import describe_error, find_entry_points, load_entry_point, package_of
-from flowengine.core.values import copy_mutable
+from flowengine.core.values import UNCHANGEABLE, copy_mutable
 from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import Durability, Journal, JournalStore, RunInfo
 from flowengine.errors import DefinitionError, FlowEngineError, StoreUnavailableError, did_you_mean
@@ -123,6 +123,7 @@ class _TeeJournal:
     def __init__(self, journal: Journal, listener: Listener) -> None:
         self._journal = journal
         self._listener = listener
+        self.commit, self.flush, self.read, self.close = journal.commit, journal.flush, journal.read, journal.close
 
     @property
     def flush_interval(self) -> float | None:
@@ -130,21 +131,10 @@ class _TeeJournal:
 
     def append(self, event: Event, /) -> None:
         self._journal.append(event)
-        if type(event) is NodeFinished:  # What the listener does to a value reaches no later node.
+        if type(event) is NodeFinished and not UNCHANGEABLE.issuperset(map(type, event.result)):
+            # What the listener does to a value reaches no later node.
             event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
         self._listener(event)
-
-    def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
-        return self._journal.commit(alone)
-
-    def flush(self) -> None:
-        self._journal.flush()
-
-    def read(self, after: int = 0, /) -> Sequence[Event]:
-        return self._journal.read(after)
-
-    async def close(self) -> None:
-        await self._journal.close()
 
 
 def open_store(url: str | None, durability: Durability = "process") -> JournalStore:
