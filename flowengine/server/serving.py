@@ -7,10 +7,12 @@ import errno
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from types import FrameType
 from typing import Any, ClassVar, Final, Literal, NamedTuple, cast
 
@@ -38,8 +40,6 @@ class ConnectionLimits(NamedTuple):
 
 
 Phase = Literal["head", "body"]
-
-_LATE_ANSWER: Final = b"the request did not arrive in time\n"
 
 
 def make_connection_class(limits: ConnectionLimits) -> type[asyncio.Protocol]:
@@ -87,8 +87,16 @@ class _Connection(H11Protocol):
             asked.disconnected = True
             asked.message_event.set()
         if has_begun and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._answer_late()
+            self._answer(408, b"the request did not arrive in time\n")
         self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        error = sys.exception()
+        if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
+            self._answer(431, b"the request's headers are too long\n")
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
 
     def _phase_of_request(self) -> Phase | None:
         if self.conn.their_state is h11.SEND_BODY:
@@ -112,10 +120,12 @@ class _Connection(H11Protocol):
         if phase == "head":
             self.waiting[self] = None
 
-    def _answer_late(self) -> None:
-        headers = [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(_LATE_ANSWER)))]
-        response = h11.Response(status_code=408, headers=[*headers, ("connection", "close")], reason=b"Request Timeout")
-        for event in (response, h11.Data(data=_LATE_ANSWER), h11.EndOfMessage()):
+    def _answer(self, status: int, text: bytes) -> None:
+        """Say why the connection is closed now."""
+        headers = [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(text)))]
+        reason = HTTPStatus(status).phrase.encode()
+        response = h11.Response(status_code=status, headers=[*headers, ("connection", "close")], reason=reason)
+        for event in (response, h11.Data(data=text), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
 
 

@@ -60,6 +60,17 @@ def test_half_a_head_is_answered_with_408(server: Served) -> None:
         assert read_all(connection).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
 
+@pytest.mark.parametrize(
+    ("size", "status"), [(65_537, b"431 Request Header Fields Too Large"), (99, b"400 Bad Request")]
+)
+def test_a_head_that_is_too_long_or_none_is_told_as_that(size: int, status: bytes, server: Served) -> None:
+    """Of the longest there is not a byte more than the server reads: what it leaves unread could cut the answer off."""
+    with connected(server) as connection:
+        begin = b"GET / HTTP/1.1\r\nX: " if size > 99 else b"GET \xff\r\n\r\n"
+        connection.sendall(begin.ljust(size, b"a"))
+        assert read_all(connection).startswith(b"HTTP/1.1 " + status)
+
+
 @pytest.mark.parametrize("sent", [b"", b'{"flow": '])
 def test_half_a_body_is_answered_with_408(sent: bytes, server: Served) -> None:
     with connected(server) as connection:
