@@ -193,7 +193,7 @@ def _inside(name: str, past: Past, run_id: str, at: float) -> Iterator[Event]:
 def patches_of(plan: CompiledFlow, started: RunStarted) -> Mapping[int, Mapping[str, Any]]:
     """Node → what it is to find in shared state, for a run that was forked; nothing for any other."""
     node, state = started.settings.get("from"), started.settings.get("set")
-    return {plan.graph.index[str(node)]: state} if node in plan.graph.index and state else {}
+    return {plan.graph.index[str(node)]: dict(state)} if node in plan.graph.index and state else {}
 
 
 def _check(plan: CompiledFlow, node: str, state: Mapping[str, Any]) -> None:

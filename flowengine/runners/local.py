@@ -242,7 +242,8 @@ async def resume(
             return read_run(plan, events)
         await plan.ready()
         acts = started.settings.get("acts", True) is not False
-        thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"), acts=acts)
+        with reading_record(run_id):
+            thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"), acts=acts)
         repeated: Collection[str] = ()
         if repeats:
             repeated = refuse_repeated_deeds(plan, events, repeats, retry_effects)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import anyio
 import pytest
@@ -17,6 +18,7 @@ from flowengine.engine.merging import StateKey
 from flowengine.errors import StoreCorruptError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
+from flowengine.journal.run_export import store_run
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.runners.local import changed_nodes, read_run
@@ -96,6 +98,16 @@ async def test_an_unfinished_run_is_read_back_as_running():
 def test_a_journal_without_its_start_is_refused():
     with pytest.raises(StoreCorruptError, match="does not begin with its start"):
         read_run(flow_of(1, []).plan, [RunFinished(0.0, "succeeded")])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("chosen", [{"reuse": 5}, {"from": "n00", "set": 5}])
+async def test_a_run_from_elsewhere_with_senseless_settings_is_told_as_such(chosen: dict[str, Any]):
+    flow, store = flow_of(1, []), MemoryStore()
+    began = (await flow.run(run_id="r")).events[0]
+    await store_run(store, [began._replace(settings=chosen)])  # type: ignore[union-attr,call-arg]
+    with pytest.raises(StoreCorruptError, match="the record of run r does not fit together"):
+        await flow.resume("r", store=store)
 
 
 @pytest.mark.anyio

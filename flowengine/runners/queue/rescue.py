@@ -31,7 +31,7 @@ from flowengine.journal.value_types import only_looking
 from flowengine.runners.queue.run_positions import SCHEMA, ask_queue
 from flowengine.runners.queue.run_queue import close_run
 from flowengine.runners.queue.suspicion import note_companies
-from flowengine.runners.queue.tables import before_new, job_of, look_into_queue, put_jobs
+from flowengine.runners.queue.tables import before_new, job_of, look_into_queue, put_jobs, queue_and_priority
 
 __all__ = ["WORKER", "Orphans", "Rescue"]
 
@@ -93,8 +93,8 @@ class Orphans:
                 settings = self._store.start_of(run_id).settings
         except (RunNotFoundError, StoreCorruptError, StoreVersionError):  # It is told of where somebody looks at it.
             return None
-        queue, priority = settings.get("queue"), settings.get("priority", 0)
-        return job_of(run_id, queue, before_new(priority)) if isinstance(queue, str) else None
+        queue, priority = queue_and_priority(settings)
+        return None if queue is None else job_of(run_id, queue, before_new(priority))
 
 
 def _forget_ended(connection: psycopg.Connection[Any]) -> None:

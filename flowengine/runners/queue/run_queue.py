@@ -47,6 +47,7 @@ try:
         job_of,
         make_tables,
         put_jobs,
+        queue_and_priority,
     )
 except ImportError as error:
     raise StoreUnavailableError(f"a queue needs its library: {install_hint('queue')} ({error})") from error
@@ -217,9 +218,8 @@ async def requeue_in(
         events: Any = store.events(run_id)
     if events[0].source is None:
         raise DefinitionError(f"run {run_id} is of a flow made of Python objects, which no worker has")
-    start: Mapping[str, Any] = events[0].settings
-    place = queue or start.get("queue", "default")
-    rank = start.get("priority", 0) if priority is None else _check_priority(priority)
+    place, rank = queue_and_priority(events[0].settings)
+    place, rank = queue or place or "default", rank if priority is None else _check_priority(priority)
     rank = rank if len(events) == 1 else before_new(rank)
     how = {"allow_changed": True} if allow_changed else {}
     jobs = await _jobs_of(app, run_id)

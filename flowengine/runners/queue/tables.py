@@ -9,7 +9,7 @@ older library are alive nothing is changed: a migration may take away what they 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, LiteralString, cast
@@ -24,6 +24,7 @@ from procrastinate.schema import SchemaManager
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from flowengine.errors import StoreUnavailableError, StoreVersionError
+from flowengine.journal.postgres.batch import storable
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_positions import SCHEMA, TASK
 
@@ -37,6 +38,7 @@ __all__ = [
     "look_into_queue",
     "make_tables",
     "put_jobs",
+    "queue_and_priority",
 ]
 
 _LOCK: Final = 0x464C4F58
@@ -197,6 +199,18 @@ def before_new(priority: int) -> int:
     (999997, 1000005)
     """
     return priority + _BEGUN if is_new(priority) else priority
+
+
+def queue_and_priority(settings: Mapping[str, Any]) -> tuple[str | None, int]:
+    """What a run's start says of its place; what can be neither counts as not said: runs are imported, too.
+
+    >>> queue_and_priority({"queue": "gpu", "priority": 5}), queue_and_priority({"queue": 7, "priority": "high"})
+    (('gpu', 5), (None, 0))
+    """
+    queue, priority = settings.get("queue"), settings.get("priority")
+    is_name = isinstance(queue, str) and storable(queue) == queue
+    is_rank = type(priority) is int and abs(priority) <= MOST_PRIORITY
+    return queue if is_name else None, priority if is_rank else 0
 
 
 def is_new(priority: int) -> bool:

@@ -16,6 +16,7 @@ from flowengine.errors import ApprovalError, DefinitionError, StoreVersionError
 from flowengine.journal.approvals import answer
 from flowengine.journal.postgres.migrations import VERSION
 from flowengine.journal.postgres.store import PostgresStore
+from flowengine.journal.run_export import store_run
 from flowengine.runners.queue.rescue import Orphans, Rescue
 from flowengine.runners.queue.run_queue import cancel, opened, requeue, submit
 from flowengine.runners.queue.worker import PatientConnector
@@ -173,6 +174,19 @@ async def test_a_damaged_run_without_a_job_keeps_no_other_from_being_put_back(
                    "(SELECT number FROM flowengine.run WHERE run_id = 'damaged')")  # fmt: skip
     orphans = Orphans(store)
     assert [list(await orphans.look()) for _ in range(2)] == [[], ["gone"]]
+
+
+async def test_a_run_from_elsewhere_with_a_senseless_place_keeps_no_other_from_being_put_back(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    await submit(store, flow(tmp_path).plan, {}, run_id="gone")
+    execute(store, "DELETE FROM flowengine_queue.procrastinate_jobs")
+    for number, (queue, priority) in enumerate([("default", "high"), ("default", 10**30), ("a\0b", 0), (7, 0)]):
+        run_id, settings = f"other{number}", {"queue": queue, "priority": priority}
+        began = store.events("gone")[0]._replace(run_id=run_id, settings=settings)  # type: ignore[union-attr,call-arg]
+        await store_run(store, [began])
+    orphans = Orphans(store)
+    assert [list(await orphans.look()) for _ in range(2)] == [[], ["gone", "other0", "other1"]]
 
 
 async def test_a_job_of_a_run_that_was_removed_keeps_no_other_from_being_rescued(
