@@ -209,8 +209,8 @@ def queue_and_priority(settings: Mapping[str, Any]) -> tuple[str | None, int]:
     """
     queue, priority = settings.get("queue"), settings.get("priority")
     is_name = isinstance(queue, str) and storable(queue) == queue
-    is_rank = type(priority) is int and abs(priority) <= MOST_PRIORITY
-    return queue if is_name else None, priority if is_rank else 0
+    rank = priority if type(priority) is int and abs(priority) <= MOST_PRIORITY else 0
+    return queue if is_name else None, rank
 
 
 def is_new(priority: int) -> bool:
