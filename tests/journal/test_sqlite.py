@@ -576,6 +576,15 @@ def test_a_closed_store_lets_go_of_its_runs(store: SQLiteStore) -> None:
     again.close()
 
 
+async def test_a_journal_that_is_closed_after_its_store_says_that_the_store_is_closed(store: SQLiteStore) -> None:
+    journal = store.create("r1")
+    journal.append(STARTED)
+    store.close()
+    with pytest.raises(StoreUnavailableError, match=r"the store .* is closed"):
+        await journal.close()
+    await journal.close()
+
+
 def test_a_reader_of_nothing_makes_no_file(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "new" / "runs.db")
     assert list(store.list()) == []

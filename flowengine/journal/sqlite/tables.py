@@ -104,6 +104,8 @@ class SqliteTables:
         """`source`: where files that are read here have their content."""
         self.path = path
         self.connection = connection
+        self.cursor = connection.cursor()
+        """One for all commits: making one costs a twentieth of a commit."""
         self.blobs = SqliteBlobs(path, connection)
         self.index = SqliteIndex(path, connection, self.runs)
         self._source = source
