@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from threading import RLock
 from typing import Any, NoReturn, Protocol
 
 from flowengine.core.context import RunStatus
@@ -58,8 +59,9 @@ class MemoryJournal:
 
     async def close(self) -> None:
         self.append = _refuse_event
-        if self._released is not None:
-            self._released()
+        released, self._released = self._released, None
+        if released is not None:
+            released()
 
 
 class MemoryStore:
@@ -70,6 +72,7 @@ class MemoryStore:
         self._writers: set[str] = set()
         self._beside: dict[tuple[str, str], Any] = {}
         """What is kept beside the runs."""
+        self._revising = RLock()
         self._blobs: dict[str, bytes] = {}
         self._owners: dict[str, set[str]] = {}
         """Owner → the files that it was given."""
@@ -105,14 +108,15 @@ class MemoryStore:
         return self._beside.get((kind, key))
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
-        value = change(self.recall(kind, key))
-        if value is None:
-            self._beside.pop((kind, key), None)
-        else:
-            self._beside[kind, key] = value
-        if self._blobs:
-            self._owners[beside_owner(kind, key)] = {file.blob for file in find_files(value)}
-            self._drop_unowned()
+        with self._revising:
+            value = change(self.recall(kind, key))
+            if value is None:
+                self._beside.pop((kind, key), None)
+            else:
+                self._beside[kind, key] = value
+            if self._blobs:
+                self._owners[beside_owner(kind, key)] = {file.blob for file in find_files(value)}
+                self._drop_unowned()
 
     def put_blob(self, owner: str, content: bytes, /) -> str:
         blob = check_blob(content)

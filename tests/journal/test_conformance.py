@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any, get_args
 
 import anyio
@@ -23,7 +24,7 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.engine.ports import Durability, Journal, JournalStore, RunInfo
-from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError
+from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres.tables import PostgresTables
 from flowengine.journal.sqlite.store import SQLiteStore
@@ -334,6 +335,34 @@ async def test_a_run_is_removed_with_its_events_and_its_id_is_free_again(store: 
     await commit(journal, started("r1"))
     await journal.close()
     assert len(store.events("r1")) == 1
+
+
+async def test_a_journal_that_is_closed_again_lets_go_of_nobody_elses_run(store: JournalStore) -> None:
+    first = store.create("r1")
+    await commit(first, started("r1"))
+    await first.close()
+    second = store.open("r1")
+    await first.close()
+    with pytest.raises(RunBusyError):
+        store.open("r1")
+    await second.close()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_changes_of_two_threads_come_one_after_the_other(store: JournalStore) -> None:
+    others: list[Thread] = []
+
+    def add(before: Any) -> int:
+        """The other thread begins while this one is at it."""
+        if not others:
+            others.append(Thread(target=store.revise, args=("count", "one", add)))
+            others[0].start()
+            others[0].join(0.05)
+        return (before or 0) + 1
+
+    store.revise("count", "one", add)
+    others[0].join()
+    assert store.recall("count", "one") == 2
 
 
 @pytest.mark.parametrize(("kind", "tables"), [("process", SqliteTables), ("PostgreSQL", PostgresTables)])
