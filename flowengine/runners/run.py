@@ -93,6 +93,8 @@ def _find_inside(events: Sequence[Event], node: str) -> NodeRun | None:
                 found = NodeRun("skipped", cause=cause)
             case NodeCancelled():
                 found = NodeRun("cancelled")
+            case NodeStarted():
+                found = NodeRun("running")
             case _:
                 found = found or NodeRun("running")
     return found

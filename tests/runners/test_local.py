@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
+from flowengine.engine.events import (
+    Event,
+    NodeCancelled,
+    NodeFinished,
+    NodeStarted,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+)
 from flowengine.engine.merging import StateKey
 from flowengine.errors import StoreCorruptError
 from flowengine.flow import Flow
@@ -93,6 +101,14 @@ async def test_an_unfinished_run_is_read_back_as_running():
     flow = flow_of(1, [])
     run = await flow.run(store=MemoryStore())
     assert read_run(flow.plan, run.events[:6]).status == "running"
+
+
+def test_a_node_inside_another_that_runs_again_is_running():
+    went = [NodeStarted("loop", 1.0), NodeStarted("loop.round[0].n00", 1.0), NodeCancelled("loop.round[0].n00", 2.0)]
+    events = [RunStarted("r", "cut", 1.0, {}, {}, {}), *went, RunResumed(3.0), *went[:2]]
+    plan = flow_of(1, []).plan
+    assert read_run(plan, events).nodes["loop.round[0].n00"].status == "running"
+    assert read_run(plan, events[:4]).nodes["loop.round[0].n00"].status == "cancelled"
 
 
 def test_a_journal_without_its_start_is_refused():
