@@ -114,6 +114,17 @@ def find_nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
 
 
+def refuse_other_kind(value: Any, kind: Any, expected: str, error: type[FlowEngineError]) -> None:
+    """Raise `error` where an argument is of no such kind, which a program without a type checker does not know before.
+
+    >>> refuse_other_kind([], dict, "inputs are a mapping", InputError)
+    Traceback (most recent call last):
+    flowengine.errors.InputError: inputs are a mapping, not list
+    """
+    if not isinstance(value, kind):
+        raise error(f"{expected}, not {type(value).__name__}")
+
+
 def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
     """What is raised for an argument that a class or a function does not have.
 

@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from copy import copy
 from functools import partial
 from os import PathLike
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import anyio
@@ -32,7 +33,14 @@ from flowengine.core.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import Durability, JournalStore
-from flowengine.errors import DefinitionError, Diagnostic, FlowError, names_arguments, unknown_argument
+from flowengine.errors import (
+    DefinitionError,
+    Diagnostic,
+    FlowError,
+    names_arguments,
+    refuse_other_kind,
+    unknown_argument,
+)
 from flowengine.journal.approvals import answer
 from flowengine.journal.stores import TeeStore, open_store
 from flowengine.nodes.compiled_flow import CompiledFlow, InputField, assemble
@@ -111,7 +119,7 @@ class Flow:
         """
         self.plan = assemble(
             name,
-            {node: as_node(step) for node, step in nodes.items()},
+            {node: as_node(step) for node, step in _checked_steps(nodes).items()},
             inputs=None if inputs is None else {each: _field(field) for each, field in inputs.items()},
             state={key: _state_key(value) for key, value in (shared_state or {}).items()},
             outputs=outputs,
@@ -171,7 +179,7 @@ class Flow:
         for setting in settings:
             if setting not in FlowSettings.__annotations__:
                 raise unknown_argument("Flow.sequential", setting, FlowSettings.__annotations__)
-        nodes = {node: copy(as_node(step)) for node, step in steps.items()}
+        nodes = {node: copy(as_node(step)) for node, step in _checked_steps(steps).items()}
         routed = {edge.target for node_id, node in nodes.items() for edge in node.edges(node_id) if edge.route}
         open_ends: list[str] = []
         for node_id, node in nodes.items():
@@ -229,6 +237,7 @@ class Flow:
         A node that fails is told in `Run.status`; `Run.raise_for_status()` raises it. Raises
         `InputError` for inputs that do not fit and `JournalError` when the record cannot be kept.
         """
+        refuse_other_kind(limits, (RunLimits, NoneType), "limits are RunLimits", DefinitionError)
         with _opened(store, durability) as journals:
             run = await local.start(
                 self.plan,
@@ -532,6 +541,11 @@ def _refuse_told_people(plan: CompiledFlow) -> None:
     told = [path for path, node in every_node(plan.definitions) if node.tells_people]
     if told:
         raise FlowError([Diagnostic("FE531", text, node=path) for path in told])
+
+
+def _checked_steps(steps: Mapping[str, Step]) -> Mapping[str, Step]:
+    refuse_other_kind(steps, Mapping, "the nodes of a flow are a mapping, as {'draft': agent}", DefinitionError)
+    return steps
 
 
 def as_node(step: Step) -> FlowNode:

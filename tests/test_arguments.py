@@ -13,6 +13,7 @@ import pytest
 
 from flowengine import (
     Agent,
+    AgentNode,
     ApprovalNode,
     Budget,
     ConditionNode,
@@ -23,6 +24,7 @@ from flowengine import (
     MapNode,
     NodeLimits,
     RetryPolicy,
+    RoutingAgent,
     RunLimits,
 )
 from flowengine import builder as keywords
@@ -92,6 +94,30 @@ def test_a_mistyped_argument_of_an_agent_is_told_with_the_nearest(wrong: str, me
 def test_a_bound_that_would_hold_a_run_for_ever_or_bound_nothing_is_refused(make: Callable[[], Any], told: str):
     with pytest.raises(DefinitionError, match=told):
         make()
+
+
+OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
+    (FLOW.run_sync, "hello", "the inputs of a run are a mapping, as {'name': value}, not str"),
+    (lambda given: FLOW.run_sync(limits=given), {"concurrency": 1}, "limits are RunLimits, not dict"),
+    (lambda given: Flow("f", given), [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
+    (Flow.sequential, [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
+    (FunctionNode, "one", "a FunctionNode calls a function, not str"),
+    (lambda given: ConditionNode(given, "a", "b"), "ready", "a ConditionNode asks a function, not str"),
+    (AgentNode, "writer", "an AgentNode asks an Agent, not str"),
+    (Agent("a", "Say it.", model="offline").run, None, "agent 'a' answers a text, not NoneType"),
+    (
+        lambda given: RoutingAgent("r", "Go.", given),
+        ["a"],
+        "agent 'r': routes are a mapping, as {label: description}, not list",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "told"), OTHER_KINDS)
+def test_an_argument_of_another_kind_says_what_was_expected(call: Callable[[Any], Any], given: Any, told: str):
+    with pytest.raises(DefinitionError) as caught:
+        call(given)
+    assert str(caught.value) == told
 
 
 def test_options_of_a_vendor_still_reach_the_model_call():

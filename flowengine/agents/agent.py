@@ -36,7 +36,7 @@ from flowengine.core.file_values import FileValue
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway
 from flowengine.core.run_scope import RunScope
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, InputError, refuse_other_kind
 from flowengine.models.call_options import OF_GENERATING, ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
@@ -275,6 +275,7 @@ class Agent:
         which providers and typed contexts begin with that; `recorded`: what an interrupted attempt of it told.
         `shared`: how the input begins in other runs of the agent too, for the vendor's cache.
         """
+        refuse_other_kind(input_text, str, f"agent '{self.name}' answers a text", InputError)
         gateway = DirectGateway() if gateway is None else gateway
         opening = TurnRequest(input_text, earlier, gateway, options, scope, admit, kept, recorded, attachments, shared)
         parts = self._parts()

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from inspect import Parameter, signature
 from sys import float_info
+from types import NoneType
 from typing import Any, Final, TypeAlias, get_args
 
 from flowengine.agents.structured import AnswerShape
 from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.core.values import label_key
-from flowengine.errors import DefinitionError, find_nearest
+from flowengine.errors import DefinitionError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import DECIDING, OPTIONS, PromptCaching, find_option_problems, normalize_options
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.model import Model
@@ -217,6 +218,7 @@ def check_share(name: str, value: float) -> float:
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Routes that can be told apart after trimming, case folding and composing letters."""
+    refuse_other_kind(labels, (Mapping, NoneType), "routes are a mapping, as {label: description}", DefinitionError)
     if not labels:
         raise DefinitionError("routes must declare at least one label: {label: description}")
     folded: dict[str, str] = {}

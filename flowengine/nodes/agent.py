@@ -22,7 +22,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.core.values import find_label
 from flowengine.engine.graph import FALLBACK
 from flowengine.engine.ports import Ended, Park
-from flowengine.errors import DefinitionError, OutputError, RouteError, RunError
+from flowengine.errors import DefinitionError, OutputError, RouteError, RunError, refuse_other_kind
 from flowengine.models.model import Model
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.container import every_node
@@ -110,6 +110,7 @@ class AgentNode(FlowNode):
         A node with `retry` takes no agent with tools that are `external` (rule 18): it would repeat their deeds.
         What servers have is known, and refused, once they run: before the first node of the run.
         """
+        refuse_other_kind(agent, (Agent, Templated), "an AgentNode asks an Agent", DefinitionError)
         super().__init__(**settings)
         self._repeats = self.retry is not None and self.retry.attempts > 1
         tooling = (agent.prototype if isinstance(agent, Templated) else agent).tooling

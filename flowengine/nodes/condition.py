@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack, cast
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided
 from flowengine.core.values import describe_value, find_label
-from flowengine.errors import RouteError
+from flowengine.errors import DefinitionError, RouteError, refuse_other_kind
 from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 
@@ -45,6 +45,7 @@ class ConditionNode(FlowNode):
         **settings: Unpack[NodeSettings],
     ) -> None:
         """`has_otherwise` says that an answer without a route leads nowhere; `settings`: see `FlowNode`."""
+        refuse_other_kind(function, (Callable, Testable), "a ConditionNode asks a function", DefinitionError)
         super().__init__(**settings)
         self.function = function
         self._test = function.test if isinstance(function, Testable) else None

@@ -12,6 +12,7 @@ from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.records import Received
 from flowengine.core.user_code import call_in_thread
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.file_inputs import keep_result_files
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
@@ -62,6 +63,7 @@ class FunctionNode(FlowNode):
         return changed
 
     def _bind(self, function: Callable[..., Any]) -> None:
+        refuse_other_kind(function, Callable, "a FunctionNode calls a function", DefinitionError)
         self.function = function
         self.wants_context = _takes_context(function, self.arguments)
         self.in_thread = not is_async(function)
