@@ -178,8 +178,7 @@ class ChangedCall:
     @property
     def run_id(self) -> str:
         """Of the run that asks it: the same for the same question."""
-        started = self.recorded.events[0]
-        said = [getattr(started, "run_id", ""), self.recorded.seq, [*self.texts], self.model, self.sample]
+        said = [self._run_id, self.recorded.seq, [*self.texts], self.model, self.sample]
         text = json.dumps([*said, sorted((self.options or {}).items())], default=str)
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
@@ -269,21 +268,36 @@ class ChangedCall:
         text = change_node(source, path, self.recorded.node, self.change())
         return replace(Flow.from_text(text, path, environ=environ).plan, notifier=None)
 
+    def asking_command(self, options: Sequence[str] = (), cost: str = "") -> str:
+        """The command line that asks it; `cost`: the most that it may cost."""
+        words = ["flowengine", "ask", self._run_id, "--call", str(self.recorded.seq)]
+        for number, (message, text) in enumerate(zip(self.recorded.call.messages, self.texts, strict=True), 1):
+            if (message.get("content") or "") != text:
+                words += ["--message", f"{number}={_as_argument(text)}"]
+        words += ["--model", self.model] if self.model else []
+        for key, value in (self.options or {}).items():
+            words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+        words += [*(["--again"] if self.sample > 1 else []), *(["--max-cost", cost] if cost else [])]
+        return shlex.join([*words, *options])
+
+    @property
+    def _run_id(self) -> str:
+        started = self.recorded.events[0]
+        return started.run_id if isinstance(started, RunStarted) else ""
+
     def command(self, options: Sequence[str] = ()) -> str:
         """The command line that forks the run with the change; empty where there is none."""
         try:
             change = dict(self.change())
         except InputError:
             return ""
-        started = self.recorded.events[0]
-        run_id = started.run_id if isinstance(started, RunStarted) else ""
         words = ["flowengine", "whatif", "--node", file_path(self.recorded.node)]
         for key, option in (("model", "--model"), ("prompt", "--prompt")):
             if key in change:
-                words += [option, str(change.pop(key))]
+                words += [option, _as_argument(str(change.pop(key)))]
         for key, value in change.items():
             words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
-        return shlex.join([*words, "--runs", f"run={run_id}", *options])
+        return shlex.join([*words, "--runs", f"run={self._run_id}", *options])
 
 
 async def ask_call(
@@ -303,6 +317,11 @@ async def ask_call(
     inputs = {"node": changed.recorded.node, "messages": [*changed.texts], "model": changed.model,
               "options": dict(changed.options or {})}  # fmt: skip
     return await local.start(flow.plan, inputs, store, run_id=run_id, settings=settings, labels=labels, live=live)
+
+
+def _as_argument(text: str) -> str:
+    """The text as an option takes it, which takes `@FILE` for the text of a file."""
+    return f"@{text}" if text.startswith("@") else text
 
 
 def _as_template(text: str) -> str:

@@ -105,8 +105,8 @@ async def _post(request: Request) -> Response:
         fields["sample"] = str(_read_sample(fields) + 1)
     edited = _read_form(asked.recorded, fields)
     if fields.get("do") == "check":
-        command, refusal = await asked.parts.shelf.do(_check, asked, edited)
-        return JSONResponse({"command": command, "said": refusal or FORK_NOTE})
+        asking, command, refusal = await asked.parts.shelf.do(_check, asked, edited)
+        return JSONResponse({"ask": asking, "fork": command, "said": refusal or FORK_NOTE})
     keeps = fields.get("do") == "keep"
     mark = mark_of([asked.run.run_id, asked.recorded.seq], fields)
     try:
@@ -184,14 +184,16 @@ def _parse_option(name: str, text: str) -> Mapping[str, Any]:
     return {name: value}
 
 
-def _check(asked: _Asked, edited: EditedCall) -> tuple[str, str]:
-    """The command line that forks the run with what is filled in, or why there is none."""
+def _check(asked: _Asked, edited: EditedCall) -> tuple[str, str, str]:
+    """The command lines that ask what is filled in, and that fork the run with it; or why there is none."""
+    asking = ""
     try:
         changed = _changed_call(asked.recorded, edited)
+        asking = changed.asking_command(asked.parts.options, edited.cost)
         changed.change()
-        return changed.command(asked.parts.options), ""
+        return asking, changed.command(asked.parts.options), ""
     except InputError as error:
-        return "", str(error)
+        return asking, "", str(error)
 
 
 # --- What is done
@@ -262,9 +264,9 @@ async def _make_page(request: Request, asked: _Asked, edited: EditedCall | None,
             if (each := _find_try(store, info.run_id)) is not None
         ]
         form = edited or _form_of_try(store, recorded, chosen)
-        command, refusal = _check(asked, form)
+        asking, command, refusal = _check(asked, form)
         made = PlaygroundPage(run_id, recorded.node, recorded.seq, recorded.call, form, recorded.score, tries,
-                              command, refusal, problem)  # fmt: skip
+                              asking, command, refusal, problem)  # fmt: skip
         return playground_page(made, acting, secrets.token_hex(8))
 
     return HTMLResponse(await asked.parts.shelf.do(make))

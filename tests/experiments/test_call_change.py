@@ -100,7 +100,9 @@ def test_what_is_kept_is_a_fork_that_asks_nothing_again_and_the_command_makes_th
 ):
     tried = tried_in(post(server, "ask", text__0="Be {% long %}.", text__1=WASPS))
     page = server.client.get(f"/runs/one/play?call=2&tried={tried}").text
-    [command] = re.findall(r'<pre class="command"[^>]*>(.*?)</pre>', page, re.DOTALL)
+    [asking, command] = re.findall(r'<pre class="command"[^>]*>(.*?)</pre>', page, re.DOTALL)
+    assert main(shlex.split(html.unescape(asking))[1:]) == 0
+    assert f"asked as run {tried};" in capsys.readouterr().err
     place = post(server, "keep", text__0="Be {% long %}.", text__1=WASPS).headers["location"]
     fork = place.split("/")[2].partition("#")[0]
     outputs = server.until(fork, "succeeded")["outputs"]

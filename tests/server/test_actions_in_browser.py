@@ -128,11 +128,13 @@ def test_a_call_is_changed_asked_beside_its_answer_and_kept(tab: Tab, server: Se
     tab.wait("document.querySelector('#panel .actions a:not([data-act])')")
     tab.click("#panel a:text('Change and ask again')")
     tab.wait("document.querySelector('.playground')")
-    assert not tab.is_visible(".play .command")
+    assert not tab.is_visible(".play [data-made=fork]")
     tab.fill("[name='text.0']", "Of wasps, dry")
     tab.wait("document.querySelector('[data-said]').textContent.startsWith('No fork: message 1')")
     tab.fill("[name='text.0']", "User input: Of wasps, dry")
-    tab.wait("document.querySelector('.play .command').textContent.includes(\"--prompt 'Of wasps, dry'\")")
+    tab.wait(
+        "document.querySelector('.play [data-made=fork] .command').textContent.includes(\"--prompt 'Of wasps, dry'\")"
+    )
     tab.click("button[value=ask]")
     tab.wait("location.search.includes('tried')")
     assert tab.texts(".playground section section h3") == ["Recorded answer", "New answer"]

@@ -127,9 +127,8 @@ document.addEventListener("click", async (event) => {
 
 document.querySelectorAll("main form.act").forEach(dressAction);
 
-// The playground says while it is filled in which command forks the run with it, or why none does.
+// The playground says while it is filled in which commands ask it and fork the run with it, or why none does.
 function dressPlayground(form) {
-  const command = form.querySelector(".command");
   let timer = 0;
   let asked = 0;
   const check = async () => {
@@ -140,8 +139,10 @@ function dressPlayground(form) {
       const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { Accept: "application/json" } });
       if (!answer.ok || number !== asked) return;
       const found = await answer.json();
-      command.textContent = found.command;
-      command.parentElement.parentElement.hidden = !found.command;
+      for (const made of form.querySelectorAll("[data-made]")) {
+        made.querySelector(".command").textContent = found[made.dataset.made];
+        made.hidden = !found[made.dataset.made];
+      }
       form.querySelector("[data-said]").textContent = found.said;
     } catch {
       // The server is away; what is sent will tell.

@@ -59,6 +59,8 @@ class PlaygroundPage(NamedTuple):
     score: float | None = None
     """Of the recorded answer."""
     tries: Sequence[Tried] = ()
+    asking: str = ""
+    """The command line that asks the same."""
     command: str = ""
     """What does the same for the whole run."""
     refusal: str = ""
@@ -187,13 +189,16 @@ def _make_form(it: PlaygroundPage, acting: Acting, once: str) -> Markup:
                 keep,
                 class_="sends",
             ),
+            _make_command("ask", "Asking on the command line", it.asking),
             element("p", it.refusal or FORK_NOTE, class_="note", data_said=True),
-            element(
-                "div", element("h4", "The fork on the command line"), command_line(it.command), hidden=not it.command
-            ),
+            _make_command("fork", "The fork on the command line", it.command),
             class_="asks play",
         ),
     )  # fmt: skip
+
+
+def _make_command(name: str, title: str, command: str) -> Markup:
+    return element("div", element("h4", title), command_line(command), data_made=name, hidden=not command)
 
 
 def _make_line(label: str, name: str, text: str, hint: str | None = None) -> Markup:

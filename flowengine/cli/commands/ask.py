@@ -33,7 +33,9 @@ __all__ = ["command"]
 @click.option(
     "--call", "seq", type=click.IntRange(0), required=True, metavar="N", help="Which: see `runs show --calls`."
 )
-@click.option("--message", "messages", multiple=True, metavar="N=TEXT", help="Another Nth message; @FILE is its text.")
+@click.option(
+    "--message", "messages", multiple=True, metavar="N=TEXT", help="Another Nth message; @FILE is its text, @@ one @."
+)
 @click.option("--model", metavar="NAME", help="Another model.")
 @click.option("--set", "options", multiple=True, metavar="KEY=VALUE", help="Another option, as temperature=0.")
 @click.option("--again", is_flag=True, help="Another answer to what was asked before.")

@@ -29,7 +29,7 @@ _SHOWN = 20
 @click.command("whatif")
 @click.option("--node", required=True, metavar="NODE", help="The node that is changed; polish.judge is in polish.")
 @click.option("--model", metavar="NAME", help="Another model.")
-@click.option("--prompt", metavar="TEXT", help="Another prompt; @FILE is a file's text.")
+@click.option("--prompt", metavar="TEXT", help="Another prompt; @FILE is a file's text, @@ one @.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another option of the node, as JSON.")
 @click.option("--runs", required=True, metavar="RUNS", help="Which: 'flow=triage since=30d label.team=a limit=200'.")
 @click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="What it may cost.")
@@ -112,8 +112,8 @@ def read_change(model: str | None, prompt: str | None, settings: Sequence[str]) 
 
 
 def _read_text(text: str) -> str:
-    if not text.startswith("@"):
-        return text
+    if not text.startswith("@") or text.startswith("@@"):  # Doubled, it is the text's own.
+        return text.removeprefix("@")
     try:
         return Path(text[1:]).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
