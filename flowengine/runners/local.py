@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from time import time
 from typing import Any, NamedTuple, TypeAlias
@@ -459,9 +460,8 @@ async def _drive(
         await _commit(journal, finished)
     except BaseException as error:
         with anyio.CancelScope(shield=True):
-            if isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error):
-                journal.append(RunFinished(clock(), "cancelled"))
-            await _close_quietly(journal)
+            is_stopped = isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error)
+            await _close_quietly(journal, *([RunFinished(clock(), "cancelled")] if is_stopped else []))
         raise
     await journal.close()
     if finished.status in ("succeeded", "partial"):
@@ -585,12 +585,13 @@ def _ledger(walk: Walk, limits: RunLimits, above: Ledger | None) -> Ledger | Non
     return Ledger(limits.bounds, on_limit=limits.on_limit, spent=walk.history.spent(), above=above)
 
 
-async def _close_quietly(journal: Journal) -> None:
-    """Another error is on its way already: a journal that cannot be closed must not hide it."""
-    try:
+async def _close_quietly(journal: Journal, *last: Event) -> None:
+    """Another error is on its way already: a journal that takes nothing more, or cannot be closed, must not hide it."""
+    with suppress(JournalError):
+        for event in last:
+            journal.append(event)
+    with suppress(JournalError):
         await journal.close()
-    except JournalError:
-        return
 
 
 def _finish(plan: CompiledFlow, walk: Walk, stop: LimitError | _Refused | None, at: float) -> RunFinished:

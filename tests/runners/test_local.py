@@ -23,9 +23,9 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.engine.merging import StateKey
-from flowengine.errors import StoreCorruptError
+from flowengine.errors import StoreCorruptError, StoreUnavailableError
 from flowengine.flow import Flow
-from flowengine.journal.memory import MemoryStore
+from flowengine.journal.memory import MemoryJournal, MemoryStore
 from flowengine.journal.run_export import store_run
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
@@ -101,6 +101,33 @@ async def test_an_unfinished_run_is_read_back_as_running():
     flow = flow_of(1, [])
     run = await flow.run(store=MemoryStore())
     assert read_run(flow.plan, run.events[:6]).status == "running"
+
+
+class FullStore(MemoryStore):
+    """It has no room for the end of a run."""
+
+    def create(self, run_id: str, /) -> MemoryJournal:
+        journal = super().create(run_id)
+        append = journal.append
+
+        def refuse_end(event: Event, /) -> None:
+            if isinstance(event, RunFinished):
+                raise StoreUnavailableError("the disk is full")
+            append(event)
+
+        journal.append = refuse_end
+        return journal
+
+
+@pytest.mark.anyio
+async def test_an_interrupt_is_told_also_where_it_cannot_be_journaled():
+    async def interrupt(context: Context) -> None:
+        raise KeyboardInterrupt
+
+    store = FullStore()
+    with pytest.raises(KeyboardInterrupt):
+        await Flow("f", {"one": FunctionNode(interrupt)}).run(store=store, run_id="r")
+    await store.open("r").close()  # Nobody holds it.
 
 
 def test_a_node_inside_another_that_runs_again_is_running():
