@@ -126,7 +126,7 @@ def refuse_other_kind(value: Any, kind: Any, expected: str, error: type[FlowEngi
 
 
 def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """What is raised for an argument that a class or a function does not have.
+    """Makes the error for an unknown argument of a class or a function.
 
     >>> unknown_argument("FunctionNode", "retries", ["retry", "timeout"])
     TypeError("FunctionNode has no argument 'retries'; did you mean 'retry'?")

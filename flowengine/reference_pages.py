@@ -251,7 +251,7 @@ def _type_of(kind: type[Any], name: str) -> str:
 
 
 def http_page() -> str:
-    """What `flowengine serve` and `flowengine ui` answer."""
+    """Returns the page for `flowengine serve` and `flowengine ui`."""
     document = describe_flows([Flow("NAME", {"answer": FunctionNode(_answer)})])
     described = document["paths"]
     app = make_serving_app(MemoryStore(), (), needs_key=False)

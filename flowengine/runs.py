@@ -36,7 +36,7 @@ _UNSETTLED: Final[frozenset[RunStatus]] = frozenset({"running", "waiting", "paus
 
 
 class Question(NamedTuple):
-    """What a run asks a person, and what an answer must satisfy."""
+    """A run's question to a person, and the conditions for an answer."""
 
     run_id: str
     flow: str
@@ -141,7 +141,7 @@ class RunRecord:
 
     @property
     def questions(self) -> Sequence[Question]:
-        """What it waits for."""
+        """The questions that it waits for."""
         return list(_questions(self.events)) if self.status in _UNSETTLED else []
 
     def __repr__(self) -> str:
@@ -198,7 +198,7 @@ class Runs:
         return [line.info for line in RunLister(self._store).page(query, limit, patience=inf).lines]
 
     def notes(self, reference: str) -> RunNotes:
-        """What people say of a run: notes, marks and scores, with who and when."""
+        """Returns the notes, marks and scores of a run, with author and time."""
         return notes_of(self._store, self._store.find(reference))
 
     def note(self, reference: str, text: str, *, by: str = "") -> RunNote:
@@ -224,14 +224,14 @@ class Runs:
             return self._store.events(run_id, after)
 
     def waiting(self, *, flow: str = "", labels: Mapping[str, str] = EMPTY) -> Sequence[Question]:
-        """What all runs ask people, the oldest question first; `Flow.approve` answers one."""
+        """Returns the open questions of all runs, the oldest first; `Flow.approve` answers one."""
         query = RunQuery(flow, labels=check_labels(labels))
         infos = [each for each in query.select(self._store.list()) if each.status in _UNSETTLED]
         found = [question for info in infos for question in self._open(info.run_id)]
         return sorted(found, key=lambda question: question.asked)
 
     def _open(self, run_id: str) -> Iterator[Question]:
-        """What a run asks that nobody has answered, be it that the answer is only kept for the run's owner yet."""
+        """Returns a run's unanswered questions; an answer that waits for the run's owner counts as none."""
         events = self.events(run_id)
         kept = answers_left(self._store, run_id, events)
         return (question for question in _questions(events) if question.node not in kept)

@@ -28,7 +28,7 @@ EXTRAS: Final[dict[Extra, tuple[str, ...]]] = {
 
 
 def install_hint(extra: Extra) -> str:
-    """What to type where an extra is missing.
+    """Returns the command that installs a missing extra.
 
     >>> install_hint("queue")
     "pip install 'flowengine-dag[queue]', or in a clone: pip install '.[queue]'"

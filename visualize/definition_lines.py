@@ -55,7 +55,7 @@ def _end_of(lines: Sequence[str], at: int, high: int) -> int:
 
 
 def _says(line: str) -> bool:
-    """Whether it is neither blank nor a comment."""
+    """Tells whether it is neither blank nor a comment."""
     text = line.strip()
     return bool(text) and not text.startswith("#")
 

@@ -98,7 +98,7 @@ def critical_path(progress: Progress) -> frozenset[str]:
 
 
 def _group_by_unit(rows: Iterable[NodeRow]) -> dict[str, dict[str, NodeRow]]:
-    """What the paths begin with → local id → row."""
+    """Groups rows by the beginning of their paths: unit → local id → row."""
     units: dict[str, dict[str, NodeRow]] = {}
     for row in rows:
         units.setdefault(row.spot.unit, {})[row.id[len(row.spot.unit) :]] = row
@@ -131,7 +131,7 @@ def _find_chain(rows: Mapping[str, NodeRow | None], level: SkeletonLevel) -> lis
 
 
 def units_of(container: NodeRow) -> list[str]:
-    """What the paths of a container's items or rounds begin with, in their order."""
+    """Returns the path prefixes of a container's items or rounds, in order."""
     if container.kind == "subflow":
         return [f"{container.id}."]
     between = ".round" if container.kind == "loop" else ""
@@ -154,13 +154,13 @@ def _find_deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]
 
 
 def _span_of(rows: Iterable[NodeRow]) -> tuple[float, float]:
-    """When an item ended, and when it began."""
+    """Returns an item's end and start."""
     told = [(_end_of(row), row.started) for row in rows if row.has_run and row.started is not None]
     return max((end for end, _ in told), default=-1.0), min((start for _, start in told), default=0.0)
 
 
 def _end_of(row: NodeRow) -> float:
-    """When a row ended: never while it is at work; before all others where it did not run."""
+    """Returns a row's end: infinite while it runs; before all others if it did not run."""
     if row.status in ("running", "waiting"):
         return inf
     return -1.0 if row.ended is None or not row.has_run else row.ended

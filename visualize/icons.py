@@ -13,7 +13,7 @@ __all__ = ["HEATS", "SIGNS", "SIGN_SIZE", "Sign", "known_kinds", "sign_of", "sig
 
 
 class Sign(NamedTuple):
-    """How a kind is marked."""
+    """The mark of a kind."""
 
     icon: str
     """A path's data."""

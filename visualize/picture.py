@@ -100,7 +100,7 @@ class PictureEdge(NamedTuple):
 
 
 class RunHead(NamedTuple):
-    """What is said of the run as a whole."""
+    """The header of a run."""
 
     run_id: str
     status: RunStatus

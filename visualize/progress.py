@@ -47,7 +47,7 @@ SETTLED: Final[frozenset[NodeStatus]] = frozenset({"succeeded", "failed", "skipp
 
 
 class ReusedCount(NamedTuple):
-    """How many nodes of a run did not run, since the result of another run was taken."""
+    """The number of nodes whose result was taken from another run."""
 
     nodes: int
     of: int
@@ -110,7 +110,7 @@ class NodeRow:
         return self.status != "pending" and (self.status != "skipped" or self.cause == "error")
 
     def seconds(self, now: float | None = None) -> float | None:
-        """How long it took, or takes until `now`; None where it never started or was left open."""
+        """Returns the duration, until `now` if still running; None if it never started or was left open."""
         end = self.ended if self.ended is not None else now
         return None if self.started is None or end is None else max(0.0, end - self.started)
 
@@ -145,7 +145,7 @@ class NodeRow:
 
     @property
     def told(self) -> Sequence[Notified]:
-        """What became of telling people of the questions that are open, the last try for each."""
+        """The last delivery attempt for each open question."""
         last = {(each.name, each.channel, each.to): each for each in self.notified}
         return [each for each in last.values() if question_path(self.id, each) in self.questions]
 
@@ -207,7 +207,7 @@ class Progress:
         return None if whole is None else max(0.0, whole - self.idle)
 
     def reused(self) -> ReusedCount:
-        """How many nodes did not run, since their results were known."""
+        """Counts the nodes whose results were re-used."""
         ended = [
             row
             for row in self.nodes.values()
@@ -245,7 +245,7 @@ class Progress:
             yield row
 
     def _reopen(self, at: float) -> None:
-        """What was in flight when the run broke off starts again."""
+        """Starts the nodes again that were in flight when the run was interrupted."""
         stopped = self.last_at if self.finished is None else self.finished.at
         if stopped is not None:
             self.idle += max(0.0, at - stopped)
@@ -347,7 +347,7 @@ class Progress:
 
 
 def _only_waits(container: NodeRow) -> bool:
-    """Whether somebody inside waits for a person and nobody runs."""
+    """Tells whether somebody inside waits for a person and nobody runs."""
     return container.inside["waiting"] > 0 and not container.inside["running"]
 
 

@@ -48,7 +48,7 @@ def describe(record: Any) -> RecordText:
 
 
 def explain_waits(call: ModelCall) -> list[str]:
-    """What a call did before it was answered, a line a step; nothing where it was answered at once.
+    """Describes the waiting times of a call, one line per step; empty if it was answered at once.
 
     >>> step = {"what": "rate_limit", "ago": 3.0, "seconds": 2.0, "error": "429"}
     >>> explain_waits(ModelCall("m", "p", "x", (), "", timeline=[step]))
@@ -71,7 +71,7 @@ class CallStep(NamedTuple):
 
 
 def steps_of(call: ModelCall) -> list[CallStep]:
-    """What came before the answer; a record may come from anywhere: what is no step is left out."""
+    """Returns the steps before the answer; invalid ones are skipped, because records may be imported."""
     found: list[CallStep] = []
     for each in cast("Sequence[Any]", call.timeline):
         step: Mapping[str, Any] = cast("Mapping[str, Any]", each) if isinstance(each, Mapping) else {}

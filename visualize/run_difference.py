@@ -109,7 +109,7 @@ class RunSide:
 
 
 class RunDifference(NamedTuple):
-    """What two runs differ in."""
+    """The difference between two runs."""
 
     causes: Sequence[LikelyCause]
     """Likely causes, by `CAUSES`."""
@@ -120,7 +120,7 @@ class RunDifference(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What a run or a node took."""
+    """The usage of a run or a node."""
 
     seconds: float | None = None
     worked: float | None = None
@@ -146,7 +146,7 @@ def figures_of(side: RunSide, path: str | None = None) -> Figures:
 
 
 def delta_text(before: float | None, after: float | None, tell: Callable[[float], str]) -> str:
-    """What became more or less, with the share; nothing where either is not known or both are the same.
+    """Formats a difference with its share; empty if a value is unknown or both are equal.
 
     >>> delta_text(2.0, 3.0, "{:.1f} s".format), delta_text(0, 3, str), delta_text(4, 1, str), delta_text(None, 1, str)
     ('+1.0 s (+50 %)', '+3', '−3 (−75 %)', '')
@@ -160,7 +160,7 @@ def delta_text(before: float | None, after: float | None, tell: Callable[[float]
 
 
 def outputs_of(side: RunSide) -> Any:
-    """What a run gave; None where it gave nothing."""
+    """Returns a run's outputs, or None."""
     finished = side.progress.finished
     return None if finished is None or finished.outputs is None else jsonable(finished.outputs)
 
@@ -171,7 +171,7 @@ def models_of(side: RunSide) -> list[str]:
 
 
 def compare_runs(a: RunSide, b: RunSide) -> RunDifference:
-    """What the second run differs in from the first."""
+    """Compares the second run with the first."""
     rows = {row.id: row for run in (b, a) for row in in_order(run.progress)}
     order = [row.id for row in in_order(a.progress)]
     known = set(order)
@@ -272,7 +272,7 @@ _READ: Final[Mapping[str, Callable[[ModelCall], Any]]] = {
 def _first_change(
     one: Sequence[ModelCall], other: Sequence[ModelCall], read: Callable[[ModelCall], Any]
 ) -> tuple[Any, Any] | None:
-    """What was not the same of the first pair of calls that differ in it."""
+    """Returns the difference of the first pair of calls that differ."""
     for before, after in zip(one[:_MAX_CALLS], other[:_MAX_CALLS], strict=False):
         if before.purpose == after.purpose and read(before) != read(after):
             return read(before), read(after)

@@ -82,7 +82,7 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Where the time went."""
+    """The division of a run's time."""
 
     spans: Sequence[Stretch]
     """The run's own, from its start to its end, without gaps."""
@@ -156,7 +156,7 @@ def explain_parts(parts: Mapping[Part, float]) -> str:
 
 
 def times_of(events: Iterable[Event], now: float | None = None) -> RunTimes:
-    """Where the time of a run went. `now`: until when a run is told of that still goes on or waits."""
+    """Computes where a run's time went. `now`: the end for a run that still runs or waits."""
     fold = _Fold()
     for event in events:
         fold.apply(event)
@@ -306,7 +306,7 @@ class _Fold:
         row.attempts.append(_Attempt(at))
 
     def _ready_at(self, path: str, row: _Row) -> float:
-        """When all that is before a node had ended."""
+        """Returns when all predecessors of a node had ended."""
         unit, container = row.spot.unit, row.spot.container
         around = None if container is None else self._rows.get(container)
         ready = [self._begun or 0.0 if around is None else around.ready or 0.0]
@@ -400,7 +400,7 @@ class _Fold:
             self._close_question(row, attempt.end, attempt)
 
     def _end_around(self, row: _Row) -> float | None:
-        """When the nearest container that has ended did: what is open inside of it ended with it."""
+        """Returns the end of the nearest ended container, which also ends what is open inside it."""
         container = row.spot.container
         while container is not None and (around := self._rows.get(container)) is not None:
             row, container = around, around.spot.container
@@ -409,7 +409,7 @@ class _Fold:
         return None
 
     def _own_spans(self, end: float) -> Iterator[Stretch]:
-        """What the run was at where none of its nodes was at anything."""
+        """Returns the spans of the run itself, when none of its nodes is active."""
         assert self._begun is not None
         first = end if self._first is None else self._first
         if first - self._begun >= _LEAST_QUEUE:
@@ -449,7 +449,7 @@ _STEPS: Final[Mapping[str, tuple[Part, str]]] = {
 
 
 def _call_spans(attempt: _Attempt) -> Iterator[Stretch]:
-    """What calls waited for; where another one was answered meanwhile, the node was at work."""
+    """Returns the waiting times of calls; while another call is answered, the node counts as working."""
     for at, call in attempt.calls:
         for step in steps_of(call):
             if step.what in _STEPS:
@@ -489,7 +489,7 @@ _RANK: Final[Mapping[str, int]] = {part: number for number, part in enumerate(PA
 def _unite(
     spans: Iterable[Stretch], start: float, end: float, rest: Part, own: Iterable[Stretch] = ()
 ) -> list[Stretch]:
-    """What was first in `PARTS` at each moment; where nothing was, what `own` says, else `rest`."""
+    """Merges spans by the order of `PARTS`; uncovered times take `own`, else `rest`."""
     count, own_rank = len(PARTS), list(own)
     edges: list[tuple[float, int, int, str]] = []
     for low, each in [*((0, span) for span in spans), *((count, span) for span in own_rank)]:

@@ -36,7 +36,7 @@ class Site(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """Where a path leads."""
+    """The target of a path."""
 
     site: str
     container: str | None = None
@@ -98,7 +98,7 @@ class SkeletonLevel:
         return {"nodes": nodes, "edges": edges, **{key: each for key, each in more.items() if each is not None}}
 
     def spot(self, path: str, begun: str = "") -> Spot | None:
-        """Where the rest of a path leads in this level; `begun` is what went before it."""
+        """Resolves the rest of a path in this level; `begun` is the part before it."""
         if path in self.sites:
             return Spot(self.sites[path].path)
         for site in self._containers:

@@ -22,7 +22,7 @@ _RULES: Final = frozenset({*FOLDS, "error", "replace"})
 
 
 class Change(NamedTuple):
-    """What one node did to one key."""
+    """One node's change of one key."""
 
     key: str
     had: bool
@@ -72,7 +72,7 @@ class States:
         return {} if place is None else self._read(place.store, place.seen)
 
     def changes(self, path: str) -> list[Change]:
-        """What the node at a path wrote, in the order of the keys."""
+        """Returns the writes of the node at a path, in the order of the keys."""
         row = self._progress.nodes.get(path)
         place = None if row is None or row.result is None or not row.result.state else self._place(path)
         if place is None or row is None or row.result is None:
@@ -98,7 +98,7 @@ class States:
         return self._read(store, layer)
 
     def _list_writes(self, level: SkeletonLevel, unit: str) -> Iterator[Mapping[str, Any]]:
-        """What was written, in the order of the flow; a container that has succeeded says it for its body."""
+        """Lists the writes in the order of the flow; a finished container reports for its body."""
         for name, site in level.sites.items():
             row = self._progress.nodes.get(unit + name)
             if row is not None and row.status == "succeeded" and row.result is not None:
@@ -141,7 +141,7 @@ class States:
         return self._walk(site.body, unit, store)
 
     def _before(self, unit: str) -> Mapping[str, Any]:
-        """What the rounds of a loop wrote that came before this one; of every other level nothing."""
+        """Returns the writes of earlier rounds of a loop; empty for other levels."""
         loop, separator, index = unit.rpartition(".round[")
         rounds = int(index[:-2]) if separator and index[:-2].isdecimal() else 0
         wrote: Mapping[str, Any] = EMPTY
@@ -153,7 +153,7 @@ class States:
         return wrote
 
     def _after(self, wrote: Mapping[str, Any], places: Mapping[str, _Place]) -> Mapping[str, Any]:
-        """What the rounds up to this one wrote."""
+        """Returns the writes of the rounds up to this one."""
         if not places:
             return wrote
         store, left = _merge_places(places)
@@ -179,7 +179,7 @@ class States:
 
 
 def _merge_places(places: Mapping[str, _Place]) -> tuple[StateStore, Layer]:
-    """Where the states meet that all nodes of a level left behind, in the level's store."""
+    """Merges the states of all nodes of a level, in the level's store."""
     left = [each.left for each in places.values()]
     store = next(iter(places.values())).store
     return store, store.meet(len(left), left)

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Look(NamedTuple):
-    """How a status is drawn."""
+    """The style of a status."""
 
     border: str
     fill: str
@@ -147,7 +147,7 @@ def _status(node: PictureNode) -> str:
 
 
 def tooltip_of(node: PictureNode) -> str:
-    """What is too long for the node itself."""
+    """Returns the text that is too long for the node itself."""
     parts = [node.id, node.kind, node.model, node.status or "", node.cause or "", node.error or ""]
     return cut(" · ".join(part for part in parts if part), _TOOLTIP)
 

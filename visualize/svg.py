@@ -65,7 +65,7 @@ def _style_of(theme: Theme) -> str:
 
 
 def _write_rules(*, is_dark: bool) -> str:
-    """What differs between the themes."""
+    """Writes the CSS rules that differ between the themes."""
     page, text, line, faint = _NIGHT if is_dark else _DAY
     looks: Mapping[str, tuple[str, str]] = {
         name: look.night if is_dark else (look.border, look.fill)

@@ -42,7 +42,7 @@ def point_of(progress: Progress) -> RunPoint:
 
 
 def usual_times(points: Sequence[RunPoint]) -> dict[str, Any]:
-    """How long nodes take, by earlier runs: the median of those that at least half of the runs came to.
+    """Returns the median durations of the nodes that at least half of the earlier runs reached.
 
     >>> usual_times([RunPoint("r", "failed", 3.0, None, {"a": seconds}) for seconds in (1.0, 3.0)])
     {'runs': 2, 'seconds': {'a': 2.0}}

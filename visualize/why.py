@@ -57,7 +57,7 @@ def format_words(words: Words) -> str:
 
 
 def explain_node(progress: Progress, row: NodeRow) -> Iterator[Words]:
-    """Why the node stands as it does, from what came before it to the way that it took."""
+    """Explains a node's status, from its predecessors to the routes that it took."""
     gates = [each for each in row.decided if each.what in ("join", "when")]
     if row.status == "pending":
         yield from _explain_waiting(progress, row)
@@ -152,7 +152,7 @@ def _failure_before(progress: Progress, row: NodeRow) -> NodeRow | None:
 
 
 def explain_decision(decided: Decided, unit: str = "") -> Iterator[Words]:
-    """What was decided, by which values. `unit`: what the paths of the nodes beside it begin with."""
+    """Explains a decision with its values. `unit`: the path prefix of the nodes beside it."""
     if decided.what == "join":
         yield _explain_join(decided, unit)
     elif decided.what in _TITLES:

@@ -54,7 +54,7 @@ def diff_words(before: str, after: str) -> list[Piece]:
 
 
 def count_words(pieces: Iterable[Piece]) -> tuple[int, int]:
-    """How many words were removed, and how many added.
+    """Counts the removed and the added words.
 
     >>> count_words(diff_words("one two three", "one 2 three four"))
     (1, 2)
@@ -102,7 +102,7 @@ def _shorten_same(piece: Piece, head: int, tail: int) -> list[Piece]:
 
 
 def _diff_change(before: str, after: str) -> Iterator[Piece]:
-    """What changed, by its words where enough of it stayed."""
+    """Shows a change word by word if enough of the text stayed the same."""
     old, new = _WORD.findall(before), _WORD.findall(after)
     if not old or not new or len(old) + len(new) > _MOST_WORDS:
         yield from (Piece("removed", before), Piece("added", after))
@@ -166,7 +166,7 @@ def _match(old: Sequence[str], new: Sequence[str]) -> Iterator[_Part]:
 
 
 def _find_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Where the same begins on both sides, and how long it is; in order."""
+    """Finds equal blocks on both sides with their lengths, in order."""
     found: list[tuple[int, int, int]] = []
     todo = [(0, len(old), 0, len(new), 0)]
     while todo:

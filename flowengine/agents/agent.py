@@ -364,7 +364,7 @@ class Agent:
 
 
 def _sources(**given: Any) -> Sources | None:
-    """What the agent draws on; one that draws on nothing loads nothing of it."""
+    """Builds the agent's sources of context; without sources, imports none of their modules."""
     if all(each is None or (isinstance(each, list | tuple) and not each) for each in given.values()):
         return None
     from flowengine.agents.sources import sources_of

@@ -165,7 +165,7 @@ async def open_caller(
 
 
 def subject_of(context: Context, input_text: str | None, target: Any) -> Subject:
-    """What to judge or route: the target if given, else the context's last generation, else the input.
+    """Returns the text to judge or route: the target if given, else the context's last generation, else the input.
 
     The last prompt goes with the last generation only.
     """

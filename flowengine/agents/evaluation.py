@@ -40,7 +40,7 @@ _TEMPERATURE: Final = UsualTemperature(0.2)
 
 
 class _Judgement(BaseModel):
-    """What the model says; everything else of an `EvaluationResult` is ours."""
+    """A model's judgement; the other fields of an `EvaluationResult` are computed."""
 
     score: Share
     criteria_scores: dict[str, Share] = {}
@@ -211,7 +211,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class ImprovementProgress:
-    """How far the improving has come."""
+    """The progress of an improvement loop."""
 
     best: Attempt
     """Of the highest score; of several, the latest. A passing one ends it, so it is the best."""
@@ -239,7 +239,7 @@ class ImprovementProgress:
         )
 
     def verdict(self, max_iterations: int) -> Verdict | None:
-        """Why to stop now; None to go on."""
+        """Returns the reason to stop now, or None to continue."""
         if self.latest.evaluation.passed:
             return "passed"
         if self.rounds > max_iterations:

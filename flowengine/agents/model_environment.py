@@ -46,7 +46,7 @@ class TrackedEnviron(Mapping[str, str]):
         self._all_names = False
 
     def still_hold(self) -> bool:
-        """Whether reading once more would give the same; not known where all names were asked for."""
+        """Tells whether reading once more would give the same; not known where all names were asked for."""
         get = self._environ.get
         for name, value in self._read.items():
             if get(name) != value:
@@ -93,7 +93,7 @@ def open_model(settings: CallSettings) -> tuple[Model, str | None]:
 
 
 class _Known(NamedTuple):
-    """What was opened for a question, and what that was read from."""
+    """An opened environment, and the variables that it was read from."""
 
     model: Model
     notice: str | None
@@ -173,7 +173,7 @@ def _add_said(made: Model, written: str, meaning: ModelMeaning, around: Surround
 
 
 def _vendor_settings(meaning: ModelMeaning, around: Surroundings) -> dict[str, Any]:
-    """What there is to say of a model and its vendor: address, keys, limits and who keeps them."""
+    """Returns a model's vendor settings: address, keys, limits, and the limiter."""
     said, definition, provider = _NOTHING, meaning.definition, meaning.choice.provider
     own_base = None if definition is None else definition.base_url
     if around.providers:
@@ -213,7 +213,7 @@ class NamedModels:
         return open_model(CallSettings(self._around.stand_in or name, surroundings=self._around))[0]
 
     def embedding(self, name: str) -> Model | None:
-        """What stands in for models that answer makes no vectors; where no model is to be asked, this is not either."""
+        """Returns the embedding model of a name; stand-ins for models have none."""
         around = self._around
         if around.stand_in is not None and is_stand_in(_find_meaning(around.stand_in, around).choice.provider):
             return None

@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Subject(NamedTuple):
-    """What is judged or routed: a generation, and the prompt that it answers where that is known."""
+    """The text that is judged or routed: a generation, and its prompt if known."""
 
     content: Any
     prompt: str | None = None
@@ -129,7 +129,7 @@ def generation_messages(
 
 
 def _end_of(part: str, text: str) -> int:
-    """Where a part of a text ends; 0 where it is not in it."""
+    """Returns where a part of a text ends; 0 if the text does not contain it."""
     at = text.find(part) if part else -1
     return at + len(part) if at >= 0 else 0
 

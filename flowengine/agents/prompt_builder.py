@@ -157,7 +157,7 @@ class PromptBuilder:
         return attach_files(shown, self._attachments, after=len(messages) - at - 1)
 
     async def _gather_entries(self) -> list[PackedEntry]:
-        """What the providers bring; what they brought for an interrupted attempt of the node is that of this one."""
+        """Gathers the providers' entries, or takes those recorded by an interrupted attempt of the node."""
         known = next((each for each in self._recorded if type(each) is Brought), None)
         if known is not None:
             return entries_of(known)

@@ -47,7 +47,7 @@ MESSAGE: Final = 4
 
 
 class PartPlace(IntEnum):
-    """Where in a prompt: what hardly changes comes first, so that vendors can cache it."""
+    """A part's place in the prompt. Stable parts come first, so that vendors can cache them."""
 
     SYSTEM = 0
     """Who the agent is, what it is told to do, and what it can always draw on: the system message."""
@@ -79,7 +79,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PromptQuestion:
-    """What is asked, with the texts that are the agent's own."""
+    """A question to a model, with the agent's own texts."""
 
     input_text: str
     system_message: str = ""
@@ -131,7 +131,7 @@ def fixed_parts(messages: Sequence[Message]) -> list[Part]:
 
 
 def after_parts(messages: Sequence[Message]) -> list[Part]:
-    """What came after the question: what tools said may be cut down, the oldest first; all else stays."""
+    """Returns the parts after the question. Tool results may be cut, the oldest first; all other parts stay."""
     requests = {call.id: call.name for each in messages for call in each.tool_calls}
     rounds = [number for number, each in enumerate(messages) if each.tool_calls]
     parts: list[Part] = []
@@ -193,7 +193,7 @@ _STABLE: Final = frozenset({"fixed_file", "custom_data"})
 
 
 def _is_stable(part: Part) -> bool:
-    """Whether other questions have the part too, word for word."""
+    """Tells whether other questions have the part too, word for word."""
     fragment, state = part.entry.fragment, part.entry.state
     return state == "kept" and (fragment.pinned or fragment.source in _STABLE)
 
@@ -274,7 +274,7 @@ class Packing:
         return [part._replace(entry=entry) for part, entry in zip(parts, packed.entries, strict=True)]
 
     def exceeds(self, messages: Sequence[Message]) -> bool:
-        """Whether a chat has outgrown the budget."""
+        """Tells whether a chat has outgrown the budget."""
         if self.budget is None or tokens_of(messages, count_bytes) <= self.budget:
             return False
         return tokens_of(messages, self._count) > self.budget

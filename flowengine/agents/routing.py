@@ -40,7 +40,7 @@ _TEMPERATURE: Final = UsualTemperature(0.1)
 
 
 class _Choice(BaseModel):
-    """What the model says; `next_route` is one of the declared labels once it is parsed."""
+    """A model's choice; after parsing, `next_route` is one of the declared labels."""
 
     next_route: str
     confidence: Share

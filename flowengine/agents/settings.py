@@ -92,7 +92,7 @@ ImprovementCallback: TypeAlias = Callable[[LLMResult, EvaluationResult], str | A
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """How one agent calls its model."""
+    """Settings of one agent's model calls."""
 
     model: ModelChoice = None
     fallbacks: tuple[str | Model, ...] = ()
@@ -162,7 +162,7 @@ _OVERRIDES: Final = frozenset(each.name for each in fields(CallSettings)) - _OF_
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What an agent writes, and what it lets in and out."""
+    """Settings of what an agent writes, accepts and returns."""
 
     instructions: str
     system_message: str
@@ -199,7 +199,7 @@ class Improvement:
 
 
 def is_settled_late(generation: Generation, improvement: Improvement | None) -> bool:
-    """Whether an answer counts only once all of it is there: then none of it is shown before."""
+    """Tells whether an answer counts only once all of it is there: then none of it is shown before."""
     return generation.shape is not None or improvement is not None or bool(generation.output_guardrails)
 
 

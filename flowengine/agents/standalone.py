@@ -62,7 +62,7 @@ def run_sync(function: Callable[[], Awaitable[T]]) -> T:
 
 
 def in_event_loop() -> bool:
-    """Whether this thread is running an event loop, of whatever kind."""
+    """Tells whether this thread is running an event loop, of whatever kind."""
     try:
         anyio.current_time()
     except RuntimeError:

@@ -71,7 +71,7 @@ class AnswerShape:
 
 
 class StructuredAnswer(NamedTuple):
-    """What a model answered in the end and how it came about."""
+    """The final answer of a model, and how it was reached."""
 
     value: Any
     """The text, or the validated value."""
@@ -88,7 +88,7 @@ class StructuredAnswer(NamedTuple):
         return tuple(each for each in self.added if each.tool_calls or each.role == "tool")
 
     def metadata(self) -> dict[str, Any]:
-        """Which model answered and what that took, as JSON values; tokens and cost are the last call's."""
+        """Returns the model and its usage as JSON values; tokens and cost are those of the last call."""
         reply = self.reply
         return {
             "model": reply.model,
@@ -246,7 +246,7 @@ def _instance_of(kind: type[BaseModel]) -> Callable[[Any], BaseModel]:
 
 
 def error_lines(error: ValidationError) -> str:
-    """What pydantic found, in one line a model can act on; five problems at most."""
+    """Formats pydantic's errors, one line each, for a model to correct; at most five."""
     return "; ".join(_format_error(each) for each in error.errors(include_url=False)[:5])
 
 

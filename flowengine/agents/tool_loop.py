@@ -43,14 +43,14 @@ class ToolLoopRequest(NamedTuple):
 
 
 class Watch(Protocol):
-    """Who follows the calls of tools, and has a say in what the model sees."""
+    """Observes tool calls, and may change what the model sees of them."""
 
     async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages as the model gets them, before each request: texts may differ, their number does not."""
         ...
 
     def received(self, tool: Tool, result: ToolResult) -> ToolResult:
-        """What a call gave, as everybody is to see it; asked at once, whatever other calls are doing."""
+        """Returns the result of a call as everybody sees it; called at once, while other calls still run."""
         ...
 
     async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:

@@ -44,7 +44,7 @@ class Bringer(Watch, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tooling:
-    """What an agent may call, and how much of it."""
+    """The tools that an agent may call, with their limits."""
 
     sets: tuple[ToolSet, ...] = ()
     servers: tuple[McpServer, ...] = ()
@@ -151,7 +151,7 @@ class _Current:
 
     @property
     def added(self) -> Sequence[ToolSet]:
-        """What is brought, and what the servers list."""
+        """Tools of typed contexts, skills and servers."""
         brought = () if self._bringer is None else self._bringer.tool_sets()
         return (*brought, *(() if self._served is None else self._served.sets))
 
@@ -202,6 +202,6 @@ def _to_server(given: ServerChoice) -> McpServer:
 
 
 def _describe_origin(function: Callable[..., Any]) -> str:
-    """Where a function comes from, for a message."""
+    """Describes where a function comes from, for a message."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', None) or type(function).__module__}:{name}"

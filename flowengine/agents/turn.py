@@ -112,7 +112,7 @@ class Response(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What one run of an agent works with."""
+    """One run of an agent."""
 
     input_text: str
     messages: tuple[Message, ...]
@@ -235,7 +235,7 @@ class Turn(NamedTuple):
 
 
 async def _ask_callback(callback: ImprovementCallback, attempt: Attempt) -> str:
-    """What the user's callback says about an attempt; it is foreign code, so whatever it raises is caught."""
+    """Asks the user's callback about an attempt, and catches every exception that it raises."""
     result = _make_response(attempt.draft, attempt.evaluation, attempt.draft.answer.calls).result
     try:
         given = callback(result, attempt.evaluation)
@@ -261,7 +261,7 @@ def _make_response(draft: Draft, evaluation: EvaluationResult | None, attempts: 
 
 
 class TurnRequest(NamedTuple):
-    """What one run of an agent is asked for with."""
+    """The request for one run of an agent."""
 
     input_text: str
     earlier: Sequence[Any]
@@ -282,7 +282,7 @@ class TurnRequest(NamedTuple):
 
 
 class AgentParts(NamedTuple):
-    """What a turn needs of its agent: the agent makes it for each run, and it never changes."""
+    """The parts of an agent that a turn needs; built once for each run, immutable."""
 
     name: str
     words: Messages

@@ -173,7 +173,7 @@ def _names() -> str:
 
 
 def _rules() -> str:
-    """How each rule of the format begins, by its number."""
+    """Returns the first sentence of each rule of the format, by its number."""
     text = re.sub(r"\[([^\]]+)\]\([^)\s]+\)", r"\1", _references()["rules.md"][0])
     rules = re.findall(r"^(\d+)\. (\*\*.+?)(?=\n\n|^\d+\. |^ +- )", text, re.MULTILINE | re.DOTALL)
     return "\n".join(f"{number}. {_shorten(rule)}" for number, rule in rules)

@@ -33,7 +33,7 @@ def find_user() -> str:
 
 
 def find_account() -> str:
-    """Who runs this process as the system knows it, whatever the environment says; empty where it does not."""
+    """Returns the system's name of this process's user, ignoring the environment; empty if unknown."""
     try:
         import pwd  # Not on every system.
 
@@ -46,13 +46,13 @@ def find_account() -> str:
 
 
 def read_model_facts(project: Project) -> ModelFacts:
-    """What is known of models where a project is."""
+    """Reads the model settings of a project."""
     environ = read_environment(project.root, load_environment())
     return ModelFacts(environ, project.prices, project.default_provider, project.models)
 
 
 def surroundings_of(project: Project) -> Surroundings:
-    """Where models of a project are opened from."""
+    """Returns the environment in which a project's models are opened."""
     environ = read_environment(project.root, load_environment())
     return Surroundings(
         environ, project.providers, project.prices, default_provider=project.default_provider, models=project.models

@@ -66,7 +66,7 @@ def format_outputs(outputs: Mapping[str, Any]) -> str:
 
 
 def format_reuse(progress: Progress) -> str | None:
-    """How many nodes took a known result; None where none did, and no earlier run was named to take results from."""
+    """Says how many nodes were re-used; None if none were and no earlier run was named."""
     nodes, of = progress.reused()
     asked = progress.started is not None and "reuse" in progress.started.settings
     return f"re-used {nodes:,} of {of:,} nodes" if nodes or asked else None
@@ -240,7 +240,7 @@ class Execution:
             complain(f"  what happened: {format_command(f'runs show --node {run.failed_node}', run.id, self.store)}")
 
     def _tell_failed_items(self, run: Run) -> None:
-        """How to repeat the items that a run went on without, where it was kept."""
+        """Prints the command that repeats failed items, if the run is stored."""
         if self.plan is None or self.reporting.quiet or not keeps(choose_store(self.store)):
             return
         if not any(node.kind == "map" for _, node in every_node(self.plan.definitions)):
@@ -253,7 +253,7 @@ class Execution:
             complain(f"{items} failed; to repeat: {format_command('resume --failed-items', run.id, self.store)}")
 
     def _tell_questions(self, run: Run) -> None:
-        """What the run waits with, where nobody is asked here."""
+        """Prints the run's open questions, if they cannot be asked here."""
         from flowengine.cli.format_run import format_told  # Most runs ask nobody.
         from flowengine.cli.questions import describe_question
 
@@ -274,7 +274,7 @@ class Execution:
                 complain(f"  to answer: {how}")
 
     def _tell_how_to_raise(self, run: Run) -> bool:
-        """How to go on beyond the limit that the run ended at; False where it ended at none, or was kept nowhere."""
+        """Prints the command that continues with a higher limit; returns False if there is none."""
         error = run.error
         if error is None or error.limit not in OPTION_OF or not keeps(choose_store(self.store)):
             return False

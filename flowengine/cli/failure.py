@@ -93,7 +93,7 @@ def exit_code(error: BaseException, *, has_run: bool = False) -> int:
 
 
 def _unwrap_group(error: BaseException) -> BaseException:
-    """What a group of one holds."""
+    """Returns the single exception of a group."""
     while isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         first, *others = group.exceptions

@@ -52,7 +52,7 @@ def format_state(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def format_inputs(run: Reading, path: str) -> Iterator[str]:
-    """What a node was given, but for what it was handed: that is among its records."""
+    """Formats a node's inputs, except arguments, which are among its records."""
     for part in list_inputs(run, run.progress.nodes[path]):
         if part.title != "Handed to it":
             yield ""
@@ -61,7 +61,7 @@ def format_inputs(run: Reading, path: str) -> Iterator[str]:
 
 
 def format_writes(run: Reading, path: str) -> Iterator[str]:
-    """What a node wrote to shared state, before and after."""
+    """Formats a node's writes to shared state, with the values before and after."""
     for change in run.states.changes(path):
         yield ""
         rule = f" ({change.rule})" if change.rule not in ("", "error") else ""

@@ -58,7 +58,7 @@ def format_run(progress: Progress, status: str = "", now: float | None = None) -
 
 
 def format_told(told: Notified) -> str:
-    """What became of telling somebody of a question."""
+    """Formats the result of a notification."""
     whom = f"{told.channel} ({told.to})" if told.to and told.to != told.channel else told.channel
     return f"told: {whom}" if told.error is None else f"not told: {whom}: {told.error}"
 
@@ -90,7 +90,7 @@ def _format_head(progress: Progress, status: str, now: float | None) -> Iterator
 
 
 def _format_origins(started: RunStarted) -> Iterator[list[str]]:
-    """What the run comes from."""
+    """Formats the runs that this run was derived from."""
     digest = digest_of([started])
     if digest.forked:
         yield ["forked", f"from {digest.forked}, at {digest.forked_at}"]

@@ -145,7 +145,7 @@ def _until_above(lines: Sequence[tuple[int, NodeRow]], depth: int) -> Sequence[t
 
 
 class _Units:
-    """How far the items and rounds of containers are, of a run as it stands."""
+    """The progress of the items and rounds of containers."""
 
     def __init__(self, progress: Progress) -> None:
         settled: Counter[tuple[str, int]] = Counter()
@@ -182,7 +182,7 @@ def draw_bar(done: int, total: int) -> str:
 
 
 def format_progress_line(progress: Progress, now: float, outlook: RunOutlook | None = None) -> str:
-    """How far a run is, in one line: for logs and pipes."""
+    """Formats the progress of a run as one line, for logs and pipes."""
     outlook = outlook or RunOutlook(progress)
     units, usage = _Units(progress), progress.usage
     top = [row for row in list(progress.nodes.values()) if row.spot.container is None]
@@ -241,7 +241,7 @@ def _format_line(
 
 
 def _format_remark(row: NodeRow, now: float | None, outlook: RunOutlook) -> str:
-    """What else there is to say of a node, in one line."""
+    """Formats further remarks on a node as one line."""
     if row.error is not None:
         return cut_cell(row.error.message.split("\n")[0], 400)
     asked = "" if now is None else _format_asked(row, now, outlook)
@@ -255,7 +255,7 @@ def _format_remark(row: NodeRow, now: float | None, outlook: RunOutlook) -> str:
 
 
 def _format_asked(row: NodeRow, now: float, outlook: RunOutlook) -> str:
-    """Who was asked and when: a model, or people with the time that they have left."""
+    """Formats who was asked and when: a model, or people with their remaining time."""
     if row.status == "waiting" and row.questions:
         asked = next(iter(row.questions.values()))
         left = "" if asked.expires is None else f", {format_seconds(asked.expires - now)} left"

@@ -75,7 +75,7 @@ def _split_pair(pair: str) -> tuple[str, str]:
 
 
 def _name_file(text: str) -> Any:
-    """What stands for an input of type `file`."""
+    """Returns the placeholder for an input of type `file`."""
     if text.startswith("@@") or not text.startswith("@"):
         return text.removeprefix("@")
     return sys.stdin.buffer.read() if text == "@-" else Path(text[1:])
@@ -225,7 +225,7 @@ def collect_settings(
     max_calls: int | None = None,
     max_tokens: int | None = None,
 ) -> Mapping[str, Any]:
-    """What was chosen for a run on the command line, as its journal keeps it.
+    """Collects the settings chosen on the command line, as the journal stores them.
 
     >>> collect_settings(model="offline", max_cost=2.0)
     {'model': 'offline', 'cost_usd': 2.0}

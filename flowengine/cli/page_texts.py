@@ -96,7 +96,7 @@ def commands_page() -> str:
 
 
 def _help_of(command: click.Command) -> str:
-    """What the command does; a paragraph that stands as it is written (`\\b`) becomes a block."""
+    """Returns a command's help text; a verbatim paragraph (`\\b`) becomes a block."""
     paragraphs = cleandoc(command.help or "").split("\n\n")
     return "\n\n".join(indent(each[2:], "    ") if each.startswith("\b\n") else each for each in paragraphs)
 

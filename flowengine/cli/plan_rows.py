@@ -21,7 +21,7 @@ _MEASURED: Final = 400
 
 
 class RowsBound(NamedTuple):
-    """What all rows take at most."""
+    """The maximum cost of all rows."""
 
     rows: int
     refused: int

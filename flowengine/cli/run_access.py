@@ -68,7 +68,7 @@ def _find_project_store() -> str | None:
 
 
 def keeps(store: str) -> bool:
-    """Whether a run can be found there after this process has ended."""
+    """Tells whether a run can be found there after this process has ended."""
     return not store.lower().startswith("memory:")
 
 
@@ -141,7 +141,7 @@ def node_events(events: Sequence[Event], node: str) -> list[Event]:
 
 
 def records_of(events: Sequence[Event]) -> list[Any]:
-    """What the nodes told, in order."""
+    """Returns the records of all nodes, in order."""
     return [event.record for event in events if isinstance(event, NodeRecorded)]
 
 

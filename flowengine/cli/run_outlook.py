@@ -88,7 +88,7 @@ class RunOutlook:
                 self.hear(piece)
 
     def of(self, node: str) -> LiveText | None:
-        """What a node that is at work asked for last, and has got of it."""
+        """Returns the last request of a running node, and the answer so far."""
         row = self._progress.nodes.get(node)
         return self._texts.of(node) if row is not None and row.status == "running" else None
 

@@ -85,7 +85,7 @@ class RowMeter:
             complain(self.line())
 
     def line(self) -> str:
-        """How far it is."""
+        """Formats the progress as one line."""
         (before, then), (now, count) = self._recent[0], (monotonic(), self.done - self.were_there)
         rate = (count - then) / (now - before) if now > before and not self._is_batched else 0.0
         parts = [f"{self.done:,} of {self.total:,} rows", *self._describe_trouble()]
@@ -112,7 +112,7 @@ class RowMeter:
             sys.stderr.flush()
 
     def summary(self) -> str:
-        """How it ended."""
+        """Formats the result as one line."""
         parts = [f"{count:,} {status}" for status, count in self.statuses.most_common()]
         if self.were_there:
             parts.append(f"{self.were_there:,} were done before")
@@ -140,7 +140,7 @@ def rows_exit_code(statuses: Mapping[str, int], left: int) -> int:
 
 
 def pace_of(*, batch: bool, deadline: float | None) -> BatchPace | None:
-    """What `--batch` and `--deadline` say; None where calls are made one by one."""
+    """Returns the batch settings of `--batch` and `--deadline`; None for direct calls."""
     if deadline is not None and not batch:
         raise click.UsageError("--deadline goes with --batch")
     return BatchPace(deadline=deadline) if batch else None

@@ -19,7 +19,7 @@ Command = Callable[..., int]
 
 
 class Chosen(NamedTuple):
-    """What a selection comes to in a store."""
+    """The runs that a selection finds in a store."""
 
     runs: Mapping[str, str]
     """Run → how it stands, in a word: the named ones first, then the newest."""

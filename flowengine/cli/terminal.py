@@ -107,7 +107,7 @@ class Results:
                 raise
 
     def _let_go(self) -> None:
-        """What the buffer still holds would be an error at the end of the process."""
+        """Discards the buffer, whose remaining content would raise at the end of the process."""
         with suppress(OSError, ValueError):  # a stream without a file has no such end
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
@@ -121,7 +121,7 @@ class Results:
 
 
 def has_live_stderr() -> bool:
-    """Whether a picture that changes can be drawn on stderr."""
+    """Tells whether a picture that changes can be drawn on stderr."""
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 

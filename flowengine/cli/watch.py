@@ -27,7 +27,7 @@ __all__ = ["Reporting", "follow", "format_run_standing", "watching"]
 
 
 def format_run_standing(store: JournalStore, run_id: str) -> Iterator[str]:
-    """Where a run stands, and what its workers lack; nothing for one that no worker has to take."""
+    """Formats a run's position in its queue, and what its workers lack; empty if it needs no worker."""
     standing = standing_of(store, run_id)
     if standing is not None:
         yield from _format_standing(standing)
@@ -46,7 +46,7 @@ def _format_standing(standing: Standing) -> Iterator[str]:
 
 
 class RunStanding:
-    """What has changed since it was last asked, for somebody who watches a run."""
+    """Reports changes in a run's queue position, for a command that watches it."""
 
     pause = 0.5
     """Seconds between two questions to the store."""
@@ -79,7 +79,7 @@ _EACH_LINE: Final = 15.0
 
 
 class Reporting(NamedTuple):
-    """What the user wants to see of a run."""
+    """The parts of a run that the user wants to see."""
 
     json: bool = False
     """One object on stdout at the end, instead of the outputs."""
@@ -113,7 +113,7 @@ class ProgressWatch:
 
     @property
     def outlook(self) -> RunOutlook:
-        """What is known beside the record; made once somebody needs it."""
+        """What is known about the run beside its record; computed on first use."""
         if self._outlook is None:
             from flowengine.cli.run_outlook import RunOutlook  # Most runs end before anybody asks.
 

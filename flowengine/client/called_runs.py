@@ -24,7 +24,7 @@ class ClientError(FlowEngineError):
 
 @dataclass(frozen=True)
 class RunQuestion:
-    """What a run asks a person."""
+    """A question of a run to a person."""
 
     name: str
     """Which of its questions: what `answer` takes as `question`."""
@@ -38,7 +38,7 @@ class RunQuestion:
 
 @dataclass(frozen=True)
 class CalledRun:
-    """How a run stands."""
+    """The state of a run."""
 
     run_id: str
     flow: str
@@ -77,7 +77,7 @@ class RunProgress:
 
 
 class CallBackend(Protocol):
-    """Where calls go."""
+    """The destination of calls."""
 
     def opened(self) -> AbstractAsyncContextManager[object]:
         """Open for as long as the block lasts."""

@@ -94,11 +94,11 @@ class AsyncClient:
         return started if started.is_settled else await self.wait(started.run_id)
 
     async def get(self, run_id: str) -> CalledRun:
-        """How a run stands now."""
+        """Returns the run's current state."""
         return await self._backend.get(run_id)
 
     async def wait(self, run_id: str) -> CalledRun:
-        """How a run stands once it has ended or waits for a person."""
+        """Waits until the run ends or asks a person, and returns its state."""
         tried = most = 0
         while tried < _TRIES:
             tried, states = tried + 1, 0
@@ -117,7 +117,7 @@ class AsyncClient:
         return await self.get(run_id)
 
     async def follow(self, run_id: str) -> AsyncGenerator[RunProgress]:
-        """What the run tells, from its beginning until it has ended or waits; the last one says how it stands."""
+        """Yields the run's progress from its beginning until it ends or waits, and last its state."""
         async with aclosing(self._backend.follow(run_id)) as told:
             async for each in told:
                 yield each

@@ -175,7 +175,7 @@ def _path_of(run_id: str) -> str:
 
 
 def _refusal(answer: _Answer) -> ClientError:
-    """What the server refuses."""
+    """Makes an error of the server's refusal."""
     data = answer.data if is_map(answer.data) else dict[str, Any]()
     told = data.get("detail") or data.get("title") or f"the server answers {answer.status}"
     return ClientError(str(told), answer.status)

@@ -54,7 +54,7 @@ def brought_of(entries: Iterable[PackedEntry]) -> Brought:
 
 
 def entries_of(record: Brought) -> list[PackedEntry]:
-    """What the record was made of."""
+    """Returns the entries that a record was made of."""
     return [_to_entry(each) for each in record.fragments]
 
 
@@ -81,7 +81,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 def remembered(provider: ContextProvider, kept: Mapping[str, Any]) -> list[Any]:
-    """What a provider's ancestors added to its memory."""
+    """Returns what the providers of ancestor nodes remembered."""
     owner = _describe_owner(provider)
     return [each["item"] for each in kept.get(MEMORY, ()) if {**each, "item": None} == {**owner, "item": None}]
 
@@ -161,7 +161,8 @@ _logger: Final = logging.getLogger(__name__)
 async def gather(
     providers: Iterable[ContextProvider], query: str, note: Note, secrets: Secrets = NO_SECRETS, **facts: Any
 ) -> list[PackedEntry]:
-    """What all providers bring for a query, in their order. `facts` reach them as keyword arguments (`agent_name`).
+    """Gathers the fragments of all providers for a query, in order. `facts` are passed as keyword arguments
+    (`agent_name`).
 
     `secrets` are taken out of each text at once, before a transform or a record sees it.
 
@@ -204,7 +205,7 @@ async def cleared(providers: Iterable[ContextProvider], note: Note) -> None:
 async def guarded(
     provider: ContextProvider, method: Callable[..., Any], *arguments: Any, note: Note, **named: Any
 ) -> Any:
-    """What a method of a provider gives; where it fails or takes too long that is logged and told, and `FAILED`."""
+    """Calls a provider's method; returns `FAILED` and records a notice if it fails or takes too long."""
     try:
         with anyio.fail_after(provider.timeout):
             return await called(method, *arguments, **named)

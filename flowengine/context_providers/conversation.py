@@ -19,7 +19,7 @@ __all__ = ["ConversationHistoryProvider", "entry_of"]
 
 
 def entry_of(interaction: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What is remembered of an interaction, as a JSON value; None where there is nothing to remember.
+    """Returns the entry to remember of an interaction, as a JSON value, or None.
 
     That is one that failed, since nothing was answered, and one without a question, unless the application says it.
     """

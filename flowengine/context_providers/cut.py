@@ -101,7 +101,7 @@ def _take_fragments(fragments: Sequence[Fragment], numbers: Sequence[int], room:
 
 
 def _join_ends(head: str, tail: str) -> str:
-    """What is left of the fragment in which the middle is cut, with one mark."""
+    """Joins both ends of the fragment that is cut in its middle, with one mark."""
     if not head or not tail:
         return head or tail
     return f"{head.removesuffix(MARK).rstrip()} {MARK} {tail.removeprefix(MARK).lstrip()}"

@@ -28,7 +28,7 @@ _MAX_LINE_LENGTH: Final = 1600
 
 
 class Changes(NamedTuple):
-    """What makes an index that was up to date be so again."""
+    """The changes that bring an index up to date."""
 
     added: list[Document]
     """New ones, and those that take the place of others of their id."""
@@ -50,7 +50,7 @@ class DocumentSource:
         return not self._known
 
     def changes(self) -> Changes:
-        """What is new, changed or gone since this was asked last. The first time, everything is new."""
+        """Returns what is new, changed or deleted since the last call. The first call reports everything as new."""
         changes = Changes([], [])
         stamps = self._stamps()
         for name, (_, ids) in [*self._known.items()]:

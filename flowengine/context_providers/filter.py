@@ -34,7 +34,7 @@ class _Part(NamedTuple):
 
 
 class _Section(NamedTuple):
-    """What stays or goes together."""
+    """A section, which is kept or dropped as a whole."""
 
     parts: tuple[_Part, ...]
     is_pinned: bool = False

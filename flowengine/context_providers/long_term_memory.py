@@ -42,7 +42,7 @@ _WITH_NEIGHBOURS: Final = 5
 
 
 class LongTermMemorySettings(BaseModel):
-    """Where memory is kept, whose it is, and how much of it enters a prompt."""
+    """Settings of long-term memory: its store, its scope, and its share of the prompt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,7 +62,7 @@ class LongTermMemorySettings(BaseModel):
 
 
 class LongTermMemoryProvider(ContextProvider):
-    """What was said before in the same workspace, channel or thread, as far as it is near to the query.
+    """Adds earlier exchanges of the same workspace, channel or thread that are close to the query.
 
     An interaction whose metadata have a `subject` is a fact about it, and takes the place of the one before.
     """
@@ -215,7 +215,7 @@ def _least_score(found: Sequence[Recalled], threshold: float) -> float:
 
 
 def _locate_store(store: str, root: Path | None) -> Path:
-    """Where a memory is. The default place is hidden, and flows may name it all the same."""
+    """Returns the path of the memory's store. Flows may name the default path although it is hidden."""
     if root is not None and store == DEFAULT_STORE:
         return root / store
     return located_store(store, root, parameter="store")
@@ -272,7 +272,7 @@ def _to_json_value(item: MemoryItem) -> dict[str, Any]:
 
 
 def _time_of(given: Any) -> datetime:
-    """When it was said; a time without a zone is taken as UTC, and the present where there is none."""
+    """Returns an entry's time; UTC if it has no zone, and now if it has no time."""
     if isinstance(given, str) and given:
         given = datetime.fromisoformat(given)
     if not isinstance(given, datetime):

@@ -31,7 +31,7 @@ _MIN_TOKENS: Final = 16
 
 
 class BudgetError(RunError):
-    """What must be in the prompt does not fit into its budget; `least` is what it needs."""
+    """The required parts of a prompt exceed its budget; `least` is the minimum that they need."""
 
     def __init__(self, message: str, least: int) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class PackedEntry(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What was decided."""
+    """The packer's decision."""
 
     entries: tuple[PackedEntry, ...]
     """In the order of the fragments that were given."""
@@ -63,7 +63,7 @@ class Packed(NamedTuple):
 
     @property
     def kept(self) -> list[Fragment]:
-        """What enters the prompt, in its order there."""
+        """The fragments that enter the prompt, in order."""
         return sorted((each.fragment for each in self.entries if each.state != "dropped"), key=lambda each: each.order)
 
 

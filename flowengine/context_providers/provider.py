@@ -26,7 +26,7 @@ _RUNS_INLINE: Final = "__flowengine_at_once__"
 
 
 async def settled(value: T | Awaitable[T]) -> T:
-    """What a method that may be sync or async gave."""
+    """Returns the result of a method that may be sync or async."""
     return await value if isawaitable(value) else cast(T, value)
 
 
@@ -37,7 +37,7 @@ def at_once(method: M) -> M:
 
 
 async def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """What a user's method gives; one that is not async runs in a thread, so that it blocks no event loop."""
+    """Calls a user's method; a sync one runs in a thread, so that it does not block the event loop."""
     if iscoroutinefunction(method):
         return await method(*arguments, **named)
     if getattr(method, _RUNS_INLINE, False):
@@ -134,14 +134,14 @@ class ContextProvider:
         return deepcopy(self)
 
     def dump(self) -> Any:
-        """What it remembers, as a JSON value; None where that is nothing."""
+        """Returns the provider's memory as a JSON value, or None."""
         return None
 
     def load(self, value: Any) -> None:
         """Remember what `dump` gave."""
 
     def settings(self) -> Mapping[str, Any]:
-        """What `from_config` makes the same one from, with absolute paths; JSON values."""
+        """Returns the settings from which `from_config` makes an equal provider, as JSON values with absolute paths."""
         return {}
 
     def commit(self) -> Awaitable[None] | None:

@@ -73,7 +73,7 @@ def provider_class(name: str) -> type[ContextProvider]:
 
 
 def object_of(target: str) -> Any:
-    """What `module:name` is; a `DefinitionError` says what is in the way."""
+    """Imports `module:name`; raises `DefinitionError` if that is not possible."""
     module, _, name = target.partition(":")
     try:
         return getattr(import_module(module), name)

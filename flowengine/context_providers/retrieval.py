@@ -73,7 +73,7 @@ async def _embed_through(gateway: Gateway, model: Model, request: Request) -> Re
 
 
 class _NoEmbedder:
-    """Where no model is asked at all."""
+    """Stands in for an embedding model where no model may be asked."""
 
     name = "offline"
 
@@ -236,7 +236,7 @@ def _open_source(path: Path, given: str) -> DocumentSource:
 
 
 def _name_source(documents: str | os.PathLike[str], store: str | os.PathLike[str] | None) -> str:
-    """What a store knows documents by: their way from the store, so that both may move together."""
+    """Returns a document's path relative to the store, so that both can be moved together."""
     place = Path(documents).expanduser().absolute()
     return str(place) if store is None else os.path.relpath(place, Path(store).expanduser().absolute().parent)
 

@@ -81,7 +81,7 @@ def _find_boundary(text: str, end: int) -> int:
 
 
 def _is_extended(text: str, end: int) -> bool:
-    """Whether the character before `end` goes on with what follows, an accent or a joiner (UAX #29, `Extend`)."""
+    """Tells whether the character before `end` goes on with what follows, an accent or a joiner (UAX #29, `Extend`)."""
     following = text[end : end + 1]
     return following == "\u200d" or (following != "" and category(following).startswith("M"))
 

@@ -100,7 +100,7 @@ def allowed_url(url: str, allowed: Sequence[str]) -> AddressRule | None:
 
 
 def leads_elsewhere(url: str) -> bool:
-    """Whether an address may be read as that of another place: it has a part `..`, however that is written, or a
+    """Tells whether an address may be read as that of another place: it has a part `..`, however that is written, or a
     backslash.
 
     >>> [leads_elsewhere(f"https://a.example/v1/{each}") for each in ("main...dev", "%2e%2e/x", "..;/x", "a%2F..%2Fb")]

@@ -36,7 +36,7 @@ class CallPlace:
         self._asked = Counter[str]()
 
     def name_request(self, url: str, body: bytes) -> str:
-        """What a request of the call is named by; another attempt at the same one has another name.
+        """Returns the name of a call's request; a further attempt gets another name.
 
         Vendors take 64 characters.
         """
@@ -53,13 +53,13 @@ class Batcher(Protocol):
         ...
 
     def held(self, place: CallPlace, /) -> Reservation | None:
-        """What was reserved for the call when it was put aside."""
+        """Returns the reservation of a call that was put aside."""
         ...
 
     def hold(self, place: CallPlace, reservation: Reservation, /) -> None: ...
 
     def may_reserve(self, place: CallPlace, /) -> bool:
-        """Whether no other call of the run is still to be given what it holds."""
+        """Tells whether no other call of the run is still to be given what it holds."""
         ...
 
     def wait_for_room(self, place: CallPlace, /) -> NoReturn:

@@ -44,7 +44,7 @@ class Budget(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """What calls took."""
+    """The usage of calls."""
 
     model_calls: int = 0
     tokens: int = 0
@@ -55,7 +55,7 @@ class Spending(NamedTuple):
 
 
 class Ledger:
-    """What one part of a run may spend, has spent and has reserved.
+    """The limits, spending and reservations of one part of a run.
 
     >>> run = Ledger(Budget(tokens=1000))
     >>> node = Ledger(Budget(model_calls=5), of="node 'review'", above=run)
@@ -104,7 +104,7 @@ class Ledger:
 
     @property
     def spent(self) -> Spending:
-        """What was settled and charged."""
+        """The settled and charged amount."""
         return _spending_of(self._spent)
 
     @property
@@ -123,16 +123,16 @@ class Ledger:
         return bool(self._bounded)
 
     def bounds_any(self, *limits: Limit) -> bool:
-        """Whether one of these limits is bounded, here or above."""
+        """Tells whether one of these limits is bounded, here or above."""
         return not self._bounded.isdisjoint(limits)
 
     def can_ever_fit(self, *, tokens: int, cost_usd: float | None) -> bool:
-        """Whether a call that takes so much fits beside what was spent, here and above."""
+        """Tells whether a call that takes so much fits beside what was spent, here and above."""
         asked = _amount_of_call(tokens, cost_usd)
         return not any(_find_exceeded(ledger._most, ledger._spent, asked) for ledger in self._line)
 
     def charge(self, usage: Spending) -> None:
-        """What was paid without a reservation (by earlier runs of this part), here and above."""
+        """Charges an amount that was spent without a reservation (by earlier runs of this part), here and above."""
         self._enter(_NOTHING, _amount_of(usage))
 
     async def reserve(self, *, tokens: int, cost_usd: float | None) -> Reservation:
@@ -192,7 +192,7 @@ class Ledger:
         return _find_exceeded(self._most, used, asked)
 
     def _holds_up(self, waiter: _Waiter) -> bool:
-        """Whether a call has to wait here: it does not fit yet, or somebody else asked before."""
+        """Tells whether a call has to wait here: it does not fit yet, or somebody else asked before."""
         while self._waiting and self._waiting[0][1].has_left:
             heappop(self._waiting)
         if self._waiting and self._waiting[0][0] < waiter.ticket:

@@ -57,7 +57,7 @@ class _Readable(BaseModel):
 
 
 class LLMResult(_Readable):
-    """What a generation produced."""
+    """The result of a generation."""
 
     content: Any = None
     """The text, or the validated instance where an output model is set."""
@@ -83,7 +83,7 @@ Share: TypeAlias = Annotated[float, BeforeValidator(_refuse_boolean), Field(ge=0
 
 
 class RoutingResult(_Readable):
-    """Which route a generation should take, and why."""
+    """The route that was chosen for a generation, and why."""
 
     content: Any = None
     """Copied from the generation by the engine; a model never re-types it."""
@@ -97,7 +97,7 @@ class RoutingResult(_Readable):
 
 
 class EvaluationResult(_Readable):
-    """How good a generation is; `passed` is computed from the score, never taken from a model."""
+    """The score of a generation; `passed` is computed from it, never taken from a model."""
 
     content: Any = None
     score: Share
@@ -149,7 +149,7 @@ def read_or_raise(found: Any) -> Any:
 
 
 class NodeResult(NamedTuple):
-    """What a node hands back: its output, and everything it wants changed. Only the walk applies it.
+    """A node's result: its output, and all changes that it requests. Only the walk applies them.
 
     >>> NodeResult(output=1, state={"counter": 2}).state
     {'counter': 2}
@@ -222,13 +222,13 @@ class NodeView(NamedTuple):
 
 
 class Note(Protocol):
-    """Where a node tells what happens inside it; the record is journaled before this returns."""
+    """Receives a node's records; each is journaled before the call returns."""
 
     async def __call__(self, record: Any) -> None: ...
 
 
 class Tell(Protocol):
-    """Where a node tells what it writes, piece by piece, to those who follow the run. Nothing of it is kept.
+    """Receives the text that a node writes, piece by piece, for followers of the run. Nothing is stored.
 
     `begins`: the piece is the first of a text; what was told before is no part of it. `model`: who is asked now, with
     an empty piece. To be called on the event loop that the node runs on.
@@ -268,7 +268,7 @@ EMPTY: Final[Mapping[str, Any]] = _Empty()
 
 
 class Context:
-    """What a node sees: its run's inputs and what its ancestors wrote. Read-only.
+    """A node's read-only view: the run's inputs, and what its ancestors wrote.
 
     Made by hand for an agent that stands alone or for a test; inside a run the engine makes one
     whose attributes are worked out when they are read.
@@ -335,7 +335,7 @@ class Context:
 
     @property
     def result(self) -> Any:
-        """What the one live predecessor produced."""
+        """The result of the one live predecessor."""
         return self._given["result"]
 
     @property
@@ -422,22 +422,22 @@ class Context:
 
     @property
     def kept(self) -> Mapping[str, Any]:
-        """What the providers, typed contexts and skills of this node's ancestors keep (`NodeResult.kept`)."""
+        """What providers, typed contexts and skills of this node's ancestors keep (`NodeResult.kept`)."""
         return self._given["kept"]
 
     @property
     def scope(self) -> RunScope | None:
-        """What the nodes of the run hold in common; None outside a run."""
+        """Resources shared by the nodes of the run; None outside a run."""
         return self._given["scope"]
 
     @property
     def ledger(self) -> Ledger | None:
-        """Where calls are reserved and settled; None where nothing is bounded."""
+        """The ledger in which calls are reserved and settled; None without limits."""
         return self._given["ledger"]
 
     @property
     def around(self) -> Around | None:
-        """What stands round the gateway through which the node's agent asks; None where nothing does."""
+        """The wrapper of the gateway for the node's agent, or None."""
         return self._given["around"]
 
     @property

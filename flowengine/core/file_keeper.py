@@ -54,7 +54,7 @@ class BlobStore(Protocol):
 
 
 def is_data_address(text: str) -> bool:
-    """Whether a text holds a file's content itself."""
+    """Tells whether a text holds a file's content itself."""
     return text[:5].lower() == "data:"
 
 
@@ -198,7 +198,7 @@ class FileKeeper:
 
 
 def holds_bytes(value: Any, depth: int = 0) -> bool:
-    """Whether there are bytes in a value of lists, dicts and tuples. Asked of every result, so by types alone.
+    """Tells whether there are bytes in a value of lists, dicts and tuples. Asked of every result, so by types alone.
 
     >>> holds_bytes({"a": [1, (b"x",)]}), holds_bytes({"a": ["x"]})
     (True, False)
@@ -217,7 +217,7 @@ def holds_bytes(value: Any, depth: int = 0) -> bool:
 
 @lru_cache(maxsize=1024)
 def _form_of(kind: type[Any]) -> type[Any] | None:
-    """How values of a type are looked through: as bytes, a dict or a list; None: not at all."""
+    """Returns how to traverse a type's values: as bytes, a dict or a list; None if they are not traversed."""
     if kind in _PLAIN:
         return None
     if kind in _BYTES:

@@ -83,7 +83,7 @@ def check_path(found: Path, root: Path, shown: str) -> None:
 
 
 def is_withheld(name: str) -> bool:
-    """Whether a file or folder of this name is kept from flows.
+    """Tells whether a file or folder of this name is kept from flows.
 
     >>> [is_withheld(each) for each in (".env", ".git", "server.KEY", "ca.pem", "keys.md", "a.b")]
     [True, True, True, True, False, False]

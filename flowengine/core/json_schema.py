@@ -32,7 +32,7 @@ class Misfit(NamedTuple):
 
 
 def find_misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
-    """What is wrong with a value, what matters most first; none where it fits.
+    """Lists how a value violates its schema, the most important violation first.
 
     >>> find_misfits({"type": "object", "required": ["a"]}, {"b": 1})
     [Misfit(path='$', message="'a' is a required property")]
@@ -89,7 +89,7 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
 
 
 def describe_problems(check: Validator, value: Any) -> list[str]:
-    """What is wrong with the value, a few lines at most; empty where it fits."""
+    """Describes how a value violates its schema, in a few lines; empty if it does not."""
     try:
         return [
             f"{error.json_path}: {error.message[:_LONGEST]}"

@@ -140,8 +140,7 @@ def check_text(text: str, what: str) -> str:
 
 
 def load_json(text: str | bytes) -> Any:
-    """What a text of JSON says; `ValueError` for what readers could take in two ways, `RecursionError` for what is
-    nested too deep."""
+    """Parses JSON strictly; raises `ValueError` for ambiguous texts and `RecursionError` for deep nesting."""
     return json.loads(text, parse_constant=refuse_constant, parse_float=_read_float, object_pairs_hook=_refuse_twins)
 
 

@@ -86,7 +86,7 @@ def media_type_of(content: bytes) -> str:
 
 
 def allows_media_type(patterns: Iterable[str], media_type: str) -> bool:
-    """Whether a media type is among those of a list.
+    """Tells whether a media type is among those of a list.
 
     >>> [allows_media_type(["image/*", "application/pdf"], each) for each in ("image/png", "text/plain")]
     [True, False]
@@ -96,7 +96,7 @@ def allows_media_type(patterns: Iterable[str], media_type: str) -> bool:
 
 
 def is_media_pattern(text: str) -> bool:
-    """Whether a text can stand in a list of media types.
+    """Tells whether a text can stand in a list of media types.
 
     >>> [is_media_pattern(each) for each in ("image/png", "image/*", "*/*", "png", "*/png")]
     [True, True, True, False, False]
@@ -108,7 +108,7 @@ _PATTERN: Final = re.compile(r"\*/\*|[a-z0-9.+-]+/(\*|[a-z0-9.+-]+)")
 
 
 def extension_of(media_type: str) -> str:
-    """How the names of such files end.
+    """Returns the extension of such files.
 
     >>> extension_of("image/jpeg"), extension_of("video/mp4")
     ('jpg', 'bin')
@@ -117,7 +117,7 @@ def extension_of(media_type: str) -> str:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether it is UTF-8 without control characters; its last character may be cut."""
+    """Tells whether it is UTF-8 without control characters; its last character may be cut."""
     if not _CONTROLS.isdisjoint(head):
         return False
     try:

@@ -20,7 +20,7 @@ SHAPES: Final = ("rectangle", "rounded", "hexagon", "octagon", "diamond", "stack
 
 
 class NodeTraits(NamedTuple):
-    """What is true of all nodes of a kind."""
+    """Properties of all nodes of a kind."""
 
     transparent: bool = False
     """Passes on the `result` that it received."""

@@ -65,7 +65,7 @@ def open_output(path: str | Path, *, follows_link: bool = True) -> Generator[Bin
 
 @contextmanager
 def tells_refusals(path: str | Path) -> Generator[None]:
-    """What the system refuses inside of it is told with the name of the file."""
+    """Adds the file's name to errors of the operating system inside the block."""
     try:
         yield
     except OSError as error:
@@ -80,7 +80,7 @@ def _find_status(path: str | Path) -> os.stat_result | None:
 
 
 def _place_beside(path: Path, place: Path, status: os.stat_result | None) -> Path | None:
-    """Where to write first; None: it is written to as it is. `status` is that of the file that is there."""
+    """Returns the path to write to first; None to write in place. `status` is that of the existing file."""
     name = f".flowengine-{secrets.token_hex(6)}.part"
     if status is None:
         return place.with_name(name)

@@ -170,7 +170,7 @@ class ToolCall(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """Why a node ran or not, or which way led on from it: what was asked, with the values that it saw then."""
+    """A decision about a node or its routes: the expression, and the values that it read."""
 
     what: str
     """`when`, `if`, `cases`, `route` (a router's answer), `evaluation`, `until` (of a loop's round), `enough` (a map's
@@ -203,7 +203,7 @@ class EffectDecided(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What entered a prompt: one row a fragment (source, tokens, kept | shortened | dropped, why).
+    """The contents of a prompt: one row per fragment (source, tokens, kept | shortened | dropped, why).
 
     Where all fitted in any case the tokens are `estimated`.
     """
@@ -213,13 +213,13 @@ class Receipt(NamedTuple):
 
 
 class Brought(NamedTuple):
-    """What the context providers brought for a prompt: one row a fragment, those that transforms left out included."""
+    """The fragments that context providers gathered for a prompt, including those that transforms left out."""
 
     fragments: Sequence[Mapping[str, Any]]
 
 
 class Received(NamedTuple):
-    """What a node's body was handed (`with`), as its templates gave it."""
+    """The arguments of a node's body (`with`), as rendered."""
 
     values: Mapping[str, str]
     """Name → the value as JSON, that may be cut."""
@@ -378,7 +378,7 @@ REFUSE: Final = "refuse"
 
 
 def question_path(node: str, record: Asked | Notified | Answered) -> str:
-    """What a person calls a question of a run: the node's path, and which of its questions it is.
+    """Returns the name by which people refer to a question: the node's path, and the question's number.
 
     >>> question_path("ship", Asked("Ship it?", ["yes"])), question_path("help", Answered("accept", name="refund:2"))
     ('ship', 'help:refund:2')
@@ -467,7 +467,7 @@ def _to_sortable(value: Any) -> Any:
 
 
 def usage_of(call: ModelCall) -> Spending:
-    """What a call took, as ledgers count it; what is not known of it counts as nothing.
+    """Returns a call's usage for the ledger; unknown values count as zero.
 
     >>> usage_of(ModelCall("m", "p", "generation", (), "", prompt_tokens=3, completion_tokens=4))
     Spending(model_calls=1, tokens=7, cost_usd=0.0, unpriced_calls=1)

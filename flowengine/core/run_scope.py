@@ -58,7 +58,7 @@ class RunScope:
         self._has_started = False
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What is held under a key, made for the first caller."""
+        """Returns the value stored under a key; the first caller creates it."""
         if key not in self._held:
             self._held[key] = make()
         return cast(T, self._held[key])

@@ -96,7 +96,7 @@ class Schedule:
 
 
 class ScheduleState(NamedTuple):
-    """What is kept of a schedule beside its runs."""
+    """The stored state of a schedule."""
 
     decided: float
     """Up to when its ticks are decided on."""
@@ -109,7 +109,7 @@ class ScheduleState(NamedTuple):
 
 
 class TickDecision(NamedTuple):
-    """What is to be done for a schedule now."""
+    """The actions that a schedule needs now."""
 
     state: ScheduleState
     """As it is once that is done."""
@@ -120,8 +120,9 @@ class TickDecision(NamedTuple):
 
 
 def decide_ticks(schedule: Schedule, known: ScheduleState | None, now: float, is_busy: bool) -> TickDecision:
-    """What is due. `known`: None where the schedule is new, so that nothing was missed; `is_busy`: whether the run
-    that began last still goes on."""
+    """Decides which ticks are due. `known`: None for a new schedule, which has missed nothing; `is_busy`: whether the
+    last run is still running.
+    """
     if known is None:
         return TickDecision(ScheduleState(now))
     decided = now if known.decided > now + LATE else known.decided
@@ -152,7 +153,7 @@ def decide_ticks(schedule: Schedule, known: ScheduleState | None, now: float, is
 
 
 def find_cron_problem(expression: str) -> str | None:
-    """Why a text is no cron expression; None: it is one.
+    """Explains why a text is not a cron expression; None if it is one.
 
     >>> find_cron_problem("0 7 * * MON-FRI"), find_cron_problem("0 25 * * *")
     (None, 'bad hour')
@@ -169,7 +170,7 @@ def find_cron_problem(expression: str) -> str | None:
 
 
 def find_zone_problem(name: str) -> str | None:
-    """Why there is no such time zone here; None: there is."""
+    """Explains why a time zone is unknown here; None if it is known."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -37,7 +37,7 @@ UNFINISHED_ESCAPE: Final = re.compile(
 
 
 def replace_escape(found: re.Match[str]) -> str:
-    """What an escape stands for; nothing where there is no such letter."""
+    """Returns the character of an escape sequence; empty if there is none."""
     base = 10 if found["d"] else 16
     code = int(next(each for each in found.groups() if each), base)
     return chr(code) if code < 0x11_0000 else ""
@@ -75,7 +75,8 @@ def find_url_secrets(url: str) -> list[str]:
 
 
 def is_random(value: str) -> bool:
-    """Whether a value cannot be meant as a word: servers of one's own take anything as a key (`ollama`, `not-needed`).
+    """Tells whether a value cannot be meant as a word: servers of one's own take anything as a key (`ollama`,
+    `not-needed`).
 
     >>> is_random("sk-0a1b2c3d4e5f"), is_random("sk-no-key-required"), is_random("ollama")
     (True, False, False)
@@ -105,7 +106,7 @@ class Secrets:
         return bool(self._pieces)
 
     def holds(self, text: str) -> bool:
-        """Whether a value is in the text, in any of its forms."""
+        """Tells whether a value is in the text, in any of its forms."""
         if any(piece in text for piece in self._pieces):
             return True
         flat = _flatten(text) if self.forms else ""
@@ -140,7 +141,7 @@ class Secrets:
         return value
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where the values of many characters stand, in any form; in order, without overlaps."""
+        """Returns the positions of long values, in any encoding, in order and without overlaps."""
         letters = list(_split_letters(text))
         flat = "".join(each.letter for each in letters)
         found = sorted(
@@ -173,7 +174,7 @@ class HiddenStream:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """What is clear by now."""
+        """Returns the text that is known to be clean so far."""
         if not self._secrets.forms:
             return piece
         self._held += piece

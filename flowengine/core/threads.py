@@ -66,7 +66,7 @@ def short_lived() -> Generator[None]:
 
 
 def is_short_lived() -> bool:
-    """Whether the code that runs has been told so."""
+    """Tells whether the code that runs has been told so."""
     return _ends_with_call.get()
 
 

@@ -41,7 +41,7 @@ _ROOT: Final = re.compile(ROOT_PREFIX + r"[0-9a-f]{12}\.")
 
 
 def is_of_project(name: str) -> bool:
-    """Whether a module's name, as Python knows it, is that of a project's module."""
+    """Tells whether a module's name, as Python knows it, is that of a project's module."""
     return name.startswith(ROOT_PREFIX)
 
 
@@ -93,7 +93,7 @@ def describe_error(error: BaseException | None) -> str:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether it is a `KeyboardInterrupt`, or holds one.
+    """Tells whether it is a `KeyboardInterrupt`, or holds one.
 
     >>> is_interrupt(BaseExceptionGroup("of a task group", [KeyboardInterrupt()]))
     True
@@ -104,7 +104,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 async def call_in_thread(call: Callable[[], T]) -> T:
-    """What a plain function gives, called in a thread at once, however many others are at work.
+    """Calls a plain function in a new thread, regardless of how many others are running.
 
     A caller that is cancelled leaves the thread to its end, and what it gives is dropped.
     """

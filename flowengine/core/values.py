@@ -191,7 +191,7 @@ _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def is_json_type(value: object, kind: str) -> bool:
-    """Whether a value is of a JSON type, or a `file`; a boolean is no number.
+    """Tells whether a value is of a JSON type, or a `file`; a boolean is no number.
 
     >>> is_json_type(1, "number"), is_json_type(True, "integer")
     (True, False)
@@ -203,7 +203,7 @@ def is_json_type(value: object, kind: str) -> bool:
 
 
 def label_key(label: str, *, in_any_case: bool = False) -> str:
-    """What two labels have in common that are the same: no space around it, letters composed (NFC)."""
+    """Normalizes a label: surrounding spaces removed, letters composed (NFC)."""
     text = unicodedata.normalize("NFC", label.strip())
     return unicodedata.normalize("NFC", text.casefold()) if in_any_case else text
 

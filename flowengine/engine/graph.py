@@ -101,7 +101,7 @@ class Ancestry:
                 self._head[node] = self._head[above[0]]
 
     def holds(self, ancestor: int, node: int) -> bool:
-        """Whether `ancestor` comes before `node` on some path (a node is no ancestor of itself)."""
+        """Tells whether `ancestor` comes before `node` on some path (a node is no ancestor of itself)."""
         head = self._head
         line = head[ancestor]
         stack = [each for each in self._parents[node] if each >= ancestor]
@@ -233,7 +233,7 @@ class Graph:
         return self._digraph
 
     def is_ancestor(self, ancestor: int, node: int) -> bool:
-        """Whether one node comes before another on some path; a question about a parent costs nothing."""
+        """Tells whether one node comes before another on some path; a question about a parent costs nothing."""
         return ancestor in self.parents[node] or self.ancestry.holds(ancestor, node)
 
     def _number_edges(self) -> None:

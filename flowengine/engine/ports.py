@@ -115,7 +115,7 @@ class Journal(Protocol):
 
 
 class Mailbox(Protocol):
-    """What people leave for nodes of a run that wait, while somebody else writes the run."""
+    """Receives what people leave for waiting nodes while another process writes the run."""
 
     def collect(self, read: Callable[[], Sequence[Event]], /) -> Mapping[str, Any]:
         """Path of a question → the answer that the run's journal is to have. Each is given out once; `read` gets the
@@ -142,7 +142,7 @@ class Notifier(Protocol):
     """Tells people of the questions that nodes park with."""
 
     def due(self, events: Sequence[Event], /) -> Sequence[QuestionDelivery]:
-        """What is still to be told of a run's open questions, after all that its journal has of it."""
+        """Returns the open questions that still need a notification, according to the run's journal."""
         ...
 
 
@@ -173,7 +173,7 @@ class JournalStore(Protocol):
         ...
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
-        """What is committed of a run, without becoming its writer."""
+        """Returns the committed events of a run, without becoming its writer."""
         ...
 
     def list(self) -> Sequence[RunInfo]:
@@ -189,7 +189,7 @@ class JournalStore(Protocol):
         ...
 
     def recall(self, kind: str, key: str, /) -> Any:
-        """What is kept beside the runs under a key (a session, a cached result); None where nothing is."""
+        """Returns the value stored under a key beside the runs (a session, a cached result), or None."""
         ...
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:

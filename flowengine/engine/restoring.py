@@ -82,7 +82,7 @@ class Attempts:
             self._records[node] = deeds
 
     def forget_rounds(self, loop: str, first: int) -> None:
-        """What a loop recorded of a round, and of those after it, counts no more."""
+        """Discards what a loop recorded of a round and of those after it."""
         if loop in self._records:
             kept = [each for each in self._records[loop] if type(each) is not RoundEnded or each.number < first]
             self._records[loop] = kept
@@ -127,7 +127,7 @@ _ID: Final = re.compile(r"[^.\[]*")
 
 
 class History:
-    """What earlier owners of a run left behind, by level.
+    """The past of a run by level, left behind by earlier owners.
 
     >>> history = History([NodeStarted("loop", 0.0), NodeFinished("loop.round[0].a", 1.0, None)])
     >>> [event.node for event in history.of("loop.round[0].")]
@@ -150,7 +150,7 @@ class History:
         return self._levels.get(prefix, ())
 
     def spent(self, part: str = TOP) -> Spending:
-        """What the model calls of a node, and of all nodes inside it, took; of the whole run by default."""
+        """Returns the usage of a node's model calls, including nodes inside it; by default, of the whole run."""
         inside = (f"{part}.", f"{part}[")
         return _add_up(
             [used for node, used in self._spent.items() if not part or node == part or node.startswith(inside)]
@@ -246,7 +246,7 @@ def enclosing_containers(path: str) -> Iterator[str]:
 
 
 class RestoredPast(NamedTuple):
-    """What earlier owners of a run left behind on one level."""
+    """The past of one level, left behind by earlier owners."""
 
     settled: Mapping[int, Settling]
     """Node → the event that settled it for good: successes, handled failures, conditions that were false."""

@@ -45,7 +45,7 @@ class ResultPropagation:
         return None if value is NOTHING else value
 
     def has_received(self, number: int) -> bool:
-        """Whether anything was passed on to a node, be it None; raises as `received` does."""
+        """Tells whether anything was passed on to a node, be it None; raises as `received` does."""
         return self._value(number) is not NOTHING
 
     def _value(self, number: int) -> Any:
@@ -58,7 +58,7 @@ class ResultPropagation:
         return value
 
     def handed_on(self, number: int) -> Any:
-        """What a node hands to its successors; None unless it succeeded, and where that is ambiguous."""
+        """Returns what a node passes to its successors; None if it did not succeed or if that is ambiguous."""
         if self._result_of(number) is None:
             return None
         if not self._graph.vertices[number].transparent:

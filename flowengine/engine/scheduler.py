@@ -191,7 +191,7 @@ class Scheduler:
         self._raise_end()
 
     def _raise_end(self) -> None:
-        """What ended the level before its time."""
+        """Raises the error that ended the level early."""
         if self._interrupt is not None:
             raise self._interrupt
         if self._fatal is not None:
@@ -379,7 +379,7 @@ class Scheduler:
         return suspended
 
     def _ended(self, number: int, path: str, result: Ended) -> Event | None:
-        """What became of a node that gave no result; None where it goes on waiting."""
+        """Returns the event that ends a node without a result; None if it continues to wait."""
         if type(result) is Skip:
             return NodeSkipped(path, self._clock(), result.cause, result.why)
         if type(result) is Park:
@@ -426,11 +426,11 @@ class Scheduler:
         return None if self._live is None else partial(self._tell, self._live, node)
 
     def explain(self, node: str, record: Decided | Received, /) -> None:
-        """Why it was decided so rides in the next commit: a crash before it decides alike once more."""
+        """Journals the decision with the next commit; after a crash the same decision is made again."""
         self._journal.append(_new(NodeRecorded, (node, self._clock(), record)))
 
     async def _note(self, path: str, record: Any) -> None:
-        """What a node tells is on record before the node goes on."""
+        """Journals a record before the node continues."""
         self._journal.append(NodeRecorded(path, self._clock(), record))
         if type(record) is Retry:
             self._walk.attempts.add(path, record)  # What the failed attempt was given is not the next one's.

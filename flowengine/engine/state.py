@@ -71,7 +71,7 @@ def kept_name(key: str) -> str | None:
 
 
 class Layer:
-    """What one node wrote, on top of what it saw."""
+    """The writes of one node, on top of the state that it saw."""
 
     __slots__ = ("memo", "number", "up", "writes")
 
@@ -88,7 +88,7 @@ _Found = tuple[float, Any] | None
 
 
 class KeyRules:
-    """What the declared keys ask of every run's store. Worked out once for a flow."""
+    """The declared keys of shared state and their merge rules; computed once for a flow."""
 
     __slots__ = ("checked", "defaults", "folding", "guarded", "keys")
 
@@ -175,7 +175,7 @@ class StateStore:
         return layer
 
     def meet(self, number: int, layers: Sequence[Layer]) -> Layer:
-        """What a node with these parents' layers sees: their one layer, or a meeting point."""
+        """Returns the state seen by a node with these parents: their common layer, or a merge of their layers."""
         first = layers[0]
         for layer in layers:
             if layer is not first:
@@ -205,7 +205,7 @@ class StateStore:
         return None if self._outside is None else self._outside[0].owned(self._outside[1], key)
 
     def kept(self, layer: Layer, name: str) -> Any:
-        """What the writers above a layer keep under a name; `KeyError` where none does."""
+        """Returns the values that the writers above a layer keep under a name; raises `KeyError` if there are none."""
         key = _KEPT + name
         if key in self._written:
             found = (0, self._fold(layer, key)) if key in self.folding else self._find(layer, key)
@@ -214,7 +214,7 @@ class StateStore:
         return self._kept[key]
 
     def may_keep(self, name: str) -> bool:
-        """Whether anybody at all keeps something under a name, above whatever layer."""
+        """Tells whether anybody at all keeps something under a name, above whatever layer."""
         key = _KEPT + name
         return key in self._written or key in self._kept
 
@@ -224,7 +224,7 @@ class StateStore:
         return (each.removeprefix(_KEPT) for each in sorted([*self._kept, *written]))
 
     def has(self, layer: Layer, key: str) -> bool:
-        """Whether an engine-owned key was set by an ancestor."""
+        """Tells whether an engine-owned key was set by an ancestor."""
         if key in self._written and self._find(layer, key) is not None:
             return True
         return self._outside is not None and self._outside[0].has(self._outside[1], key)
@@ -292,7 +292,7 @@ class StateStore:
     # --- what a level adds up to
 
     def contribution(self, layer: Layer) -> dict[str, Any]:
-        """What was written above a layer, as one write: what a level contributes to the node that it is inside."""
+        """Returns the writes above a layer as one write: a level's contribution to its container."""
         total: dict[str, Any] = {}
         for key in sorted(self._written):
             writers = self._writers(layer, key)
@@ -357,7 +357,7 @@ class _Outside(Mapping[str, Any]):
 
 
 class _KeptOutside(_Outside):
-    """What is kept for that node, under the store's keys."""
+    """The values kept for a node, under the store's keys."""
 
     __slots__ = ()
 
@@ -396,7 +396,7 @@ def _layers_above(layer: Layer) -> tuple[Layer, ...]:
 
 
 def _recall(layer: Layer, key: str) -> tuple[_Found] | None:
-    """What is known of a key at a layer, wrapped so that "known to be unset" differs from unknown."""
+    """Looks up a cached value of a key at a layer; wrapped, so that "known to be unset" differs from unknown."""
     if key in layer.writes:
         return ((layer.number, layer.writes[key]),)
     if layer.memo is not None and key in layer.memo:

@@ -15,7 +15,7 @@ Give: TypeAlias = Callable[[Any], Any]
 
 
 class KeptView(Mapping[str, Any]):
-    """What the ancestors of one node keep for it, as `give` hands it out."""
+    """The values that a node's ancestors keep for it, as `give` returns them."""
 
     __slots__ = ("_give", "_layer", "_store")
 

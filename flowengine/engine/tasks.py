@@ -115,14 +115,14 @@ def drive(
 
 
 def _has_closed(context: Context, steps: Coroutine[Any, Any, Any]) -> bool:
-    """Whether closing it has ended it; it may wait for something even so."""
+    """Tells whether closing it has ended it; it may wait for something even so."""
     with suppress(Exception):  # It was cancelled, whatever its clean-up raises.
         context.run(steps.close)
     return getcoroutinestate(steps) == CORO_CLOSED
 
 
 def is_being_cancelled() -> bool:
-    """Whether a cancellation is meant for this task, and not one that code in it raised or awaited."""
+    """Tells whether a cancellation is meant for this task, and not one that code in it raised or awaited."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -131,7 +131,7 @@ def is_being_cancelled() -> bool:
 
 
 def is_on_asyncio() -> bool:
-    """Whether the event loop is asyncio's, and not trio's."""
+    """Tells whether the event loop is asyncio's, and not trio's."""
     try:
         return asyncio.current_task() is not None
     except RuntimeError:

@@ -36,10 +36,10 @@ _RESULTS: Final = {"routing_result": ROUTING, "evaluation_result": EVALUATION}
 
 
 class Listener(Protocol):
-    """Who hears what nodes tell while they run."""
+    """Receives the records of running nodes."""
 
     def note_of(self, node: str, /) -> Note:
-        """Where a node tells its records."""
+        """Returns the receiver of a node's records."""
         ...
 
     def explain(self, node: str, record: Decided | Received, /) -> None:
@@ -47,17 +47,17 @@ class Listener(Protocol):
         ...
 
     def tell_of(self, node: str, /) -> Tell | None:
-        """Where a node tells what it is writing; None where nobody follows the run."""
+        """Returns the receiver of the text that a node writes; None if nobody follows the run."""
         ...
 
     @property
     def scope(self) -> RunScope | None:
-        """What the nodes of the run hold in common."""
+        """Resources shared by the nodes of the run."""
         ...
 
     @property
     def ledger(self) -> Ledger | None:
-        """Where calls are reserved and settled; None where nothing is bounded."""
+        """The ledger in which calls are reserved and settled; None without limits."""
         ...
 
 
@@ -349,7 +349,7 @@ class _AllNodes(_Nodes):
 
 
 class FinalContext(Context):
-    """What is seen once every node of a level is settled: all its nodes, and the state where all meet.
+    """The view after every node of a level is settled: all nodes, and the merged state.
 
     The flow's outputs see it, and what a container decides after its body (`until`, `carry`, `result`).
     """

@@ -35,7 +35,7 @@ class NodeChange(NamedTuple):
 
 
 class BoundChange(NamedTuple):
-    """What a change of a flow does to its worst case."""
+    """The effect of a change on a flow's worst case."""
 
     before: Most | None
     """None: there was no such flow."""
@@ -50,7 +50,7 @@ class BoundChange(NamedTuple):
 
 
 def difference(before: float | None, after: float | None) -> float | None:
-    """What has come on top."""
+    """Returns the increase."""
     return None if before is None or after is None else after - before
 
 
@@ -138,7 +138,7 @@ def _definition(spec: FlowSpec, node: NodeSpec) -> _Definition:
 
 
 def _of_flow(spec: FlowSpec) -> _Definition:
-    """What holds for all nodes: limits, and the inputs that bound what they read."""
+    """Returns bounds for all nodes: limits, and the inputs that bound what they read."""
     limits = spec.limits.model_dump(mode="json", exclude_unset=True)
     inputs = {
         name: each.model_dump(mode="json", by_alias=True, exclude_unset=True) for name, each in spec.inputs.items()

@@ -28,7 +28,7 @@ __all__ = ["FlowBound", "NodeBound", "Waves", "bound_of"]
 
 
 class NodeBound(NamedTuple):
-    """What one node takes in all its runs together."""
+    """The maximum usage of one node in all its runs."""
 
     path: str
     """As events have it, without positions: `polish.judge`."""
@@ -49,7 +49,7 @@ class Waves(NamedTuple):
 
 
 class FlowBound(NamedTuple):
-    """What a whole flow takes."""
+    """The maximum usage of a flow."""
 
     nodes: Sequence[NodeBound]
     """Every node, in the order of the file, a container before those inside it."""
@@ -122,7 +122,7 @@ class _File:
         return [self._node((*level, name), node, is_capped) for name, node in level_of(self._spec, level).items()]
 
     def together(self, level: NodePath, nodes: Sequence[_Node]) -> Most:
-        """What one run of a level takes."""
+        """Adds up one run of a level."""
         most = {each.name: each.most for each in nodes}
         return dearest_way(most, edges_of(self._spec, level), _find_always_run(level_of(self._spec, level)))
 
@@ -163,7 +163,7 @@ class _File:
 
 
 def _bounds_answers(limits: NodeLimitsSpec | None) -> bool:
-    """Whether these limits make calls have a bound on their answers."""
+    """Tells whether these limits make calls have a bound on their answers."""
     return limits is not None and (limits.cost_usd is not None or limits.tokens is not None)
 
 

@@ -85,7 +85,7 @@ class Most(NamedTuple):
         return self._replace(calls=calls, tokens=tokens, cost_usd=cost, served_usd=served, first_usd=first)
 
     def within(self, limits: NodeLimitsSpec | None) -> Most:
-        """What of it limits allow: a bound on the calls bounds tokens and cost, too."""
+        """Applies limits to a bound; a limit on calls also bounds tokens and cost."""
         if limits is None:
             return self
         calls = _take_least(self.calls, limits.model_calls)
@@ -176,7 +176,7 @@ def longest_way(nodes: Sequence[str], edges: Iterable[Edge]) -> list[str]:
 
 
 def dearest_way(most: Mapping[str, Most], edges: Collection[Edge], always: Collection[str]) -> Most:
-    """What the nodes take together, at most. `always`: those that run whatever happens."""
+    """Returns the maximum usage over all branches. `always`: the nodes that run in any case."""
     parents = _find_needed_parents(most, edges)
     above = _find_dominators(parents)
     below: dict[str | None, list[str]] = {node: [] for node in (None, *most)}

@@ -67,7 +67,7 @@ class Asking:
         self._is_capped = is_capped
 
     def answer(self, path: NodePath) -> int | None:
-        """How long what the model of a node answers can become."""
+        """Returns the maximum length of the answer of a node's model."""
         node = level_of(self._spec, path[:-1])[path[-1]]
         if not isinstance(node, _AskingSpec):
             return None
@@ -75,7 +75,7 @@ class Asking:
         return self._longest(self._models(settings), settings.max_tokens)
 
     def most(self, path: NodePath, node: NodeSpec, sizes: OutputSizes) -> Most:
-        """What one run of a node takes, with its own retries. Containers and functions ask nothing themselves."""
+        """Returns the maximum usage of one run of a node, including its retries; zero for containers and functions."""
         if isinstance(node, AgentNodeSpec):
             once = self._agent(path, node, sizes)
         elif isinstance(node, RoutingNodeSpec) or (isinstance(node, EvaluationNodeSpec) and node.call is None):
@@ -167,7 +167,7 @@ class Asking:
         return _bound_structured(1, asked, Size(self.answer(path)), models, settings)
 
     def _subject(self, path: NodePath, node: EvaluationNodeSpec | RoutingNodeSpec, sizes: OutputSizes) -> Size:
-        """What is judged: the target, or what an agent before it wrote, with the prompt for it."""
+        """Returns the judged text: the target, or the generation of an earlier agent with its prompt."""
         level, name = path[:-1], path[-1]
         prompts, answers = NOTHING, NOTHING
         agents = list(self._agents_before(path))

@@ -58,7 +58,7 @@ def foreseen_value(tree: Any, inputs: Mapping[str, Any]) -> Foreseen | None:
 
 
 def foreseen_expression(source: str, inputs: Mapping[str, Any]) -> Foreseen | None:
-    """What a bare expression gives; None where it is not known before."""
+    """Evaluates an expression in advance; None if its value is unknown before the run."""
     try:
         if not all(_is_known_read(each, inputs) for each in parse_expression(source).references):
             return None
@@ -245,7 +245,7 @@ class OutputSizes:
         return UNKNOWN
 
     def _first(self, level: NodePath) -> Size:
-        """What the first nodes of a level receive: the inputs, or the item."""
+        """Returns what the first nodes of a level receive: the inputs, or the item."""
         holder = levels_of(self._spec)[level].holder
         if holder is None:
             return self._all_inputs()

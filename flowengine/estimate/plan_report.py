@@ -46,7 +46,7 @@ _BATCH_HOURS: Final = 24
 
 
 def batch_data(bound: FlowBound, vendors: Mapping[str, KnownModel] = EMPTY) -> dict[str, Any]:
-    """What a run takes through vendors' batches: half the price, where all its models have them."""
+    """Returns the cost with batch APIs: half the price if all models support them."""
     live = [model for model, known in vendors.items() if known.provider not in BATCH_VENDORS]
     cost, most = bound.most.cost_usd, bound.waves.most
     return {
@@ -63,7 +63,7 @@ def _to_amounts(most: Most) -> dict[str, Any]:
 
 
 def notes_of(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) -> Iterator[str]:
-    """What keeps the bounds from being known, or lower, and what helps. `missing`: inputs."""
+    """Explains what prevents known or lower bounds, and what helps. `missing`: inputs."""
     yield from _explain_bounds(bound, missing)
     yield from _explain_repeats(spec)
     yield from _explain_waits(spec)
@@ -79,7 +79,7 @@ def _explain_waits(spec: FlowSpec) -> Iterator[str]:
 
 
 def _explain_bounds(bound: FlowBound, missing: Collection[str]) -> Iterator[str]:
-    """What keeps the bounds from being known, or lower, and what helps."""
+    """Explains what prevents known or lower bounds, and what helps."""
     if missing:
         yield f"not given: {_join_names(list(missing))}; with -i NAME=VALUE the prompts that read it are measured"
     nodes = bound.nodes

@@ -58,7 +58,7 @@ _TOGETHER: Final = 0.002
 
 @dataclass(frozen=True)
 class BatchPace:
-    """How patient a collector is, in seconds."""
+    """The delays of a batch collector, in seconds."""
 
     linger: float = 2.0
     """After which nothing new is expected, and what was asked is sent."""
@@ -70,7 +70,7 @@ class BatchPace:
 
 
 class _Place(NamedTuple):
-    """Where in the file a text is."""
+    """The position of a text in the file."""
 
     at: int
     size: int
@@ -448,7 +448,7 @@ class BatchCollector:
 
 
 def _is_alike(one: BatchableCall, other: BatchableCall) -> bool:
-    """Whether two calls go into one batch."""
+    """Tells whether two calls go into one batch."""
     return (one.provider, one.model, one.post.url, one.post.headers) == (
         other.provider, other.model, other.post.url, other.post.headers,
     )  # fmt: skip

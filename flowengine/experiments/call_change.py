@@ -101,7 +101,7 @@ class RecordedCall:
 
     @property
     def score(self) -> float | None:
-        """What the judge gave the recorded answer."""
+        """The judge's score of the recorded answer."""
         return None if self.judging is None else _score_in(self.judging[1].content)
 
     def open_judge(self) -> tuple[Model, ModelCall] | None:
@@ -151,7 +151,7 @@ def _score_in(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class ChangedCall:
-    """What is asked in its place."""
+    """A changed request, sent in place of the recorded one."""
 
     recorded: RecordedCall
     texts: Sequence[str]

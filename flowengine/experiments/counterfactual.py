@@ -38,7 +38,7 @@ __all__ = ["VerdictChange", "WhatIf", "WhatIfReport", "WhatIfRow", "change_node"
 
 
 class VerdictChange(NamedTuple):
-    """What a judge in the flow said before and after."""
+    """A judge's verdict before and after."""
 
     node: str
     before: float | None
@@ -66,7 +66,7 @@ class WhatIfRow(NamedTuple):
 
 
 class WhatIfReport(NamedTuple):
-    """What all of them come to."""
+    """The summary of all forks."""
 
     node: str
     change: Mapping[str, Any]
@@ -243,7 +243,7 @@ def _finished(events: Sequence[Event]) -> Mapping[str, NodeFinished]:
 
 
 def _answers(finished: Mapping[str, NodeFinished], node: str) -> Mapping[str, str]:
-    """What a node gave, each time that it ran, as text."""
+    """Returns a node's outputs as text, one for each time that it ran."""
     return {path: dumps(each.result.output) for path, each in finished.items() if file_path(path) == node}
 
 

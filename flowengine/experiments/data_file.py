@@ -170,12 +170,12 @@ class DataFile(NamedTuple):
     """Columns that no input takes."""
 
     def rows(self) -> Iterator[DataRow]:
-        """What each row gives the flow; one that does not fit says why."""
+        """Yields the inputs of each row, or why they are invalid."""
         for raw in read_rows(self.path):
             yield self.row_of(raw)
 
     def row_of(self, raw: RawRow) -> DataRow:
-        """What one row gives the flow."""
+        """Returns the inputs of one row."""
         try:
             inputs = self._inputs(raw)
             checked_inputs(_without_files(self.fields), inputs)
@@ -197,14 +197,14 @@ class DataFile(NamedTuple):
         return {**found, **self.always}
 
     def _takes(self, column: str, name: str) -> bool:
-        """Whether the input gets the column; one that another column is mapped to does not get its namesake."""
+        """Tells whether the input gets the column; one that another column is mapped to does not get its namesake."""
         if self.fields is not None and name not in self.fields:
             return False
         return column in self.mapping or name not in self.mapping.values()
 
 
 def _takes_empty_text(field: InputField) -> bool:
-    """Whether an empty cell is a value of the input: it is an empty text, and nothing for any other type."""
+    """Tells whether an empty cell is a value of the input: it is an empty text, and nothing for any other type."""
     try:
         return parse_text("", "", field) == ""
     except InputError:

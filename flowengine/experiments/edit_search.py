@@ -51,7 +51,7 @@ class Probe(NamedTuple):
 
 
 class BlameReport(NamedTuple):
-    """What was found."""
+    """The result of the search."""
 
     scorer: str
     good: float

@@ -38,7 +38,7 @@ class Unfaked(NamedTuple):
 
 
 def list_unfaked(flow: Flow, fakes: FakesSpec) -> list[Unfaked]:
-    """What a run of the flow would do outside, by node."""
+    """Lists a flow's external effects that have no fake, by node."""
     found: dict[Unfaked, None] = {}
     for name, node in every_node(flow.plan.definitions):
         found.update(dict.fromkeys(_effects_of(name, node, fakes)))
@@ -46,7 +46,7 @@ def list_unfaked(flow: Flow, fakes: FakesSpec) -> list[Unfaked]:
 
 
 def explain_unfaked(unfaked: Sequence[Unfaked]) -> str:
-    """What keeps an eval from beginning, and what helps."""
+    """Explains why an eval refuses to start, and what helps."""
     named, more = ", ".join(each.what for each in unfaked[:8]), len(unfaked) - 8
     fakes = "; ".join(dict.fromkeys(each.fake for each in unfaked[:8]))
     return (
@@ -81,7 +81,7 @@ def _effects_of(name: str, node: FlowNode, fakes: FakesSpec) -> Iterator[Unfaked
 
 
 def has_queues(fakes: FakesSpec) -> bool:
-    """Whether a fake has one value for each call after the other, and so is used up by a run."""
+    """Tells whether a fake has one value for each call after the other, and so is used up by a run."""
     given = [value for kind in _KINDS for value in getattr(fakes, kind).values()]
     return any(isinstance(each, Fake) and each.kind == "each" for each in given)
 
@@ -114,7 +114,7 @@ def with_fakes(flow: Flow, fakes: FakesSpec, *, refuses: bool) -> Flow:
 
 
 def _fakes_of(name: str, node: FlowNode, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What stands in the place of something in a node."""
+    """Returns the fakes for a node."""
     if isinstance(node, AgentNode):
         return known["tools"]
     if isinstance(node, ToolNode):

@@ -119,7 +119,7 @@ class RecordedSpec(Keys):
 
 
 class SpendingLimits(Keys):
-    """What all runs and judges of one eval may spend together."""
+    """The spending limits of all runs and judges of one eval."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -335,7 +335,7 @@ def _find_unknown_columns(spec: EvalSpec, columns: Sequence[str]) -> Iterator[_P
 
 
 def is_pair(judge: JudgeSpec) -> bool:
-    """Whether it compares two texts."""
+    """Tells whether it compares two texts."""
     return judge.other is not None
 
 
@@ -343,7 +343,7 @@ Way: TypeAlias = Literal["claims", "judge", "call"]
 
 
 def way_of(scorer: ScorerSpec) -> Way:
-    """How a scorer scores."""
+    """Returns how a scorer computes its score."""
     return "judge" if scorer.judge is not None else "call" if scorer.call is not None else "claims"
 
 

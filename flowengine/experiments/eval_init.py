@@ -24,7 +24,7 @@ __all__ = ["WrittenEval", "write_eval"]
 
 
 class WrittenEval(NamedTuple):
-    """What was written."""
+    """The files that were written."""
 
     files: tuple[Path, Path]
     """The floweval file, and the data."""

@@ -76,7 +76,7 @@ class Comparison(NamedTuple):
 
 
 class EvalReport(NamedTuple):
-    """What is said of a set."""
+    """The report on a set."""
 
     of: EvalSet
     scorers: Sequence[ScorerReport]
@@ -94,7 +94,7 @@ class EvalReport(NamedTuple):
 
     @property
     def paid_line(self) -> str:
-        """What was paid of what it would have cost.
+        """A line with the actual cost and the cost without re-use.
 
         Printed as: paid 500 of 4,000 calls, $1.10 instead of $9.40
         """

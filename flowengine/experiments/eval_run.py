@@ -131,7 +131,7 @@ class EvalRun:
     # --- Earlier sets of this eval
 
     def _find_earlier(self) -> Sequence[Mapping[tuple[str, int], EvalRow]]:
-        """Where rows find their earlier runs: the newest set of the same flow first, then the newest of all."""
+        """Returns where rows find earlier runs: first the newest set of the same flow, then the newest of all."""
         if self.fresh:
             return []
         infos, definition = list_sets(self.store, self.file.name), definition_of(self.plan)
@@ -302,7 +302,7 @@ class EvalRun:
         return max(0.0, events[-1].at - events[0].at)
 
     def _costs_by_node(self, events: Sequence[Event]) -> Mapping[str, float]:
-        """What each judge's answers cost, whenever they were paid."""
+        """Returns the cost of each judge's answers, whenever they were paid."""
         costs: dict[str, float] = {}
         for event in events:
             if isinstance(event, NodeRecorded) and type(event.record) in (ModelCall, Reused):

@@ -34,7 +34,7 @@ def revision_of(path: Path, revision: str) -> str:
 
 @contextmanager
 def tree_at(path: Path, commit: str) -> Generator[Path]:
-    """Where the file stands in a copy of its repository at a commit; the copy goes away at the end."""
+    """Yields the file's path in a temporary copy of its repository at a commit."""
     top = _git(path.parent, "rev-parse", "--show-toplevel")
     if top is None:
         raise InputError(f"{path.parent.absolute()} is in no git repository")
@@ -52,7 +52,7 @@ def tree_at(path: Path, commit: str) -> Generator[Path]:
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:
-    """What git says; None where it refuses."""
+    """Runs git; None if it fails."""
     try:
         said = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

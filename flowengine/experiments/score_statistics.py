@@ -33,7 +33,7 @@ _SEED: Final = 20_240_229
 
 
 class Estimate(NamedTuple):
-    """What is known of a mean."""
+    """The estimate of a mean."""
 
     n: int
     mean: float
@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What is known of a mean of paired differences."""
+    """The estimate of a mean of paired differences."""
 
     n: int
     mean: float

@@ -41,7 +41,7 @@ _MAX_REASON: Final = 1_000
 
 
 class Score(NamedTuple):
-    """What one scorer gave one row."""
+    """The score of one row by one scorer."""
 
     value: float | None
     """0.0 to 1.0; None where it could not be made, or was not asked for."""
@@ -51,7 +51,7 @@ class Score(NamedTuple):
 
 
 class ScoringView(NamedTuple):
-    """What scorers see of one row."""
+    """A scorer's view of one row."""
 
     row: Mapping[str, Any]
     inputs: Mapping[str, Any]

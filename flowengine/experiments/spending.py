@@ -58,7 +58,7 @@ DIMENSIONS: Final[Mapping[str, Callable[[_Call], str]]] = {
 
 @dataclass(slots=True)
 class SpendingRow:
-    """What one group has spent."""
+    """The spending of one group."""
 
     group: Sequence[str]
     runs: set[str] = field(default_factory=set[str])
@@ -145,7 +145,7 @@ def _calls(run: RunInfo, events: Sequence[Event]) -> Iterator[_Call]:
 
 
 class Effort(NamedTuple):
-    """What calls took."""
+    """The usage of calls."""
 
     calls: int = 0
     cost_usd: float = 0.0
@@ -158,13 +158,13 @@ class Effort(NamedTuple):
 
 
 def effort_of_calls(calls: Iterable[object]) -> Effort:
-    """What calls of models took."""
+    """Sums up the usage of model calls."""
     found = [each for each in calls if type(each) is ModelCall]
     return Effort(len(found), sum(each.cost_usd or 0.0 for each in found), sum(each.seconds for each in found))
 
 
 def effort_of_reused(store: JournalStore, events: Iterable[Event]) -> Effort:
-    """What the answers took that a run took from other runs."""
+    """Sums up the usage of answers taken from other runs."""
     total = Effort()
     for event in events:
         if isinstance(event, NodeRecorded) and type(event.record) is Reused:
@@ -173,7 +173,7 @@ def effort_of_reused(store: JournalStore, events: Iterable[Event]) -> Effort:
 
 
 def whole_effort(store: JournalStore, events: Sequence[Event]) -> Effort:
-    """What all answers of a run took, those of other runs included."""
+    """Sums up the usage of all answers of a run, including those taken from other runs."""
     own = effort_of_calls(event.record for event in events if isinstance(event, NodeRecorded))
     return own.plus(effort_of_reused(store, events))
 

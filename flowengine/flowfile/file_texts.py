@@ -43,11 +43,11 @@ class FlowFiles(Protocol):
     """The files that a flow may run as nodes, or take texts from."""
 
     def unreadable(self, path: Path, shown: Path) -> ProjectProblem | None:
-        """Why a file is not even to be opened; `path` is where `shown` leads in the end."""
+        """Explains why a file must not be opened; `path` is the resolved path of `shown`."""
         ...
 
     def text(self, path: Path) -> str | Diagnostic:
-        """What a file holds, or why that is not known."""
+        """Returns a file's text, or why it cannot be read."""
         ...
 
 
@@ -110,7 +110,7 @@ def _too_large(size: int, file: str) -> Diagnostic | None:
 
 
 def below(root: Path, path: Path) -> str:
-    """How a file is called from a folder, with / on every system.
+    """Returns a file's path relative to a folder, with / on every system.
 
     >>> below(Path("/project"), Path("/project/flows/../parts/a.yaml"))
     'parts/a.yaml'
@@ -142,7 +142,7 @@ class _Opened(NamedTuple):
 
 
 class Subflows:
-    """What one load has opened so far, and the files that it is in the midst of."""
+    """The files that one load has opened, and those that it is loading."""
 
     def __init__(self, load: Load, first: Path | None, files: FlowFiles) -> None:
         self.problems: list[Diagnostic] = []
@@ -212,7 +212,7 @@ def located(file: str, base: Path, project: Project) -> Located | ProjectProblem
 
 
 def _real(path: Path) -> Path:
-    """Where a path leads; what leads nowhere cannot be run by another file either."""
+    """Resolves a path; a path that does not exist stays as it is."""
     try:
         return Path(os.path.realpath(path))
     except (OSError, ValueError):
@@ -251,7 +251,7 @@ def with_texts(data: Mapping[str, Any], read: Read = lambda file, path: STAND_IN
 
 
 def names_text_files(data: Mapping[str, Any]) -> bool:
-    """Whether a text of the flow stands in a file of its own."""
+    """Tells whether a text of the flow stands in a file of its own."""
     return bool(named_text_files(data))
 
 

@@ -35,7 +35,7 @@ __all__ = ["Loaded", "check_file", "check_text", "is_flow_file", "load_flow"]
 
 
 class Loaded(NamedTuple):
-    """What a file gave: a spec if it has no errors, and its problems, warnings included."""
+    """A loaded file: a spec if it has no errors, and its problems, including warnings."""
 
     spec: FlowSpec | None
     diagnostics: list[Diagnostic]
@@ -79,7 +79,7 @@ def check_text(
 
 
 def is_flow_file(path: Path) -> bool:
-    """Whether a file has the structure of a flow, whatever it means."""
+    """Tells whether a file has the structure of a flow, whatever it means."""
     if path.suffix not in (".yaml", ".yml") or not path.is_file():
         return False
     read = DISK.text(path)

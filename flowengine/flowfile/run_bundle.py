@@ -58,7 +58,7 @@ def place_of(path: str, folder: str = "", here: Path | None = None) -> Path:
 
 
 def _is_governed(path: Path, project: Project) -> bool:
-    """Whether the project file of the working folder says what is allowed there."""
+    """Tells whether the project file of the working folder says what is allowed there."""
     return project.file is not None and project_of(path)[0].file == project.file.resolve()
 
 
@@ -73,7 +73,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 
 
 def packed(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
-    """What goes along with a flow of a project."""
+    """Packs the parts of a project that accompany a flow."""
     told: dict[str, Any] = {
         "allow_env": list(project.allow_env),
         "default_provider": project.default_provider,
@@ -89,7 +89,7 @@ def packed(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
 
 
 class Unpacked(NamedTuple):
-    """What to load a run's flow with, beside its text."""
+    """The parts needed to load a run's flow, beside its text."""
 
     path: Path
     project: Project
@@ -201,7 +201,7 @@ def _variables(names: object) -> Iterator[str]:
 
 
 def _is_below(name: str) -> bool:
-    """Whether a path leads to somewhere below, in whatever a run may have said.
+    """Tells whether a path leads to somewhere below, in whatever a run may have said.
 
     >>> [_is_below(each) for each in ("a/b.yaml", "../b.yaml", "/etc/b.yaml", "a/../../b.yaml", "")]
     [True, False, False, False, False]

@@ -63,7 +63,7 @@ class CarriedCode:
         return any(each.uses_parts and name in carried for name, each in self.modules.items())
 
     def problem_of(self, name: str) -> str:
-        """Why a file, or one that it imports, cannot go along; empty where it can."""
+        """Explains why a file, or one that it imports, cannot be copied; empty if it can."""
         return next((found for each in self.closure(name) if (found := self.modules[each].problem)), "")
 
     def needs_of(self, name: str) -> list[str]:

@@ -114,7 +114,7 @@ class AskingReader(FlowParts):
         return literal(value) if isinstance(value, str) else None
 
     def _answer_of(self, node: ast.expr, answer: str) -> str | None:
-        """What is read of a crew's answer, as a template of `output`."""
+        """Returns the part of a crew's answer that is read, as a template of `output`."""
         if not answer:
             return None
         if isinstance(node, ast.Name) and node.id == answer:
@@ -129,7 +129,7 @@ class AskingReader(FlowParts):
 
 
 def _says_nothing(statement: ast.stmt) -> bool:
-    """Whether a statement only prints, or says what the method is."""
+    """Tells whether a statement only prints, or says what the method is."""
     if isinstance(statement, ast.Pass | ast.Import | ast.ImportFrom):
         return True
     if not isinstance(statement, ast.Expr):

@@ -43,7 +43,7 @@ class PythonFiles:
         return self._parsed[file]
 
     def home_of(self, source: PythonSource, name: str) -> tuple[str, str, str]:
-        """Where a name comes from: module, name there, and the file where that lies below the folder."""
+        """Returns where a name is defined: module, name there, and the file below the folder."""
         for each in source.imports():
             for original, alias in each.names:
                 if (alias or original) == name:
@@ -96,7 +96,7 @@ class PythonFiles:
 
 
 def _distance(one: str, other: str) -> int:
-    """How many folders lie between two files."""
+    """Counts the folders between two files."""
     first, second = PurePosixPath(one).parent.parts, PurePosixPath(other).parent.parts
     shared = 0
     for left, right in zip(first, second, strict=False):
@@ -151,7 +151,7 @@ class CrewClass:
         return f"config/{key.partition('_')[0]}.yaml"
 
     def resolve(self, node: ast.expr | None, depth: int = 0) -> ast.expr | None:
-        """What a name stands for, as far as assignments tell it."""
+        """Resolves a name through assignments."""
         if node is None or depth > 8 or not isinstance(node, ast.Name | ast.Attribute):
             return node
         name = call_name(node)
@@ -171,7 +171,7 @@ class CrewClass:
         return node
 
     def tool_named(self, name: str) -> ast.expr | None:
-        """What a method of the class gives that makes a tool of this name."""
+        """Returns the tool of this name that a method of the class makes."""
         for each in self.found.body:
             if isinstance(each, Method) and each.name == name:
                 returned = [

@@ -57,7 +57,7 @@ class CrewReader(TaskReader):
         return flow
 
     def _read_settings(self, crew: CrewClass | None) -> dict[str, Any]:
-        """What the crew says for all: process, memory, planning."""
+        """Reads the settings of the crew: process, memory, planning."""
         found: dict[str, Any] = {}
         if crew is None or crew.crew is None:
             return found

@@ -113,7 +113,7 @@ class EdgeReader(FlowParts):
         return self.ids[source] if inside or source not in members else self.loops[source]
 
     def _said(self, router: str, target: str, members: Mapping[str, int]) -> str:
-        """What a router said, as an expression."""
+        """Returns a router's result as an expression."""
         if router in members and members.get(target) != members[router]:
             return f"shared_state.{self._route_key(router)}"
         return f"nodes.{self.ids[router]}.output.result"

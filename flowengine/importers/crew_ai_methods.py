@@ -23,7 +23,7 @@ __all__ = ["FlowMethod", "FlowParts", "Trigger", "methods_of"]
 
 
 class Trigger(NamedTuple):
-    """What a method waits for."""
+    """The event that a method waits for."""
 
     kind: str
     """`start`, `listen` or `router`."""
@@ -51,7 +51,7 @@ class FlowMethod(NamedTuple):
 
 
 class FlowParts:
-    """What the readers of one flow share: its class, its methods, the flow that is made."""
+    """State shared by the readers of one flow: its class, its methods, the new flow."""
 
     # Read before the methods are:
     fields: dict[str, StateField]

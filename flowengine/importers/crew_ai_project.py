@@ -70,7 +70,7 @@ def project_base(tree: SourceTree, file: str) -> str:
 
 
 class CrewParts:
-    """What the readers of a crew share: its project, its names, and what was told."""
+    """State shared by the readers of a crew: its project, its names, and its notices."""
 
     # Of the crew that is being read:
     crew: CrewClass | None
@@ -172,7 +172,7 @@ class CrewParts:
 
 
 def _same(python: str, path: str, tasks_file: str) -> bool:
-    """Whether a path that a class says is the file of tasks: from its own folder, or by its end."""
+    """Tells whether a path that a class says is the file of tasks: from its own folder, or by its end."""
     joined = posixpath.normpath(posixpath.join(posixpath.dirname(python), path))
     return joined == tasks_file or (joined.startswith("..") and tasks_file.endswith(path.lstrip("./")))
 

@@ -124,7 +124,7 @@ def schema_of_class(found: ast.ClassDef, find: Find, unknown: list[str], depth: 
 
 
 def _field(value: ast.expr | None) -> tuple[str, bool]:
-    """What is said of a field, and whether it has to be there."""
+    """Returns the schema of a field, and whether it is required."""
     if value is None:
         return "", True
     if not isinstance(value, ast.Call) or call_name(value).rpartition(".")[2] != "Field":

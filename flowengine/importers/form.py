@@ -51,7 +51,7 @@ The output is what the template gives. The writer writes its module where a step
 
 
 class SourcePlace(NamedTuple):
-    """Where an element of the source stands; the file is named from the folder that is imported."""
+    """The position of an element of the source; the file is relative to the imported folder."""
 
     file: str
     line: int = 1

@@ -31,10 +31,10 @@ _TOLD: Final = 10
 
 
 class FormatReader(Protocol):
-    """What a format's module has."""
+    """The interface of a format's module."""
 
     def find(self, tree: SourceTree, files: Sequence[str]) -> list[str]:
-        """Which of these files are a source of this format, by content; it raises nothing."""
+        """Returns the files that are sources of this format, by content; never raises."""
         ...
 
     def read(self, tree: SourceTree, file: str) -> ImportedProject:
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 def find_sources(tree: SourceTree, below: str, name: str | None = None) -> list[Found]:
-    """What can be imported of one file, or of the files below a folder; `name`: of this format alone."""
+    """Finds importable sources in a file or below a folder; `name` restricts the format."""
     if name is not None and name not in FORMATS:
         known = did_you_mean(name, FORMATS) or f"; there are: {', '.join(FORMATS)}"
         raise InputError(f"there is no format '{name}'{known}")

@@ -22,7 +22,7 @@ _WORDS: Final = {
 
 
 def format_counts(project: ImportedProject) -> str:
-    """How many elements came along, as a sentence without its full stop."""
+    """Formats how many elements were imported, as a sentence without its full stop."""
     count = project.ledger.count
     mapped, changed, lost = count("mapped"), count("changed"), count("lost")
     return f"{mapped + changed + lost} elements: {mapped} mapped, {changed} mapped with a change, {lost} not mapped"

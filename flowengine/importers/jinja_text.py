@@ -100,7 +100,7 @@ def _trim_blocks(text: str) -> str:
 
 
 def _find_tags(text: str) -> Iterator[tuple[int, int]]:
-    """Where the tags and comments stand; one that does not end is none. Each part of the text is read once."""
+    """Finds tags and comments in linear time; an unterminated one does not count."""
     endless: set[str] = set()
     at = 0
     while (found := _OPENING.search(text, at)) is not None:

@@ -50,7 +50,7 @@ def give(value: Any) -> Any:
 
 
 class Written(NamedTuple):
-    """What was written, and what validation says of it."""
+    """The files that were written, and the result of their validation."""
 
     files: Sequence[str]
     """Paths below the target, sorted."""

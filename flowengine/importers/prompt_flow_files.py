@@ -48,7 +48,7 @@ _NOTES: Final = {
 
 
 class PromptFlowSource:
-    """What the readers of one flow share: its source, its files, its project."""
+    """State shared by the readers of one flow: its source, its files, its project."""
 
     code: PromptFlowCode
 

@@ -325,7 +325,7 @@ class NodeReader:
             self._ledger.changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
 
     def _read_embedding(self, step: FlowStep, tool: str) -> bool:
-        """Whether it is promptflow's embedding, with its model and its text."""
+        """Tells whether it is promptflow's embedding, with its model and its text."""
         model = str(self._inputs.get("deployment_name") or self._inputs.get("model") or "")
         if not re.fullmatch(r"[\w.:-]+", model) or "input" not in self._inputs or tool != _EMBEDDING:
             return False
@@ -342,7 +342,7 @@ class NodeReader:
         return True
 
     def _read_package(self, step: FlowStep, tool: str) -> bool:
-        """Whether the tool is a function of a package that can be called where that is installed."""
+        """Tells whether the tool is a function of a package that can be called where that is installed."""
         parts = tool.split(".")
         if any(argument_name(key) != key for key in self._inputs):
             return False

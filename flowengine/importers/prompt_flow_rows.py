@@ -43,7 +43,7 @@ class RowReader(PromptFlowSource):
         return reference.source in self.known
 
     def expression(self, reference: NodeReference) -> str:
-        """What a reference is in the flow of one row."""
+        """Translates a reference for the flow of one row."""
         if reference.source == "inputs":
             first, *rest = reference.steps or ("",)
             name = self.inputs.get(str(first), "")
@@ -66,7 +66,7 @@ class RowReader(PromptFlowSource):
             found |= more
 
     def _batch_expression(self, reference: NodeReference) -> str:
-        """What a reference is in the flow over all rows."""
+        """Translates a reference for the flow over all rows."""
         if reference.source in self.aggregated:
             return reference.text(f"nodes.{self.ids[reference.source]}.output")
         if reference.source == "inputs":

@@ -173,7 +173,7 @@ def read_setting(name: str, given: Any) -> Setting:
 
 
 def is_json_format(value: Any) -> bool:
-    """Whether a `response_format` asks for a JSON object."""
+    """Tells whether a `response_format` asks for a JSON object."""
     return _parse(value) == {"type": "json_object"}
 
 
@@ -247,7 +247,7 @@ def split_roles(text: str) -> RoleText:
 
 
 def _first_inner(text: str, start: int) -> int:
-    """Where the outermost block begins that holds the first role header."""
+    """Returns the start of the outermost block that holds the first role header."""
     header = _ROLE.search(text, start)
     at = len(text) if header is None else header.start()
     opened: list[int] = []
@@ -260,7 +260,7 @@ def _first_inner(text: str, start: int) -> int:
 
 
 def _depths(text: str) -> Callable[[int], int]:
-    """How many blocks are open at a place of a template."""
+    """Counts the open blocks at a position of a template."""
     places: list[tuple[int, int]] = []
     depth = 0
     for block in _BLOCK.finditer(text):

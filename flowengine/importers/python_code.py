@@ -169,7 +169,7 @@ def literal_of(node: ast.expr | None, otherwise: Any = None) -> Any:
 
 
 def call_name(node: ast.expr) -> str:
-    """What is called, or named, with its dots: `crewai.Agent`; empty where it is no name.
+    """Returns a dotted name, as in `crewai.Agent`; empty if the expression is not a name.
 
     >>> call_name(ast.parse("self.agents.x(1)").body[0].value)
     'self.agents.x'
@@ -183,7 +183,7 @@ def call_name(node: ast.expr) -> str:
 
 
 def is_standard(module: str) -> bool:
-    """Whether Python brings a module."""
+    """Tells whether Python brings a module."""
     return module.partition(".")[0] in sys.stdlib_module_names
 
 

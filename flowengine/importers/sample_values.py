@@ -25,7 +25,7 @@ _NUMERIC: Final = frozenset({"int", "float", "round", "abs"})
 
 
 class Shapes:
-    """What the texts of one flow take of inputs and outputs."""
+    """The parts of inputs and outputs that one flow's texts read."""
 
     def __init__(self, flow: ImportedFlow) -> None:
         self._tree: Tree = {}

@@ -38,7 +38,7 @@ class YamlSource(NamedTuple):
     text: SourceText
 
     def origin(self, *path: str | int) -> SourcePlace:
-        """Where the key at a path stands, or the nearest part round it."""
+        """Returns the position of a key, or of the nearest part around it."""
         at: KeyPath = path
         return SourcePlace(self.file, self.text.key_position(at)[0] if at else 1)
 
@@ -84,7 +84,7 @@ class SourceTree:
         return YamlSource(path, parsed.data, SourceText(text, Path(path), parsed.place))
 
     def has(self, path: str) -> bool:
-        """Whether a file may be read."""
+        """Tells whether a file may be read."""
         try:
             return resolve_path(path, self.root).is_file()
         except (RefusedPathError, OSError):

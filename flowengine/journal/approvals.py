@@ -59,7 +59,7 @@ def _questions_among(events: Sequence[Event]) -> Iterator[tuple[str, NodeRecorde
 
 
 def told_last(events: Sequence[Event]) -> Sequence[Notified]:
-    """What became of telling people of the questions that are open, the last try for each."""
+    """Returns the last delivery attempt for each open question."""
     waiting, last = open_questions(events), dict[tuple[str, str, str], Notified]()
     for event in events:
         if isinstance(event, NodeRecorded) and type(event.record) is Notified:
@@ -105,7 +105,7 @@ def ring_owner(run_id: str) -> None:
 
 
 class Mail:
-    """What people leave for one run, for its owner: `with Mail(store, run_id) as mail`. One event loop uses it.
+    """The messages that people leave for one run's owner: `with Mail(store, run_id) as mail`. One event loop uses it.
 
     It is listened for from the first look into it on; most runs never look.
     """
@@ -359,7 +359,7 @@ def _check_arguments(path: str, asked: Asked, choice: str, form: Any) -> Any:
 
 
 def may_answer(by: str, approvers: Sequence[str]) -> bool:
-    """Whether somebody is among those who may answer; mail addresses are compared without regard to case.
+    """Tells whether somebody is among those who may answer; mail addresses are compared without regard to case.
 
     >>> may_answer("CFO@example.com", ["cfo@example.com"]), may_answer("Finance", ["finance"]), may_answer("", [])
     (True, False, True)
@@ -370,7 +370,7 @@ def may_answer(by: str, approvers: Sequence[str]) -> bool:
 
 
 def fields_of(schema: Mapping[str, Any]) -> str:
-    """What a form asks for, in a few words."""
+    """Describes the fields of a form in a few words."""
     return ", ".join(schema.get("properties", {})) or json.dumps(dict(schema))
 
 

@@ -33,7 +33,7 @@ _DAMAGE: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, 
 
 @contextmanager
 def reading_record(run_id: str = "") -> Generator[None]:
-    """What goes wrong in the block is a `StoreCorruptError` that names the run."""
+    """Raises errors inside the block as `StoreCorruptError` with the run's name."""
     try:
         yield
     except _DAMAGE as error:

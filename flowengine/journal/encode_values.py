@@ -114,7 +114,7 @@ def protect(tree: Any) -> Any:
 
 
 def locate(value: Any, error: UnpackableError, path: str = "") -> tuple[str, str]:
-    """Where in the value the error lies, and what is wrong there: the innermost part that cannot be packed."""
+    """Returns the path and the problem of the innermost part that cannot be packed."""
     if not (path and isinstance(error, TooDeepError)):  # of a value without end, its own name says most
         for step, part in _parts(value):
             try:
@@ -284,7 +284,7 @@ def _attributes(value: object, names: Any) -> dict[str, Any]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a value holds, each with its step in a path."""
+    """Yields the parts of a value, each with its step in a path."""
     if isinstance(value, dict):
         for key, each in cast("dict[Any, Any]", value).items():
             yield ".keys()", key

@@ -28,7 +28,7 @@ _TOO_OLD: Final = 600.0
 
 
 class LiveText(NamedTuple):
-    """What one node is writing."""
+    """The text that one node is writing."""
 
     node: str
     model: str
@@ -53,7 +53,7 @@ class LiveText(NamedTuple):
 
 
 class LiveTexts:
-    """What the nodes of one run are writing.
+    """The texts that the nodes of one run are writing.
 
     >>> texts = LiveTexts()
     >>> for piece in (TokenStreamed("a", 1.0, "", True, "gpt-4o"), TokenStreamed("a", 2.0, "Hel", True)):
@@ -84,7 +84,7 @@ class LiveTexts:
         self._nodes.pop(node, None)
 
     def of(self, node: str) -> LiveText | None:
-        """What one node is writing, also asked from another thread."""
+        """Returns the text that one node is writing; thread-safe."""
         return self._nodes.get(node)
 
     def pieces(self) -> list[TokenStreamed]:
@@ -139,7 +139,7 @@ def _is_row(row: Any) -> bool:
 
 
 def read_live(store: JournalStore, run_id: str) -> Any:
-    """What is kept of a run; None where nothing is."""
+    """Returns the stored texts of a run, or None."""
     return store.recall(_KIND, run_id)
 
 

@@ -69,7 +69,7 @@ class Replay:
         return self._tools.pop((key, occurrence), None)
 
     def take_told(self, record: Any) -> bool:
-        """Whether this is on record already."""
+        """Tells whether this is on record already."""
         for index, each in enumerate(self._told):
             if type(each) is type(record) and each == record:
                 del self._told[index]
@@ -114,12 +114,12 @@ def reply_of(call: ModelCall) -> Reply:
 
 
 def tool_result_of(call: ToolCall) -> ToolResult:
-    """What a recorded tool call gave."""
+    """Returns the result of a recorded tool call."""
     return ToolResult(call.result, call.value, call.is_error, tuple(call.files))
 
 
 def _likeness(messages: Sequence[Mapping[str, Any]], call: ModelCall) -> tuple[int, int]:
-    """How many messages from the first on are equal, and how much of the first that is not."""
+    """Counts the equal leading messages, and the equal part of the first different one."""
     equal = 0
     for new, old in zip(messages, call.messages, strict=False):
         if new != old:
@@ -241,7 +241,7 @@ def pending_calls(records: Iterable[Any]) -> list[ToolCall]:
 def decided_effects(
     run_id: str, attempts: Attempts, *, retry: Collection[str] = (), done: Collection[str] = ()
 ) -> Sequence[Decided]:
-    """What was decided about each pending call: nodes in `retry` run theirs again, in `done` take them as done.
+    """Returns the decision for each pending call: nodes in `retry` run theirs again, nodes in `done` take them as done.
 
     Raises `EffectPendingError` where a call is left undecided, `JournalError` for nodes that have none.
     """

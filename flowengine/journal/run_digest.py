@@ -70,7 +70,7 @@ class Phrase(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What a run must have, all of it: in its id, flow, file or labels, or in its inputs, outputs or errors."""
+    """Conditions on runs, all of which must hold: in id, flow, file, labels, inputs, outputs or errors."""
 
     phrases: tuple[Phrase, ...] = ()
 
@@ -86,14 +86,14 @@ class Search(NamedTuple):
         return ""
 
     def has_in(self, about: str, texts: RunTexts) -> bool:
-        """Whether a run has all of it. `about`: its id, flow, file and labels."""
+        """Tells whether a run has all of it. `about`: its id, flow, file and labels."""
         sought = about.lower()
         words = [terms_of(text) for text in texts]
         return all(each.text in sought or any(_holds(found, each.terms) for found in words) for each in self.phrases)
 
 
 def _holds(words: Sequence[str], terms: Sequence[str]) -> bool:
-    """Whether the terms follow each other in the words; the last may be the beginning of one."""
+    """Tells whether the terms follow each other in the words; the last may be the beginning of one."""
     size = len(terms)
     return size > 0 and any(
         words[at + size - 1].startswith(terms[-1]) and list(words[at : at + size - 1]) == list(terms[:-1])
@@ -102,7 +102,7 @@ def _holds(words: Sequence[str], terms: Sequence[str]) -> bool:
 
 
 def parse_search(text: str) -> Search:
-    """What a search box says: words, or "several words" as they follow each other.
+    """Parses a search: words, and "several words" in sequence.
 
     >>> [phrase.terms for phrase in parse_search('refund "not found"').phrases]
     [('refund',), ('not', 'found')]
@@ -122,7 +122,7 @@ _MAX_LINE: Final = 200
 
 
 class RunTexts(NamedTuple):
-    """What is searched."""
+    """The searchable texts of a run."""
 
     inputs: str = ""
     outputs: str = ""
@@ -178,7 +178,7 @@ def _clean(text: str, most: int) -> str:
 
 
 class RunDigest(NamedTuple):
-    """What a list tells of a run beside its row."""
+    """A run's summary for lists."""
 
     events: int
     """Of how many events it was made."""
@@ -334,7 +334,7 @@ class RunMark(NamedTuple):
 
 
 class RunScore(NamedTuple):
-    """How good somebody found a run, in some respect; each person has one opinion on it."""
+    """One person's score of a run in some respect; each person has one per respect."""
 
     name: str
     value: float

@@ -94,7 +94,7 @@ def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Ev
 
 
 def masked_notes(notes: RunNotes, masker: Masker) -> RunNotes:
-    """What people say of a run, without personal data and secrets; who they are is not told."""
+    """Masks personal data and secrets in the notes on a run, and leaves their authors out."""
     return RunNotes(
         [each._replace(text=masker.value(each.text), by="") for each in notes.notes],
         [each._replace(by="") for each in notes.marks],
@@ -155,7 +155,7 @@ _VERSION: Final = 3
 
 
 class UnpackedRun(NamedTuple):
-    """What a file holds."""
+    """The contents of an exported file."""
 
     events: list[Event]
     files: Mapping[str, bytes]

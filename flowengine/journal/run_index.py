@@ -21,7 +21,7 @@ __all__ = ["FoundRuns", "ListedRuns", "RunIndex", "RunLine", "RunsAsked", "Scann
 
 
 class RunsAsked(NamedTuple):
-    """Which runs are meant; what is empty or None asks for nothing."""
+    """A selection of runs; empty fields and None do not restrict it."""
 
     flow: str = ""
     status: str = ""

@@ -162,7 +162,7 @@ STATUS_WORDS: Final[tuple[str, ...]] = (*get_args(RunStatus), "queued", "interru
 
 
 class RunQuery(NamedTuple):
-    """What is asked for; what is None or empty asks for nothing."""
+    """A query for runs; empty fields and None do not restrict it."""
 
     flow: str = ""
     status: str = ""
@@ -184,8 +184,9 @@ class RunQuery(NamedTuple):
     """It belongs to this session."""
 
     def matches(self, info: RunInfo, status: str) -> bool:
-        """Whether a run's row is one that is asked for; `status` is the word for how it stands now. Words, marks,
-        questions and sessions are not in the row: `flowengine.runners.run_listing` asks for those too."""
+        """Tells whether a run's row is one that is asked for; `status` is the word for how it stands now. Words, marks,
+        questions and sessions are not in the row: `flowengine.runners.run_listing` asks for those too.
+        """
         return (
             (not self.flow or info.flow == self.flow)
             and (not self.status or status == self.status)

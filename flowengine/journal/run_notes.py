@@ -46,7 +46,7 @@ _MAX_BY: Final = 200
 
 
 def notes_of(store: JournalStore, run_id: str) -> RunNotes:
-    """What was said of a run; nothing for a run that there is not."""
+    """Returns the notes on a run; empty for an unknown run."""
     return decode_notes(store.recall(_KIND, run_id))
 
 
@@ -169,12 +169,12 @@ _BEYOND: Final = 2**30
 
 
 def encode_notes(notes: RunNotes) -> dict[str, Any]:
-    """What `decode_notes` reads, in the types of JSON."""
+    """Encodes notes as JSON types, for `decode_notes`."""
     return {name: [list(each) for each in rows] for name, rows in notes._asdict().items()}
 
 
 def decode_notes(kept: Any) -> RunNotes:
-    """What was kept; anything that is none of ours, as in a store of somebody else, is left out."""
+    """Decodes stored notes; unknown entries, as of another program, are skipped."""
     if not isinstance(kept, Mapping):
         return RunNotes()
     found = cast("Mapping[str, Any]", kept)

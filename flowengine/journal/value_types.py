@@ -80,7 +80,7 @@ def _lookup_elsewhere(module: str, qualname: str) -> object:
 
 
 def _lookup(module: str, qualname: str) -> object:
-    """What the name leads to, through `__dict__` alone; None where it leads nowhere."""
+    """Resolves a name through `__dict__` alone; None if it does not exist."""
     found: object = sys.modules.get(module)
     for part in qualname.split("."):
         if not isinstance(found, (type, ModuleType)):
@@ -150,7 +150,7 @@ def _fields_of(kind: type[Any]) -> Sequence[tuple[str, Fits | None]]:
 
 
 def _checker_of(hint: Any) -> Fits | None:
-    """What tells whether a value is of a type; None where any is."""
+    """Returns a check of a type's values; None if any value is allowed."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
         return None

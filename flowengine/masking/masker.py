@@ -28,7 +28,7 @@ __all__ = ["DEFAULT", "HELD", "MaskedStream", "Masker", "PresidioRecognizer"]
 
 
 class PresidioRecognizer:
-    """What a Presidio analyzer finds in texts of one language, from a score on."""
+    """Finds personal data in texts of one language with Presidio, from a minimum score."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Masker:
         return "".join([*parts, text[at:]]) if parts else text
 
     def spans(self, text: str) -> list[FoundSpan]:
-        """Where the values are, in the text's order and without overlaps."""
+        """Returns the positions of values, in order and without overlaps."""
         read = folded(text)
         found = _drop_overlaps(span for each in self.recognizers for span in each.find(read.text))
         return [FoundSpan(read.start(each.start), read.end(each.end), each.kind) for each in found]
@@ -227,7 +227,7 @@ class MaskedStream:
         """Up to here there is no place to cut."""
 
     def feed(self, piece: str) -> str:
-        """What is clear by now, masked; often nothing."""
+        """Returns the masked text that is complete so far; often empty."""
         self._held += piece
         at = self._place()
         clear, self._held = self._held[:at], self._held[at:]
@@ -251,13 +251,13 @@ class MaskedStream:
 
 
 def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
-    """Where the quoted part of an address stands, which holds blanks, or may still come."""
+    """Finds the quoted part of an address, which may contain spaces or be incomplete."""
     for found in _QUOTED.finditer(text):
         yield found.start(), found.end() + (found.end() == len(text))
 
 
 def _find_keys(text: str) -> Iterator[tuple[int, int]]:
-    """Where private keys stand; one whose end may still come has no end yet."""
+    """Finds private keys; an incomplete one has no end yet."""
     start = 0
     while begun := PRIVATE_KEY_BEGINS.search(text, start):
         found = PRIVATE_KEY.regex.match(text, begun.start())

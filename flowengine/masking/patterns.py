@@ -159,7 +159,7 @@ def _is_card(found: re.Match[str]) -> bool:
 
 
 def passes_luhn(digits: str) -> bool:
-    """Whether the last digit is the check digit of the others (ISO/IEC 7812-1, annex B).
+    """Tells whether the last digit is the check digit of the others (ISO/IEC 7812-1, annex B).
 
     >>> passes_luhn("4111111111111111"), passes_luhn("4111111111111112")
     (True, False)

@@ -42,7 +42,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Rows(Protocol):
-    """What a statement gave."""
+    """The rows that a statement returned."""
 
     def fetchone(self) -> Any: ...
 
@@ -50,7 +50,7 @@ class Rows(Protocol):
 
 
 class SqlConnection(Protocol):
-    """Where statements go, inside a transaction."""
+    """Executes statements inside a transaction."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows: ...
 

@@ -132,7 +132,7 @@ class PostgresMemoryDatabase:
         return f"postgresql://{user}{given.get('host', '')}{port}/{given.get('dbname', '')}"
 
     def _explained(self, error: Exception) -> FlowEngineError:
-        """What went wrong, as an error of ours that says what to do."""
+        """Makes a memory error with advice out of an exception."""
         said = " ".join(str(error).split())
         password = str(self._parameters.get("password", ""))
         if password:

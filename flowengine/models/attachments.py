@@ -39,7 +39,7 @@ _TEXTS: Final = frozenset({"application/json", "application/xml", "image/svg+xml
 
 
 def attachment_kind(media_type: str) -> AttachmentKind | None:
-    """How a file is shown to models; None where no vendor takes it.
+    """Returns how a file is shown to models; None if no vendor accepts it.
 
     >>> [attachment_kind(each) for each in ("image/png", "text/plain", "audio/wav", "application/zip")]
     ['image', 'text', 'audio', None]

@@ -63,7 +63,7 @@ class ModelOptions(TypedDict, total=False, extra_items=Any):
 
 
 class OptionProblem(NamedTuple):
-    """Why an option cannot be used."""
+    """The reason why an option cannot be used."""
 
     option: str
     message: str
@@ -152,8 +152,7 @@ _WORDS: Final = {
 
 
 def find_option_problems(options: Mapping[str, Any]) -> Iterator[OptionProblem]:
-    """What is wrong with the values of options; those that are none of `OPTIONS` are passed over, but for
-    `model_options`.
+    """Lists invalid option values; names outside `OPTIONS` are ignored, except in `model_options`.
 
     >>> [str(each) for each in find_option_problems({"top_p": 2, "verbosity": "hihg", "colour": "red"})]
     ['top_p must be a number from 0 to 1, not 2', "verbosity must be one of low, medium, high, not 'hihg'; did you \
@@ -259,7 +258,7 @@ _SAID_OTHERWISE: Final = {
 
 
 def find_vendor_option_problem(name: str, value: Any) -> OptionProblem | None:
-    """Why a parameter may not stand in `model_options`; None: it may.
+    """Explains why a parameter is not allowed in `model_options`; None if it is.
 
     >>> print(find_vendor_option_problem("top_kk", 5))
     unknown model option 'top_kk'; did you mean 'top_k'?

@@ -64,7 +64,7 @@ def add_step(what: Step, begun: float, error: str = "") -> None:
 
 @contextmanager
 def spent_on(what: Step, error: str = "") -> Generator[None]:
-    """What happens inside is a step."""
+    """Records the block as a step of the call."""
     begun = perf_counter()
     try:
         yield

@@ -57,7 +57,7 @@ class ModelDefinition:
 
 
 class ModelMeaning(NamedTuple):
-    """What a written name means."""
+    """The meaning of a written model name."""
 
     choice: VendorChoice
     definition: ModelDefinition | None
@@ -100,7 +100,7 @@ def find_meaning(
 
 
 class KeySource(NamedTuple):
-    """Where the key of a model comes from."""
+    """The source of a model's key."""
 
     kind: str
     """`variable`, `command`, `elsewhere` where a vendor's own library finds it, or `none` where none is needed."""
@@ -119,7 +119,7 @@ _NO_KEY: Final = KeySource("none", "", True, "")
 def find_key_source(
     provider: str, environ: Mapping[str, str], definition: ModelDefinition | None, settings: ProviderSettings | None
 ) -> KeySource:
-    """Where the key for a vendor's model is looked for. Nothing is run."""
+    """Returns where the key for a vendor's model is looked up, without running a command."""
     for holder, said in ((definition, str(definition)), (settings, f"[providers.{provider}]")):
         if holder is not None and holder.key_env is not None:
             return KeySource("variable", holder.key_env, bool(environ.get(holder.key_env)), said)

@@ -52,7 +52,9 @@ def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, s
 
 
 def is_planted(file: Path) -> bool:
-    """Whether somebody else may have put the file there: into a folder that everybody may write to, such as /tmp."""
+    """Tells whether somebody else may have put the file there: into a folder that everybody may write to, such as
+    /tmp.
+    """
     if os.name != "posix":
         return False
     return bool(file.parent.stat().st_mode & stat.S_IWOTH) and file.stat().st_uid not in (0, os.geteuid())
@@ -62,7 +64,7 @@ _CHOICE: Final = "FLOWENGINE_ENV"
 
 
 def file_secrets(environ: Mapping[str, str]) -> Secrets:
-    """What a `.env` file that was read gave and must not be seen; nothing where there was none."""
+    """Returns the secret values of the `.env` file that was read; empty if there was none."""
     return environ.secrets if isinstance(environ, _Merged) else NO_SECRETS
 
 
@@ -74,7 +76,7 @@ _SHORTEST: Final = 8
 
 
 def _find_secrets(name: str, value: str) -> Iterator[str]:
-    """What of a variable's value is secret: all of it, unless it is short, a word, a number or an address.
+    """Returns the secret parts of a variable's value: all of it, unless it is short, a word, a number or an address.
 
     >>> [[*_find_secrets(*each)] for each in (("PIN", "a1b2c3d4e5f6"), ("AI_MODEL", "gpt-4o-mini-2024"))]
     [['a1b2c3d4e5f6'], []]

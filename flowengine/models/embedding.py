@@ -70,7 +70,7 @@ def get_embedding(
 
 
 def embedder(model: str, *, environ: Mapping[str, str] | None = None, **settings: Any) -> ModelEmbedder:
-    """What makes vectors with the model that a name means, for an index of one's own."""
+    """Returns an embedding function for a model name, for your own index."""
     return ModelEmbedder(get_embedding(model, environ=environ, **settings))
 
 

@@ -32,7 +32,7 @@ _running: Final = Lock()
 
 
 def find_key_command_problem(value: object) -> str | None:
-    """What a command should be and is not; None: it is one.
+    """Explains why a key command is invalid; None if it is valid.
 
     >>> find_key_command_problem("op read 'op://vault/openai/key'"), find_key_command_problem([])
     (None, 'a command as a text or a list of texts, with a program first')
@@ -49,7 +49,7 @@ def find_key_command_problem(value: object) -> str | None:
 
 
 def find_variable_problem(value: object) -> str | None:
-    """What the name of a variable should be and is not; None: it is one."""
+    """Explains why a variable's name is invalid; None if it is valid."""
     is_one = isinstance(value, str) and _VARIABLE.fullmatch(value)
     return None if is_one else "the name of an environment variable, not its value"
 

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class PromptCache(NamedTuple):
-    """What a vendor's cache is told of a prompt."""
+    """The settings of a vendor's prompt cache for one prompt."""
 
     key: str = ""
     """The same for requests that begin alike: those of one node of a flow."""
@@ -136,7 +136,7 @@ def read_token_count(value: Any) -> int | None:
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """A model's answer."""
 
     content: str
     tool_calls: tuple[ToolRequest, ...] = ()
@@ -222,7 +222,7 @@ _HARMLESS: Final = frozenset({*OPTIONS, *VENDOR_OPTIONS}) - {"metadata", "safety
 
 
 def plain_request(request: Request) -> dict[str, Any]:
-    """What shapes the answer beside the messages, as JSON values; what has its default is left out.
+    """Returns the request's options as JSON values, beside the messages; defaults are left out.
 
     >>> plain_request(Request("gpt-4o", (), 0.2, extra={"seed": 7, "api_key": "sk-1"}))
     {'model': 'gpt-4o', 'temperature': 0.2, 'extra': {'seed': 7, 'api_key': '***'}}
@@ -291,5 +291,5 @@ class PassThroughModel:
         return (self._model,)
 
     async def supports_schema(self) -> bool:
-        """Whether the model inside is held to a JSON Schema."""
+        """Tells whether the model inside is held to a JSON Schema."""
         return await supports_schema(self._model)

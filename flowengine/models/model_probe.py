@@ -42,7 +42,7 @@ _LARGEST: Final = 16 * 1024 * 1024
 
 
 class ProbeAnswer(NamedTuple):
-    """What came back."""
+    """The answer to a probe."""
 
     subject: str
     """The model, or the vendor whose list was asked for."""
@@ -52,7 +52,7 @@ class ProbeAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProbePlace:
-    """Where models are asked from."""
+    """The environment in which models are probed."""
 
     environ: Mapping[str, str] = field(repr=False)
     providers: Mapping[str, ProviderSettings]
@@ -69,7 +69,7 @@ class ProbePlace:
         return (said and said.base_url) or address_of(vendor, self.environ)
 
     def uses(self, vendor: Vendor) -> bool:
-        """Whether a key or an address of it is set."""
+        """Tells whether a key or an address of it is set."""
         said = self.providers.get(vendor.name)
         is_placed = first_set(vendor.base_variables, self.environ) or (said and said.base_url)
         has_key = key_of(vendor, self.environ) or (said and (said.key_command or self.environ.get(said.key_env or "")))
@@ -83,7 +83,7 @@ class ProbePlace:
 
 
 async def probe(place: ProbePlace, models: Sequence[str]) -> list[ProbeAnswer]:
-    """What these models answered, and the other vendors whose key or address is set."""
+    """Probes these models, and the other vendors whose key or address is set."""
     asked = [*dict.fromkeys(models)]
     covered = {provider for each in asked if (provider := _provider(each, place)) is not None}
     vendors = [each for each in (*VENDORS.values(), *OTHERS.values()) if place.uses(each) and each.name not in covered]

@@ -150,7 +150,7 @@ def get_llm(
 
 
 def served_natively(provider: str, adapter: str | None = None) -> bool:
-    """Whether a vendor is asked without litellm. `adapter`: what the project says of it."""
+    """Tells whether a vendor is asked without litellm. `adapter`: what the project says of it."""
     from flowengine.models.http.vendor_traits import is_native  # The stand-in needs no table of vendors.
 
     return adapter != "litellm" and is_native(provider)
@@ -196,7 +196,7 @@ def brake_of(vendor: Vendor, settings: Mapping[str, Any]) -> VendorThrottle:
 
 
 class VendorConnection(NamedTuple):
-    """What has to be known to call a model."""
+    """The data needed to call a model."""
 
     vendor: Vendor
     name: str
@@ -214,7 +214,7 @@ def connection_to(
     default_provider: str | None = None,
     **settings: Any,
 ) -> VendorConnection:
-    """Where a model is and how to call it, as `get_llm` finds it; for models that do something else than answer."""
+    """Returns how to reach a model, as `get_llm` does; for models that do not chat."""
     environ = os.environ if environ is None else environ
     vendor, name = _resolved(model, provider, environ, default_provider)
     settings = {**_connection(vendor, environ), **settings}
@@ -268,7 +268,7 @@ def _connection(vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def address_of(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
-    """Where a vendor is, by the environment or by itself; None leaves that to litellm."""
+    """Returns a vendor's address from the environment or its default; None leaves it to litellm."""
     for variable in vendor.base_variables:
         if given := environ.get(variable):
             return _ollama_address(given) if variable == "OLLAMA_HOST" else given

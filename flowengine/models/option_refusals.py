@@ -36,8 +36,8 @@ class OptionRefusal(NamedTuple):
 
 
 def find_refusals(provider: str, name: str, options: Mapping[str, Any]) -> Iterator[OptionRefusal]:
-    """What a vendor's model refuses of options in the shape of `Request.extra`, `temperature` and `max_tokens` among
-    them where they are said.
+    """Lists the options that a vendor's model refuses, in the form of `Request.extra`, including `temperature` and
+    `max_tokens`.
 
     >>> [each.option for each in find_refusals("anthropic", "claude-haiku-4-5", {"seed": 7, "top_p": 0.5})]
     ['seed']

@@ -47,7 +47,7 @@ _START: Final = b'{\n    "'
 
 @cache
 def find_entry(name: str) -> TableEntry | None:
-    """What the table has under a name; None where that is nothing."""
+    """Returns the table's entry under a name, or None."""
     file = _file()
     if file is None:
         return None
@@ -89,7 +89,7 @@ def _file() -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a model costs, in dollars for a million tokens.
+    """The price of a model, in dollars per million tokens.
 
     >>> Price(input=3.0, output=15.0).of(1000, 200)
     0.006
@@ -185,13 +185,13 @@ def context_window(provider: str, name: str) -> int | None:
 
 
 def listed_schema_support(provider: str, name: str) -> bool | None:
-    """Whether a vendor's model follows a JSON Schema, as the table says; None where it has no such model."""
+    """Tells whether a vendor's model follows a JSON Schema, as the table says; None where it has no such model."""
     entry = _entry(provider, name)
     return None if entry is None else entry.get("supports_response_schema") is True
 
 
 def listed_vision(provider: str, name: str) -> bool | None:
-    """Whether a vendor's model takes images, as the table says; None where it does not say.
+    """Tells whether a vendor's model takes images, as the table says; None where it does not say.
 
     Of these vendors the table names every model that does.
     """
@@ -207,12 +207,12 @@ _IMAGES_NAMED: Final = frozenset({"openai", "anthropic", "mistral", "deepseek"})
 
 
 def listed_entry(provider: str, name: str) -> Mapping[str, Any] | None:
-    """What the table has of a vendor's model; None where it has none of that name."""
+    """Returns the table's entry of a vendor's model, or None."""
     return _entry(provider, name)
 
 
 def is_listed(provider: str, name: str) -> bool:
-    """Whether the table has a model of that name for the vendor."""
+    """Tells whether the table has a model of that name for the vendor."""
     return _entry(provider, name) is not None
 
 

@@ -20,7 +20,7 @@ _LONGEST_KEY: Final = 64
 
 
 def make_prompt_cache(choice: PromptCaching | None, *names: str) -> PromptCache | None:
-    """What a request tells the vendor's cache. `names`: what the requests that begin alike have in common.
+    """Returns the cache settings of a request. `names`: what requests with the same beginning share.
 
     >>> make_prompt_cache(None, "triage", "answer"), make_prompt_cache("off", "triage", "answer")
     (PromptCache(key='triage.answer', is_asked_for=False), None)
@@ -41,7 +41,7 @@ def cache_minimum(provider: str, model: str) -> int | None:
 
 
 def explain_unused_cache(reply: Reply, model: str) -> str | None:
-    """What to tell where a cache was asked for and the vendor kept nothing; None where it did, or does not tell.
+    """Explains why a requested cache was not used; None if it was, or if the vendor does not say.
 
     >>> from flowengine.models.model import TokenUsage
     >>> explain_unused_cache(Reply("", provider="openai", usage=TokenUsage(900, 5)), "gpt-4o")
@@ -59,8 +59,7 @@ def explain_unused_cache(reply: Reply, model: str) -> str | None:
 
 
 def find_cache_rule(notice: str) -> str:
-    """What a notice of `explain_unused_cache` says of the vendor's cache, without what it says of one prompt; empty for
-    every other notice.
+    """Extracts the vendor's cache rule from a notice of `explain_unused_cache`; empty for other notices.
 
     >>> find_cache_rule("prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900")
     'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on'

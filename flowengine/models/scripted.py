@@ -108,7 +108,7 @@ class ScriptedModel:
         return answers[number]
 
     def _count(self, key: Any) -> int:
-        """How many answers were given under this key before."""
+        """Counts the answers already given under this key."""
         before = self._given.get(key, 0)
         self._given[key] = before + 1
         return before

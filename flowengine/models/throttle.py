@@ -114,7 +114,7 @@ class VendorThrottle:
         return not self._refusals
 
     async def through(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What the attempt gives; it is made when its time has come."""
+        """Makes the attempt when its turn comes."""
         if self.is_open:
             return await self._made(attempt)
         async with AsyncExitStack() as turn:

@@ -25,7 +25,7 @@ _LOWER: Final = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 
 
 class Vocabulary(NamedTuple):
-    """What makes an encoding what it is, beside its special tokens, which no text is ever read as here."""
+    """The parts of an encoding, except special tokens, which are never read from text."""
 
     sha256: str
     """Of its file, whose lines are tokens in base64, in the order of their ranks."""

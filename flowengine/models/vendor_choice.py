@@ -60,7 +60,7 @@ class VendorChoice(NamedTuple):
 
     @property
     def notice(self) -> str | None:
-        """What the user is told where the environment decided, and another one would send the name elsewhere."""
+        """The notice if the environment chose the vendor and another environment would choose differently."""
         if self.variable is None:
             return None
         full = f"{self.provider}/{self.name}"
@@ -175,7 +175,7 @@ def choose(question: VendorQuestion) -> VendorChoice:
 
 
 def default_vendor(environ: Mapping[str, str], default_provider: str | None = None) -> VendorChoice | None:
-    """Where names go that no table knows; None: nowhere, they are errors. The choice's `name` is empty."""
+    """Returns the vendor for unknown names; None if they are errors. The choice's `name` is empty."""
     question = VendorQuestion("", None, environ, default_provider)
     return next((found for rule in (_project, _environment, _default) if (found := rule(question))), None)
 
@@ -253,7 +253,7 @@ def _nearest(provider: str) -> str:
 
 
 def is_known_name(model: str) -> bool:
-    """Whether a name without a vendor says by itself whose model it is."""
+    """Tells whether a name without a vendor says by itself whose model it is."""
     return _vendor_known_for(model) is not None
 
 

@@ -44,7 +44,7 @@ BATCH_PRICE: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """What a vendor allows; None means no limit."""
+    """A vendor's rate limits; None means unlimited."""
 
     requests_per_minute: int | None = None
     """Begun in any minute."""
@@ -79,7 +79,7 @@ class ProviderSettings(NamedTuple):
 
 
 class Vendor(NamedTuple):
-    """What has to be known to call a vendor."""
+    """The data needed to call a vendor."""
 
     name: str
     prefix: str
@@ -247,7 +247,7 @@ ALIASES: Final = {
 
 
 def needs_key(provider: str) -> bool:
-    """Whether a key goes with each call, from a variable or from where a vendor's own library finds it.
+    """Tells whether a key goes with each call, from a variable or from where a vendor's own library finds it.
 
     >>> needs_key("ollama"), needs_key("openai"), needs_key("bedrock")
     (False, True, True)
@@ -265,7 +265,7 @@ def vendor_named(provider: str) -> Vendor:
 
 
 def is_stand_in(provider: str) -> bool:
-    """Whether a vendor sends no request, and so costs nothing.
+    """Tells whether a vendor sends no request, and so costs nothing.
 
     >>> is_stand_in("offline"), is_stand_in("openai")
     (True, False)
@@ -280,12 +280,12 @@ def packaged_vendors() -> Mapping[str, EntryPoint]:
 
 
 def is_packaged(provider: str) -> bool:
-    """Whether an installed package brings the vendor. For ours no package is looked at."""
+    """Tells whether an installed package brings the vendor. For ours no package is looked at."""
     return provider not in VENDORS and provider not in OTHERS and provider in packaged_vendors()
 
 
 def is_vendor(provider: str) -> bool:
-    """Whether this is a vendor's own name, be it one that a package brings."""
+    """Tells whether this is a vendor's own name, be it one that a package brings."""
     return provider in VENDORS or provider in OTHERS or provider in packaged_vendors()
 
 

@@ -58,13 +58,13 @@ class AbandonableBody:
         self.overran = self._scope.cancel_called
 
     async def wait(self, until: float) -> bool:
-        """Whether it has ended by then."""
+        """Tells whether it has ended by then."""
         with anyio.move_on_at(until):
             await asyncio.wait([self._task])
         return self._task.done()
 
     async def cancel(self, grace: float) -> bool:
-        """Whether it ended within `grace` seconds after its cancellation."""
+        """Tells whether it ended within `grace` seconds after its cancellation."""
         self._scope.cancel()
         with anyio.CancelScope(shield=True):
             await self.wait(anyio.current_time() + grace)
@@ -92,7 +92,7 @@ class AbandonableBody:
 
 
 class _Heard:
-    """What hears a body until it is left behind; from then on whatever it tells is refused."""
+    """The listener of a body, until the body is abandoned; later records are refused."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

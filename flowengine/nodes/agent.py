@@ -65,7 +65,7 @@ def _prepare(agent: A | Templated[A] | None) -> None:
 
 
 def _name_model(agent: A | Templated[A] | None) -> str:
-    """What its definition says that it asks; empty where that is left open."""
+    """Returns the model that its definition names; empty if it names none."""
     found = agent.prototype if isinstance(agent, Templated) else agent
     if found is None:
         return ""
@@ -405,7 +405,7 @@ def _refuse_external(tools: Iterable[Tool], node: str | None = None) -> None:
 
 
 def user_input(context: Context) -> str:
-    """What an agent without a prompt is asked (rule 7)."""
+    """Returns the user input of an agent without a prompt (rule 7)."""
     if context.has_result:
         return text_of(context.result)
     inputs = dict(context.inputs)
@@ -425,7 +425,7 @@ def taken(answer: str, routes: Mapping[str, str | None], fallback: str | None) -
 
 
 def _subject(context: Context, target: Value | None, attach: Value | None = None) -> Subject:
-    """What is judged or routed: the target, else the last generation, else the `result` received or the input."""
+    """Returns the judged or routed text: the target, else the last generation, else the `result` or the input."""
     chosen = None if target is None else target(context)
     received = None
     if chosen is None and "_last_generation" not in context.shared_state:

@@ -28,7 +28,7 @@ _MOST_OF_MESSAGE: Final = 1_000
 
 
 class _Question(NamedTuple):
-    """Which call is asked about."""
+    """The call that is asked about."""
 
     key: str
     occurrence: int
@@ -112,7 +112,7 @@ class ApprovalGateway:
 
 
 def _find_problem(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
-    """What is wrong with the arguments; None where they fit the tool's schema."""
+    """Explains why the arguments are invalid; None if they match the tool's schema."""
     if tool.check is not None:
         return tool.check(arguments)
     check = ArgumentCheck(tool.parameters)

@@ -66,7 +66,7 @@ def _name(value: Any) -> str:
 
 
 def _read(value: Any) -> tuple[str, list[tuple[str, Any]]]:
-    """What a value does or is, as a text, and the values of the project that it leads to, by name."""
+    """Returns a digest text of a value's code or data, and the project's values that it refers to, by name."""
     function = getattr(value, "__func__", value)
     code = getattr(function, "__code__", None)
     if isinstance(code, CodeType):
@@ -81,13 +81,13 @@ def _read(value: Any) -> tuple[str, list[tuple[str, Any]]]:
 
 
 class _Assigned(NamedTuple):
-    """What a module assigns to a name."""
+    """The assignments of a name in a module."""
 
     text: str
 
 
 def _used(function: Any, code: CodeType) -> Iterator[tuple[str, Any]]:
-    """What the names in a function's code stand for, as far as it is of the project or a plain constant."""
+    """Returns the values of the names in a function's code, if they belong to the project or are plain constants."""
     if not is_of_project(getattr(function, "__module__", None) or ""):
         return
     names = set(_names(code))
@@ -109,7 +109,7 @@ def _of_module(module: ModuleType, names: set[str]) -> Iterator[tuple[str, Any]]
 
 
 def _of_name(known: Mapping[str, Any], name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What counts of a name of a module."""
+    """Returns the relevant part of a module's name."""
     if _is_plain(value):
         yield f"{known.get('__name__', '')}.{name}", value
     elif isinstance(value, FunctionType | type):
@@ -120,7 +120,7 @@ def _of_name(known: Mapping[str, Any], name: str, value: Any) -> Iterator[tuple[
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is one that stays as it is, and its text says all of it."""
+    """Tells whether a value is one that stays as it is, and its text says all of it."""
     if isinstance(value, tuple):
         return all(_is_plain(each) for each in cast("tuple[Any, ...]", value))
     return isinstance(value, _PLAIN)
@@ -214,7 +214,7 @@ def digest_handed(context: Context, values: Mapping[str, Any]) -> str | None:
 
 
 class ViewDigests:
-    """What each node of one level can see, as digests."""
+    """Digests of what each node of a level can see."""
 
     def __init__(
         self,
@@ -254,8 +254,9 @@ class ViewDigests:
 
 
 def left_by(result: NodeResult | None, failure: Sequence[str] | None, status: str) -> Any:
-    """What became of a node, as those behind it can see it. `failure`: its message, and the definition that says what
-    follows from it."""
+    """Returns a node's outcome as its successors see it. `failure`: its message, and the definition that decides what
+    follows.
+    """
     if result is not None:
         return result._replace(given=None)
     return status if failure is None else list(failure)
@@ -267,7 +268,9 @@ def level_digest(inputs: Mapping[str, Any], env: Mapping[str, str], state: Any, 
 
 
 def views_of(walk: Walk, definition: Callable[[str], str], outside: str = "") -> ViewDigests:
-    """What the nodes of a walk can see. `definition`: a node's, by its path; `outside`: what its container sees."""
+    """Returns digests of what a walk's nodes can see. `definition`: a node's, by path; `outside`: the container's
+    view.
+    """
 
     def left(number: int) -> Any:
         error = walk.error_of(number)
@@ -284,5 +287,5 @@ def views_of(walk: Walk, definition: Callable[[str], str], outside: str = "") ->
 
 
 def _as_it_is(value: Any) -> Any:
-    """What reads a digest changes nothing, so that no copy is needed."""
+    """Returns the value itself, because computing a digest changes nothing."""
     return value

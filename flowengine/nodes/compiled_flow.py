@@ -141,7 +141,7 @@ _JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object
 
 
 def parse_text(name: str, text: str, field: InputField | None) -> Any:
-    """What a text says as the value of an input: JSON where the input is declared with another type than text.
+    """Parses an input's text: as JSON if the declared type is not text.
 
     >>> parse_text("n", "3", InputField("integer")), parse_text("n", "3", None)
     (3, '3')
@@ -293,7 +293,7 @@ def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> Compiled
 
 
 def outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:
-    """What a flow gives back once its nodes are settled; raises what a template raises."""
+    """Renders a flow's outputs after its nodes are settled; raises template errors."""
     if plan.outputs is None:
         done = {plan.graph.ids[leaf]: walk.result_of(leaf) for leaf in plan.graph.leaves}
         return freeze({name: result.output for name, result in done.items() if result is not None})

@@ -50,7 +50,7 @@ class ContainerNode(FlowNode):
 
     @property
     def most(self) -> int | None:
-        """How often the body runs at most, where that is known before it does."""
+        """The maximum number of runs of the body, if known in advance."""
         return None
 
 

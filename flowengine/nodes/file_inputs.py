@@ -40,7 +40,7 @@ async def take_files(
 
 
 async def keep_result_files(value: Any, name: str, keeper: FileKeeper | None) -> Any:
-    """What a node gave, with files in the place of the bytes in it; `OutputError` where one is refused."""
+    """Replaces bytes in a node's output by files; raises `OutputError` if one is refused."""
     if keeper is None:
         return value
     try:

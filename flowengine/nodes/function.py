@@ -99,7 +99,7 @@ class FunctionNode(FlowNode):
         return self.wants_context
 
     def _given(self, context: Context, handed: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """What the function is called with."""
+        """Returns the arguments of the call."""
         if self.arguments is None:
             return ((context,) if self.wants_context else ()), {}
         return (), {**handed, "context": context} if self.wants_context else handed
@@ -122,7 +122,7 @@ class FunctionNode(FlowNode):
 
 
 def _gives_bytes(value: Any) -> bool:
-    """Whether there are bytes in what a function gave; this is asked of every node."""
+    """Tells whether there are bytes in what a function gave; this is asked of every node."""
     if type(value) is not NodeResult:
         return holds_bytes(value)
     for each in (value.state or EMPTY).values():
@@ -132,7 +132,7 @@ def _gives_bytes(value: Any) -> bool:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine: an async function, or an object with an async `__call__`."""
+    """Tells whether calling it gives a coroutine: an async function, or an object with an async `__call__`."""
     call = getattr(function, "__call__", None)  # noqa: B004 - its kind is asked for, not whether it is there
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 

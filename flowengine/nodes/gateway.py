@@ -92,7 +92,7 @@ def _gateway_of(context: Context) -> CountingGateway:
 
 
 def _listener_of(context: Context) -> Callable[[Any], Awaitable[None]]:
-    """Who keeps the node's records. That a vendor's cache keeps nothing is told once for all items and rounds."""
+    """Returns the receiver of the node's records. An unused vendor cache is reported once for all items and rounds."""
     scope = context.scope
     if scope is None:
         return context.note

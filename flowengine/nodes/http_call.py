@@ -96,7 +96,7 @@ class HttpNode(FlowNode):
             raise
 
     async def _note(self, context: Context, sent: SentAnswer, seconds: float) -> None:
-        """What was asked and answered, for those who read the run."""
+        """Records request and response, for readers of the run."""
         asked = {"method": self.method, "url": sent.secrets.hide(describe_url(sent.url))}
         told = f"{sent.answer.status}, {len(sent.answer.content):,} bytes"
         await context.note(ToolCall("http", asked, told, seconds=seconds, key=tool_key("http", asked)))

@@ -34,7 +34,7 @@ _LONGEST_URL: Final = 8_000
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """What is sent."""
+    """An HTTP request."""
 
     method: str
     url: str
@@ -49,7 +49,7 @@ class HttpRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Expected:
-    """Which answers count as such."""
+    """The accepted responses."""
 
     status: Sequence[int | str] = ("2xx",)
     """Numbers, or classes such as `2xx`."""

@@ -216,7 +216,7 @@ class HttpSender:
 
 
 def _hint_for(url: str, beginnings: Sequence[str]) -> str:
-    """What to do about an address that is not allowed."""
+    """Suggests how to allow an address."""
     if leads_elsewhere(url):
         return ": a part `..` of it, or a backslash, would lead somewhere else"
     if any(url.startswith(each.rstrip("/")) for each in beginnings):

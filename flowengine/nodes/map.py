@@ -283,7 +283,7 @@ class _MapRun:
         return None
 
     async def _look(self, index: int, level: Level) -> None:
-        """Whether what there is now is enough; then it is on record before anything is cancelled."""
+        """Tells whether what there is now is enough; then it is on record before anything is cancelled."""
         until, has_failed = self._node.until, self._failures and self._node.on_item_error == "fail"
         if until is None or has_failed or self._stopped is not None or index not in self._outputs:
             return
@@ -347,7 +347,7 @@ class _MapRun:
         return [found[index] for index in sorted(found)]
 
     def _collected(self) -> Mapping[int, Any]:
-        """What stands in the place of items that failed."""
+        """Returns the placeholder of failed items."""
         if self._node.on_item_error != "collect":
             return {}
         if self._stopped is not None:

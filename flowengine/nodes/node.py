@@ -85,7 +85,7 @@ class NodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When and how often a failed node is run again (rule 19)."""
+    """When and how often a failed node is repeated (rule 19)."""
 
     attempts: int = 3
     """Counts the first."""
@@ -236,7 +236,7 @@ class FlowNode(ABC):
 
     @property
     def remark(self) -> str:
-        """What a picture says of it beside its kind."""
+        """The remark on it in pictures, beside its kind."""
         return ""
 
     @property
@@ -249,7 +249,7 @@ class FlowNode(ABC):
         """Do the node's work; raising is failing."""
 
     def handed(self, context: Context) -> Mapping[str, Any] | None:
-        """What the templates of its body give it, by name, where that is all that they do; None where it has none."""
+        """Returns the arguments that the body's templates give, by name, if they are its only inputs; else None."""
         return None
 
     @property
@@ -303,7 +303,7 @@ class FlowNode(ABC):
         return self._fingerprint is not None
 
     def identity(self) -> Sequence[Any]:
-        """What the fingerprint of a node built in Python is made of, beside its place in the graph."""
+        """Returns what identifies a node built in Python, beside its place in the graph."""
         return ()
 
     @property
@@ -322,6 +322,6 @@ class FlowNode(ABC):
 
 
 def _arguments_of(kind: type[FlowNode]) -> list[str]:
-    """What a kind of node takes: its own arguments, and the settings of every node."""
+    """Returns the arguments of a node kind: its own, and the settings of every node."""
     own = signature(kind).parameters.values()
     return [*(each.name for each in own if each.kind is not Parameter.VAR_KEYWORD), *NodeSettings.__annotations__]

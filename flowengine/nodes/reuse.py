@@ -129,8 +129,10 @@ def _asks_models(node: FlowNode) -> TypeGuard[_AskingNode]:
 
 
 def _is_open(node: FlowNode) -> bool:
-    """Whether an agent in it may ask something else although definition and view are the same: it has sources, servers
-    or a shape, takes its model from the environment, or was made in Python, where a definition does not say all."""
+    """Tells whether an agent in it may ask something else although definition and view are the same: it has sources,
+    servers or a shape, takes its model from the environment, or was made in Python, where a definition does not say
+    all.
+    """
     if any(_is_open(each) for each in node.inside.values()):
         return True
     asks = node.judge if isinstance(node, EvaluationNode) else getattr(node, "agent", None)
@@ -143,7 +145,7 @@ def _is_open(node: FlowNode) -> bool:
 
 
 async def _replayed(node: _AskingNode, context: NodeContext, find: Callable[[str], Iterable[Reused]]) -> Known | None:
-    """What an agent's node gives where transcripts answer all that it asks; None where they do not.
+    """Replays an agent's node from transcripts; None if they do not answer all its requests.
 
     One that has asked for itself in this run, before it was interrupted, goes on with what it was answered.
     """
@@ -246,7 +248,7 @@ class _Cached:
 
 
 class _Cache:
-    """What is kept beside the runs of a store, for one run of a plan."""
+    """The cached results of a store, for one run of a plan."""
 
     def __init__(self, plan: CompiledFlow, store: JournalStore, run_id: str) -> None:
         self._plan = plan

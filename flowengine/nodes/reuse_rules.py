@@ -76,7 +76,7 @@ class Definitions:
 
 
 class Result(NamedTuple):
-    """What a node gave in the earlier run."""
+    """A node's result in the earlier run."""
 
     path: str
     result: NodeResult
@@ -86,7 +86,7 @@ class Result(NamedTuple):
     """Its transcript, where it is an agent's."""
 
     def is_defined_as(self, now: Definitions) -> bool:
-        """Whether the node, with all that is inside it, was defined then as it is now."""
+        """Tells whether the node, with all that is inside it, was defined then as it is now."""
         path, then = file_path(self.path), self.definitions
         if then is None or then.of(path) != now.of(path):
             return False
@@ -204,12 +204,12 @@ class Earlier:
         self._views: WeakKeyDictionary[Walk, ViewDigests] = WeakKeyDictionary()
 
     def at(self, path: str) -> Result | None:
-        """What a node gave, if it is defined as it was, with all that is inside it."""
+        """Returns a node's result if its definition, and all inside it, is unchanged."""
         found = self._past.results.get(path)
         return found if found is not None and found.is_defined_as(self._now) else None
 
     def handed(self, path: str, digest: str, *, anywhere: bool) -> Result | None:
-        """What a node gave that was handed the same; `anywhere`: in whatever item or round."""
+        """Returns the result of a node with equal arguments; `anywhere`: in any item or round."""
         own = self.at(path)
         if own is not None and own.result.given == digest:
             return own
@@ -217,7 +217,7 @@ class Earlier:
         return next((each for each in others if self._is_left(each)), None)
 
     def saw_the_same(self, context: NodeContext) -> bool:
-        """Whether all that a node of the flow's own level can see is what it saw."""
+        """Tells whether all that a node of the flow's own level can see is what it saw."""
         walk, name = context.walk, context.walk.graph.ids[context.number]
         then = self._then
         if walk.prefix or then is None or name not in then.graph.index:
@@ -230,7 +230,7 @@ class Earlier:
             return False
 
     def failed_inside(self, path: str) -> bool:
-        """Whether anything inside a container failed and was left so."""
+        """Tells whether anything inside a container failed and was left so."""
         inside = (f"{path}.", f"{path}[")
         return any(failed.startswith(inside) for failed in self._past.failed)
 
@@ -249,7 +249,7 @@ class Earlier:
         return () if found is None else found.calls
 
     def origin(self, result: Result) -> Reused:
-        """What is told of a node that takes a result."""
+        """Describes the origin of a re-used result."""
         return Reused(self.run_id, result.path, result.calls)
 
     def take(self, origin: Reused) -> None:
@@ -281,12 +281,12 @@ class Earlier:
 
     @cached_property
     def _then(self) -> ViewDigests | None:
-        """What the nodes of the flow's own level saw; None where the flow was edited in the middle of the run."""
+        """What the nodes of the flow's own level saw; None if the flow was edited during the run."""
         return None if self._past.was_edited else _views_then(self._started, self._past)
 
 
 def _views_then(started: RunStarted, past: Past) -> ViewDigests:
-    """What the nodes of the flow's own level saw in the earlier run."""
+    """Returns what the nodes of the flow's own level saw in the earlier run."""
     graph = Graph(
         [Vertex(name, kind) for name, kind, *_ in started.graph.get("nodes", ())],
         [Edge(source, target) for source, target, *_ in started.graph.get("edges", ())],

@@ -85,7 +85,7 @@ class ToolNode(FlowNode):
         return changed
 
     def find_problems(self, schema: Mapping[str, Any]) -> Sequence[Any]:
-        """What is wrong with the arguments as far as that is known before a run."""
+        """Lists problems of the arguments that are known before a run."""
         stand_ins: dict[str, Any] = dict.fromkeys(self.arguments) | dict(self.known)
         return ArgumentCheck(schema).problems(stand_ins, unknown=self._unknown)
 

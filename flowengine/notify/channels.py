@@ -69,7 +69,7 @@ class MailServer:
     """Addresses, and whole domains (`@example.com`), that questions may name beside the project's channels."""
 
     def allows(self, address: str) -> bool:
-        """Whether a question may have a mail sent to an address.
+        """Tells whether a question may have a mail sent to an address.
 
         >>> server = MailServer("localhost", 25, "none", "a@b.c", allow_to=["@example.com"])
         >>> server.allows("Ada@Example.com"), server.allows("ada@example.com.evil.org")
@@ -159,7 +159,7 @@ TEMPLATE_NAMES: Final[Mapping[str, Sequence[str]]] = {
 
 
 def find_template_problems(tree: Any) -> Iterator[str]:
-    """What is wrong with the templates in a value, before there is a question."""
+    """Lists problems of a value's templates, before there is a question."""
     for text in _strings(tree):
         try:
             references = parse_template(text).references

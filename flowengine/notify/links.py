@@ -29,7 +29,7 @@ _PURPOSE: Final = b"flowengine answer link 1\0"
 
 
 class AnswerLink(NamedTuple):
-    """What a link says."""
+    """The contents of a signed link."""
 
     run_id: str
     question: str
@@ -61,7 +61,7 @@ class LinkSigner:
         return f"{_to_word(payload)}.{_to_word(_digest(self._secrets[0], payload))}"
 
     def read(self, token: str) -> AnswerLink | None:
-        """What a link says; None for one that nobody here has signed."""
+        """Verifies a link and returns its contents; None if it was not signed here."""
         if len(token) > _LONGEST:
             return None
         payload, mark = (_from_word(each) for each in token.partition(".")[::2])

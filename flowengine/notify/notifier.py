@@ -88,7 +88,7 @@ class PeopleNotifier:
     pace: DeliveryPace = _PACE
 
     def due(self, events: Sequence[Event], /) -> Sequence[QuestionDelivery]:
-        """What is still to be told of the questions that a run waits with."""
+        """Returns the notifications that are due for the questions of a waiting run."""
         started, moments, now = events[0], times_asked(events), time()
         assert isinstance(started, RunStarted)  # Every journal begins so.
         told = {
@@ -219,7 +219,7 @@ class PeopleNotifier:
         return value
 
     def _explain(self, error: BaseException, channel: NotifyChannel) -> str:
-        """Why it did not arrive, without what is secret."""
+        """Explains why a delivery failed, without secrets."""
         mail = self.settings.mail
         names = [channel.url_env, *channel.headers_env.values()]
         names += [] if mail is None else [mail.password_env, mail.user_env]
@@ -234,7 +234,7 @@ class PeopleNotifier:
 
 
 def link_path(token: str) -> str:
-    """Where the page of a link is, below the address of the server."""
+    """Returns the path of a link's page below the server's address."""
     return f"/answer/{token}"
 
 
@@ -260,7 +260,7 @@ def _shorten(text: str) -> str:
 
 
 def _may_pass(error: smtplib.SMTPException) -> bool:
-    """Whether a server may take later what it refuses now: its codes from 500 on are for good."""
+    """Tells whether a server may take later what it refuses now: its codes from 500 on are for good."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return all(code < 500 for code, _ in error.recipients.values())
     return not (isinstance(error, smtplib.SMTPResponseException) and error.smtp_code >= 500)

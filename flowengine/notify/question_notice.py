@@ -48,7 +48,7 @@ class QuestionNotice(NamedTuple):
     arguments: Mapping[str, Any] | None = None
 
     def scope(self) -> Mapping[str, Any]:
-        """What templates of channels know (`TEMPLATE_NAMES`)."""
+        """Returns the names for templates of channels (`TEMPLATE_NAMES`)."""
         question: dict[str, Any] = {"message": self.message, "path": self.path, "choices": list(self.choices)}
         question |= {"form": thaw(self.form), "expires": format_moment(self.expires), "tool": self.tool}
         question |= {"approvers": list(self.approvers), "arguments": thaw(self.arguments)}
@@ -69,7 +69,7 @@ class QuestionNotice(NamedTuple):
         return "\n\n".join(parts)
 
     def facts(self) -> Sequence[str]:
-        """Who may answer until when, and where the question comes from."""
+        """Describes who may answer, until when, and which run asks."""
         found: list[str] = []
         if self.approvers:
             found.append(f"To be answered by {' or '.join(self.approvers)}.")

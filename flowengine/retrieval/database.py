@@ -64,7 +64,7 @@ class IndexDatabase(SQLiteFile):
 
 
 def _bring_up(connection: sqlite3.Connection, version: int) -> None:
-    """What an earlier version made, as this one wants it."""
+    """Upgrades a database of an earlier version."""
     if not any(name == "hash" for _, name, *_ in connection.execute("PRAGMA table_info(documents)")):
         _key_vectors_by_text(connection)
     if version != VERSION:

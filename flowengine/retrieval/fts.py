@@ -128,7 +128,7 @@ def _to_rows(documents: Sequence[Document], source: str | None) -> list[_Row]:
 
 
 class _Change(NamedTuple):
-    """What becomes of an index at once."""
+    """Changes to an index that are applied at once."""
 
     rows: Sequence[_Row]
     removed: Sequence[str] = ()

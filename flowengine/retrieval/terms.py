@@ -89,7 +89,9 @@ _RUN: Final = re.compile(f"[{_SPACELESS}]+")
 
 
 def is_one_spaceless(term: str) -> bool:
-    """Whether it is a single character of a script without spaces, which stands for all pairs that begin with it."""
+    """Tells whether it is a single character of a script without spaces, which stands for all pairs that begin with
+    it.
+    """
     return len(term) == 1 and _RUN.fullmatch(term) is not None
 
 
@@ -207,7 +209,7 @@ class Holding:
         self._text = text
 
     def share(self, asked: Collection[str]) -> float:
-        """How much is held of what is asked for; 0.0 where nothing is."""
+        """Returns the share of the required items that is present; 0.0 if none is required."""
         return sum(map(self._holds, asked)) / len(asked) if asked else 0.0
 
     def _holds(self, term: str) -> bool:

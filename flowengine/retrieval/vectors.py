@@ -36,7 +36,7 @@ _MAX_EXACT: Final = 500
 
 
 def digest(text: str) -> bytes:
-    """What a text is known by."""
+    """Returns the hash of a text."""
     return sha256(text.encode()).digest()[:16]
 
 

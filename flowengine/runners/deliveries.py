@@ -37,8 +37,7 @@ _FIRST, _LONGEST, _MOST_TRIES = 60.0, 3600.0, 30
 
 
 def next_try(events: Sequence[Event]) -> float | None:
-    """When a run that waits is to be opened again, since somebody could not be told; None where all were, or where it
-    has been tried for long enough."""
+    """Returns when to open a waiting run again after a failed delivery; None if all arrived, or after long enough."""
     untold = sum(each.error is not None for each in told_last(events))
     failed = [
         event.at
@@ -68,8 +67,9 @@ class Deliveries:
     async def beside(
         self, work: Callable[[Callable[[], None]], Awaitable[T]], waits: Callable[[], bool], mail: Mail
     ) -> T:
-        """What `work` gives; it calls what it is called with whenever a node asks. If the run `waits` after it, the
-        last deliveries are waited for, until somebody has answered."""
+        """Runs `work`, which calls its argument when a node asks. If the run then `waits`, also awaits the last
+        deliveries.
+        """
         found: list[T] = []
         async with anyio.create_task_group() as self._tasks:
             try:

@@ -90,7 +90,7 @@ def _is_behind(plan: CompiledFlow, nodes: Mapping[str, object], maps: Collection
 
 
 def _comes_after(plan: CompiledFlow, nodes: Mapping[str, object], first: str, node: str) -> bool:
-    """Whether a node, or a container that it ran in, is behind another of the same level, or of a later round."""
+    """Tells whether a node, or a container that it ran in, is behind another of the same level, or of a later round."""
     level, name = _place(first)
     container = next(iter(enclosing_containers(first)), None)
     around = plan.graph if container is None else _graph_of(nodes, file_path(container))
@@ -182,7 +182,7 @@ def forked(
 
 
 def _inside(name: str, past: Past, run_id: str, at: float) -> Iterator[Event]:
-    """What the nodes inside a container have left."""
+    """Returns the past of the nodes inside a container."""
     for path, (_, result, _, calls) in past.results.items():
         if path.startswith((f"{name}.", f"{name}[")):
             yield NodeStarted(path, at)

@@ -579,7 +579,7 @@ async def _check_servers(plan: CompiledFlow, walk: Walk, scope: RunScope) -> _Re
 
 
 def _ledger(walk: Walk, limits: RunLimits, above: Ledger | None) -> Ledger | None:
-    """What the run may spend, less what it has spent before; None where nothing bounds or counts it."""
+    """Returns the run's limits less its earlier spending; None without limits and counts."""
     if above is None and not any(limits.bounds):
         return None
     return Ledger(limits.bounds, on_limit=limits.on_limit, spent=walk.history.spent(), above=above)

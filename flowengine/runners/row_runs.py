@@ -66,7 +66,7 @@ _LISTED: Final = "set"
 
 
 class DataRow(NamedTuple):
-    """What one row gives the flow."""
+    """The inputs of one row."""
 
     number: int
     """Its place in the data, from 1 on."""
@@ -87,7 +87,7 @@ AnyRow: TypeAlias = DataRow | Mapping[str, Any]
 
 
 class RowResult(NamedTuple):
-    """What became of one row."""
+    """The result of one row."""
 
     row: DataRow
     run_id: str | None
@@ -168,7 +168,7 @@ def _hash(*values: Any) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class RowRuns:
-    """How the rows of a set are run."""
+    """Settings for the runs of a set of rows."""
 
     plan: CompiledFlow
     store: JournalStore
@@ -344,7 +344,7 @@ class RowRuns:
 
 
 def content_key(inputs: Mapping[str, Any], variant: str = "") -> str:
-    """What tells rows apart by what they give."""
+    """Returns the key that identifies a row by its inputs."""
     return _hash(dict(inputs), variant)[:16]
 
 

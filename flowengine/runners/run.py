@@ -77,7 +77,7 @@ class _NodeRuns(Mapping[str, NodeRun]):
 
 
 def _find_inside(events: Sequence[Event], node: str) -> NodeRun | None:
-    """What became of a node inside another, as the journal has it; None where there is nothing of it."""
+    """Returns the journaled result of a node inside another, or None."""
     found: NodeRun | None = None
     for event in events:
         if getattr(event, "node", None) != node or isinstance(event, RunFinished):
@@ -154,7 +154,7 @@ class Run:
 
     @cached_property
     def context(self) -> Context:
-        """What the flow's outputs saw: every node, and the state where all meet."""
+        """The view of the flow's outputs: every node, and the merged state."""
         return FinalContext(self._walk)
 
     @property
@@ -188,7 +188,7 @@ class Run:
 
 
 def settings_of(events: Iterable[Event]) -> Mapping[str, Any]:
-    """What callers chose for a run: at its start, and for each time that it went on.
+    """Returns the settings that callers chose at the start and at each resume.
 
     >>> settings_of([RunStarted("r", "f", 0.0, {}, {}, {}, settings={"timeout": 5}), RunResumed(1.0)])
     {'timeout': 5}

@@ -182,7 +182,7 @@ class RunLister:
                 return total - len(made)
 
     def _keep(self, index: RunIndex, made: Mapping[str, RunDigest]) -> bool:
-        """Whether they could be kept: who may only read a store makes them anew each time."""
+        """Tells whether they could be kept: who may only read a store makes them anew each time."""
         try:
             if made:
                 index.keep(made)
@@ -192,7 +192,7 @@ class RunLister:
 
 
 class _Words:
-    """How the runs of a store stand, where that is not what their records say."""
+    """The states of a store's runs that their records do not show."""
 
     def __init__(self, store: JournalStore) -> None:
         queued = queued_runs(store)

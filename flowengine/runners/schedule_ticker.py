@@ -44,12 +44,12 @@ class ScheduleHost(Protocol):
     async def cancel(self, run_id: str, /) -> None: ...
 
     async def goes_on(self, run_id: str, /) -> bool:
-        """Whether a run is still to end."""
+        """Tells whether a run is still to end."""
         ...
 
 
 def recall_state(store: JournalStore, schedule: str) -> ScheduleState | None:
-    """What is kept of a schedule; None where it was never looked at."""
+    """Returns the stored state of a schedule; None for a new one."""
     found: Any = store.recall(_KIND, schedule)
     if not is_map(found):
         return None

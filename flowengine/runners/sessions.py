@@ -43,7 +43,7 @@ def check_session_name(name: str) -> str:
 
 
 def load_session(store: JournalStore, session: str | None) -> Mapping[str, Any]:
-    """What the session has kept; nothing for a new one, or where there is no session."""
+    """Returns the stored session; empty for a new one, or without a session."""
     if session is None:
         return EMPTY
     found = dict(store.recall(_KIND, check_session_name(session)) or {})

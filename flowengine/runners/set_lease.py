@@ -75,7 +75,7 @@ def _take(set_id: str, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def _is_ours(holder: Mapping[str, Any] | None) -> bool:
-    """Whether this process holds it; one that was forked has another number."""
+    """Tells whether this process holds it; one that was forked has another number."""
     ours = (socket.gethostname(), os.getpid(), born_at(os.getpid()))
     return holder is not None and (holder["host"], holder["process"], holder["born"]) == ours
 
@@ -95,7 +95,7 @@ def _is_alive(holder: Mapping[str, Any]) -> bool:
 
 
 def born_at(process: int) -> str:
-    """When a process of this machine began, in the system's own measure; empty where that is not told."""
+    """Returns the start time of a local process, in the system's own unit; empty if unknown."""
     try:
         said = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -179,7 +179,7 @@ class _Again:
 
 
 def _said_settings(settings: Mapping[str, Any]) -> Mapping[str, str]:
-    """What was chosen for the run, as its fields have it."""
+    """Returns the run's settings, for its form fields."""
     return {name: write_text(settings[name]) for name in ("model", *LIMIT_OPTIONS) if settings.get(name) is not None}
 
 

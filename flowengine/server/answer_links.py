@@ -45,7 +45,7 @@ _STYLE: Final = f"{ANSWERS}page/style.css"
 
 @dataclass(frozen=True, slots=True)
 class AnswerDesk:
-    """What a server gives the pages of links."""
+    """The services that a server offers to the pages of links."""
 
     environ: Mapping[str, str] = field(repr=False)
     """Where the secret of links is."""

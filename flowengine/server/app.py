@@ -99,7 +99,7 @@ class Guard:
             ROOT.reset(before)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """What is said in the app's place: a refusal, or the cookie for a browser that brought the token."""
+        """Returns the response in the app's place: a refusal, or the cookie for a browser with a token."""
         headers = Headers(scope=scope)
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         asked = RequestHead(

@@ -29,7 +29,7 @@ _MOST_BYTES: Final = 200_000_000
 
 
 async def act_on_chosen(request: Request) -> Response:
-    """What the bar under the list asks for; what changes nothing may be asked with GET, as where nothing is changed."""
+    """Performs the action of the bar below the list; actions that change nothing also accept GET."""
     parts = get_parts(request)
     is_reading = request.method in ("GET", "HEAD")
     pairs = request.query_params.multi_items() if is_reading else await read_own_pairs(request)

@@ -32,7 +32,7 @@ _HEAD_BYTES: Final = 8_000
 
 
 class About(NamedTuple):
-    """What is known of a flow without running any code of its."""
+    """Facts about a flow that need none of its code."""
 
     name: str
     path: str
@@ -58,7 +58,7 @@ class CatalogEntry(Protocol):
         ...
 
     def is_of(self, started: RunStarted) -> bool:
-        """Whether a run was started from it."""
+        """Tells whether a run was started from it."""
         ...
 
 

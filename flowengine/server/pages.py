@@ -168,7 +168,7 @@ async def _show_run(request: Request) -> Response:
 
 
 def _make_acting(request: Request, run_id: str) -> Acting | None:
-    """What can be done in the page; None where it is only to be looked at."""
+    """Returns the actions available in the page; None if it is read-only."""
     parts = get_parts(request)
     if parts.read_only:
         return None

@@ -102,7 +102,7 @@ def problem_response(error: Exception, *, as_page: bool, back: str | None = None
 
 
 def reading_records(request: Request) -> AbstractContextManager[None]:
-    """Where a request only looks at a run, what goes wrong is the fault of the run's record."""
+    """Reports errors while reading a run as damage of its record."""
     run_id: str | None = request.path_params.get("run_id")
     return reading_record(run_id) if run_id is not None and request.method in ("GET", "HEAD") else nullcontext()
 

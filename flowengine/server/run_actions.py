@@ -38,7 +38,7 @@ __all__ = [
 
 
 class AskedAction(NamedTuple):
-    """What an action is asked about."""
+    """The target of an action."""
 
     parts: ServerParts
     run: Reading
@@ -74,7 +74,7 @@ def get_actions(request: Request) -> Mapping[str, ActionHandler]:
 
 
 class OnceTable:
-    """What has been done, by the mark of its form: the same form with the same content is done once.
+    """The forms that were already submitted, by mark and content, so that each acts once.
 
     A form that failed may be sent again.
     """
@@ -131,7 +131,7 @@ async def perform_action(request: Request) -> Response:
 
 
 def mark_of(place: Sequence[object], fields: Mapping[str, str]) -> str:
-    """What a form that was posted is known by: the mark that was drawn for it, and what is filled in."""
+    """Returns the key of a submitted form: its mark and its values."""
     said = json.dumps([*place, sorted(fields.items())])
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -100,7 +100,7 @@ class RunCache:
         self._forget(run_id)
 
     def frame(self, answerer: str, acting: Acting | None) -> ListFrame:
-        """What stands round the list. Call it on a thread."""
+        """Returns the frame of the list. Call it in a thread."""
         with self._listing:
             presets = presets_of(answerer)
             counts = iter(self._lister.count(*(query_of(each.filters) for each in presets if each.is_counted)))
@@ -110,7 +110,7 @@ class RunCache:
             return ListFrame(self._flows, counted, acting)
 
     def about(self, run_id: str) -> RunAbout:
-        """What is known of a run beside its record. Call it on a thread."""
+        """Returns what is known about a run beside its record. Call it in a thread."""
         return RunAbout(notes_of(self.store, run_id), self._lister.come_from(run_id))
 
     async def reading(self, run_id: str) -> Reading:
@@ -128,7 +128,9 @@ class RunCache:
             return self._renewed(run_id, kept)
 
     def made(self, run_id: str, what: str, make: Callable[[Reading], str]) -> bytes:
-        """What is made of a run as it is now: once, however many ask for it at the same time. Call it on a thread."""
+        """Returns a rendering of a run in its current state, computed once for concurrent callers. Call it in a
+        thread.
+        """
         kept = self._place(run_id)
         with kept.lock:
             reading = self._renewed(run_id, kept)
@@ -152,7 +154,7 @@ class RunCache:
         return found[::-1]
 
     def usual_times(self, flow: str) -> dict[str, Any]:
-        """How long the nodes of a flow take, by its last runs that succeeded. Call it on a thread."""
+        """Returns the usual durations of a flow's nodes, by its last successful runs. Call it in a thread."""
         infos = [
             info
             for info in self.store.list()
@@ -199,5 +201,5 @@ class RunCache:
 
 
 def _rough_point(info: RunInfo) -> RunPoint:
-    """What the list of runs alone tells."""
+    """Returns a run's data in the list alone."""
     return RunPoint(info.run_id, info.status, None if info.finished is None else info.finished - info.started, None)

@@ -271,7 +271,7 @@ class RunCommands:
         raise ProblemError(409, "It cannot be cancelled here", f"run '{run_id}': {why}")
 
     def drives(self, run_id: str) -> bool:
-        """Whether a run is one of this process."""
+        """Tells whether a run is one of this process."""
         return self._runs.drives(run_id)
 
     async def _go_on(self, run_id: str, started: RunStarted, entry: CatalogEntry, **how: Any) -> None:

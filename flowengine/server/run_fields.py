@@ -88,7 +88,7 @@ def _read_limit(name: str, text: str) -> float | int:
 
 
 def start_fields(parts: ServerParts, fields: Mapping[str, str] = EMPTY) -> list[ActionField]:
-    """What may be chosen for a new run beside its inputs."""
+    """Returns the fields for a new run, beside its inputs."""
     places = [("submit", "in a worker, by the queue 'default'"), ("run", "in this server")]
     place = ActionField("place", "Where it runs", fields.get("place", "submit"), kind="verb", choices=places)
     return [
@@ -102,7 +102,7 @@ def start_fields(parts: ServerParts, fields: Mapping[str, str] = EMPTY) -> list[
 
 
 def read_start(fields: Mapping[str, str]) -> dict[str, Any]:
-    """What was chosen in them, for `RunCommands.start_entry`."""
+    """Reads these fields, for `RunCommands.start_entry`."""
     limits = read_limits(fields)
     return {
         "session": fields.get("session", "").strip() or None,

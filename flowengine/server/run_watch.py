@@ -46,7 +46,7 @@ _PARKED_STATUSES: Final = frozenset({"waiting", "paused", "running"})
 
 
 class EventBatch:
-    """What one look at a run has brought."""
+    """The new events of a run."""
 
     def __init__(self, told: Sequence[TimedItem]) -> None:
         self.told = told
@@ -72,7 +72,7 @@ def to_plain_event(event: Event | TokenStreamed, seq: int | None = None) -> Mapp
 
 
 def has_ended(event: Event | TokenStreamed) -> bool:
-    """Whether nothing follows it, unless somebody takes the run up again that was over."""
+    """Tells whether nothing follows it, unless somebody takes the run up again that was over."""
     return isinstance(event, RunFinished) and event.status not in _PARKED_STATUSES
 
 
@@ -160,7 +160,7 @@ class RunWatches:
             watch.tokens.append(token)
 
     async def has_more(self, run_id: str, after: int) -> bool:
-        """Whether there is or may come anything from a position on. Raises where there is no such position."""
+        """Tells whether there is or may come anything from a position on. Raises where there is no such position."""
         if self._tasks is None:
             raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
         events = await self._shelf.events(run_id, max(0, after - 1))
@@ -268,7 +268,7 @@ class _Watch:
 
 
 class _Follower:
-    """What waits for one client."""
+    """The pending events of one client."""
 
     def __init__(self, form: Form, after: int, leave: Callable[[_Follower], None]) -> None:
         self.taken = after
@@ -303,7 +303,7 @@ class _Follower:
         self._send.close()
 
     async def take(self) -> bytes | None:
-        """What is next, a comment where nothing comes for long; None where nothing will."""
+        """Returns the next message, a comment after a long pause, and None at the end."""
         if self.is_behind:
             return None
         with anyio.move_on_after(_HEARTBEAT_AFTER):

@@ -47,7 +47,7 @@ def make_token() -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own.
+    """Tells whether a name or an address is this machine's own.
 
     >>> is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -87,7 +87,7 @@ class Hosts:
     """Also every IP address: no foreign name can be bound to one."""
 
     def knows(self, host: str) -> bool:
-        """Whether the `Host` of a request is one of them.
+        """Tells whether the `Host` of a request is one of them.
 
         >>> Hosts().knows("localhost:8700"), Hosts().knows("[::1]:8700"), Hosts().knows("evil.example:8700")
         (True, True, False)
@@ -128,7 +128,7 @@ class Gate:
     """Whether nothing may be changed, by whomever."""
 
     def refusal(self, asked: RequestHead) -> Refusal | None:
-        """Why the request is not answered; None: it is."""
+        """Explains why the request is refused; None if it is not."""
         if not self.hosts.knows(asked.host):
             return Refusal(421, "Not known by this name", "open it by the address that the server told when it started")
         changes = asked.method not in _SAFE_METHODS
@@ -184,7 +184,7 @@ def _is_address(name: str) -> bool:
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Whether a page of this host sent it. A TLS proxy before us changes the scheme, so that is not compared."""
+    """Tells whether a page of this host sent it. A TLS proxy before us changes the scheme, so that is not compared."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:

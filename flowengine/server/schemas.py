@@ -239,7 +239,7 @@ def to_run_line(line: RunLine) -> Mapping[str, Any]:
 
 
 def to_notes_object(notes: RunNotes) -> Mapping[str, Any]:
-    """What people say of a run."""
+    """Returns the notes on a run as an object."""
     return {name: [each._asdict() for each in rows] for name, rows in notes._asdict().items()}
 
 

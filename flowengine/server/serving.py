@@ -31,7 +31,7 @@ __all__ = ["ConnectionLimits", "address_of", "listen", "make_config", "serve"]
 
 
 class ConnectionLimits(NamedTuple):
-    """What a client may take."""
+    """Limits on a client."""
 
     seconds: float = 20.0
     """For the head of a request, and again for its body."""

@@ -75,7 +75,7 @@ class StreamResponse(Response):
             await self._send(send, b":\n\n")
 
     async def _send(self, send: Send, body: bytes, *, more: bool = True) -> bool:
-        """Whether the client took it in time."""
+        """Tells whether the client took it in time."""
         with anyio.move_on_after(self._patience) as scope:
             await send({"type": "http.response.body", "body": body, "more_body": more})
         return not scope.cancelled_caught

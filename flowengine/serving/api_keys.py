@@ -55,7 +55,7 @@ class QuotaError(FlowEngineError):
 
 
 class ApiKey(NamedTuple):
-    """What is known of a key."""
+    """The data of a key."""
 
     id: str
     digest: str
@@ -131,7 +131,7 @@ class KeyRing:
         self._known, self._read = self.list(), monotonic()
 
     def find(self, given: str) -> FlowCaller | None:
-        """Who calls with a key, as of the last `refresh`. It takes as long whatever is wrong with the key."""
+        """Returns the owner of a key, as of the last `refresh`, in constant time."""
         digest = _digest(given)
         found: FlowCaller | None = None
         for key in self._known:
@@ -153,7 +153,7 @@ def _read_key(key_id: str, entry: Mapping[str, Any]) -> ApiKey:
 
 
 class RequestRates:
-    """How often each caller has asked in the last minute, at all servers of a store together.
+    """Each caller's requests in the last minute, at all servers of a store.
 
     Requests are counted by the second, so that what is kept is small however many they are; a second counts until
     all of it is a minute ago.
@@ -183,7 +183,7 @@ class RequestRates:
 
 
 class DayBudgets:
-    """What callers spend in a day (UTC), in the store."""
+    """Each caller's spending per day (UTC), in the store."""
 
     def __init__(self, store: JournalStore, clock: Callable[[], float] = time) -> None:
         self._store = store
@@ -250,7 +250,7 @@ class DayBudgets:
         self._store.revise(_SPENT, f"{caller} {day}", change)
 
     def spent(self, caller: str) -> tuple[float, float]:
-        """What was spent today, and what is reserved."""
+        """Returns today's spending and reservations."""
         spent, open_runs = _read_day(self._store.recall(_SPENT, f"{caller} {self.today}"))
         return spent, sum(open_runs.values())
 

@@ -123,7 +123,7 @@ class CallbackSender:
         self._revise_open(run_id, None)
 
     def record(self, run_id: str) -> Sequence[Mapping[str, Any]]:
-        """What was told of a run, each with its tries."""
+        """Returns the callbacks of a run, each with its attempts."""
         known = self._store.recall(_KIND, run_id)
         messages: Mapping[str, Any] = {} if known is None else thaw(known)["messages"]
         return [{"id": message_id, **each} for message_id, each in messages.items()]
@@ -213,7 +213,7 @@ class CallbackSender:
         return str(sent.answer.status)
 
     def _messages(self, record: RunRecord) -> Iterator[_Message]:
-        """What there is to tell of a run, by now."""
+        """Returns the messages that a run has so far."""
         outcome = RunOutcome.of(record.events)
         said = to_run_state(outcome, self._root)
         for question in outcome.questions:
@@ -245,7 +245,7 @@ class CallbackSender:
         return found
 
     def _lease(self, run_id: str) -> bool:
-        """Whether the run's messages are this server's for a while."""
+        """Tells whether the run's messages are this server's for a while."""
         is_ours = False
 
         def change(known: Any) -> Any:
@@ -258,7 +258,7 @@ class CallbackSender:
         return is_ours
 
     def _revise_open(self, run_id: str, due: float | None) -> None:
-        """When the run is looked at again; None: no more."""
+        """Returns when the run is looked at again; None for never."""
 
         def change(known: Any) -> Any:
             state: dict[str, float] = thaw(known) if known else {}

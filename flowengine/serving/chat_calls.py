@@ -36,7 +36,7 @@ _PASSING: Final = "passing_session"
 
 
 class Conversation(NamedTuple):
-    """Where a message stands."""
+    """A message's conversation."""
 
     messages: Sequence[Mapping[str, str]]
     """`{role, content}`, the newest message, a person's, at the end."""
@@ -166,7 +166,7 @@ async def give_answer(service: FlowService, run_id: str, answer: PersonsAnswer, 
 async def follow_parts(
     service: FlowService, chat: ChatRun, shape: ChatShape | None, caller: FlowCaller | None
 ) -> AsyncGenerator[Part]:
-    """What the run tells from the message on, until it has ended or waits."""
+    """Yields the run's parts after the message, until it ends or waits."""
     reader = PartReader() if shape is None else PartReader(shape.answer_node, shape.text)
     started = None if chat.after == 0 else start_of((await service.record(chat.run_id, caller)).events)
     async for _, event in service.follow(chat.run_id, chat.after, caller=caller):
@@ -183,7 +183,7 @@ async def follow_parts(
 
 
 def _nothing(known: Any) -> None:
-    """What is kept no more."""
+    """Returns nothing, because no state is kept."""
 
 
 def session_of(started: RunStarted, caller: FlowCaller | None) -> str | None:
@@ -215,7 +215,7 @@ async def _find_waiting(
 
 
 def _name_of(session: str | None, messages: Sequence[Mapping[str, str]]) -> str:
-    """What tells a conversation apart, as a label."""
+    """Returns the conversation's identity as a label."""
     return _digest(["session", session] if session is not None else ["messages", *map(dict, messages)])
 
 
@@ -224,7 +224,7 @@ def _digest(value: Any) -> str:
 
 
 def _exchanges(messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, Any]]:
-    """What was said, as a session remembers it: each answer with what it answers.
+    """Returns the exchanges of a session: each answer with its message.
 
     >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello!"}]
     >>> [(each["user_input"], each["result"]) for each in _exchanges(said)]

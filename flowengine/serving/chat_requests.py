@@ -25,13 +25,13 @@ _BEAT: Final = 15.0
 
 
 def caller_of(request: Request) -> FlowCaller | None:
-    """Who the request's key stands for."""
+    """Returns the owner of the request's key."""
     caller: FlowCaller | None = request.state.caller
     return caller
 
 
 def run_key_of(request: Request) -> str | None:
-    """What makes a repeated call the same call; `InputError` where two are given."""
+    """Returns the idempotency key of a call; raises `InputError` if there are two."""
     keys = request.headers.getlist("idempotency-key")
     if len(keys) > 1:
         raise InputError(f"a call has one Idempotency-Key, found {len(keys)}")
@@ -44,7 +44,7 @@ def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str]) -> R
 
 
 async def answer_while_heard(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
-    """What the work gives; it is cancelled, and gives None, where the client goes away before."""
+    """Awaits the work; cancels it and returns None if the client disconnects first."""
     found: list[T] = []
     failure: list[Exception] = []
 

@@ -105,7 +105,7 @@ def find_text_output(flow: Flow) -> tuple[str, str | None]:
 
 
 def may_ask(flow: Flow) -> bool:
-    """Whether a run of it may wait for a person, as far as that is known before it runs.
+    """Tells whether a run of it may wait for a person, as far as that is known before it runs.
 
     >>> from flowengine import FunctionNode
     >>> may_ask(Flow("f", {"a": FunctionNode(print)}))
@@ -119,7 +119,7 @@ def may_ask(flow: Flow) -> bool:
 
 
 def tooling_of(node: Any) -> Any:
-    """What the agent of a node may call; None where there is no agent."""
+    """Returns the tools of a node's agent; None if it has no agent."""
     agent = getattr(node, "agent", None)
     return getattr(getattr(agent, "prototype", agent), "tooling", None)
 

@@ -72,7 +72,7 @@ def input_schema(flow: Flow) -> Schema:
 
 
 def output_schema(flow: Flow) -> Schema:
-    """What is known of a flow's outputs, as a JSON Schema of the object that they are."""
+    """Returns the JSON Schema of a flow's outputs, as far as known."""
     plan = flow.plan
     if plan.source is None or plan.path is None:
         return {"type": "object"}

@@ -26,7 +26,7 @@ def validate_flow(flow: Flow) -> Mapping[str, Any]:
 
 
 def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """How many model calls, tokens and dollars it can take at most, with the inputs that are known."""
+    """Returns the maximum model calls, tokens and dollars of a run with the given inputs."""
     from flowengine.estimate.bounds import bound_of  # As above.
     from flowengine.estimate.plan_report import to_data
     from flowengine.flowfile.loader import load_flow
@@ -48,7 +48,7 @@ def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str])
 
 
 def explain_code(code: str | None) -> Mapping[str, Any]:
-    """What a code means, with text that causes it; None: the titles of all."""
+    """Explains a code, with text that causes it; None lists the titles of all codes."""
     from flowengine.flowfile.checks.codes import CODES  # As above.
 
     if code is None:

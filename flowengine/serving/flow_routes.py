@@ -76,7 +76,7 @@ def answering_errors(handler: Handler) -> Handler:
 
 
 class _Wish(NamedTuple):
-    """How the caller wants to be answered."""
+    """How the caller wants the answer."""
 
     is_async: bool
     seconds: float | None

@@ -204,7 +204,7 @@ class FlowService:
         return StartedRun(run_id, True)
 
     async def outcome(self, run_id: str, caller: FlowCaller | None = None) -> RunOutcome:
-        """How the run stands now; `RunNotFoundError` also for a run of another caller."""
+        """Returns the run's state; raises `RunNotFoundError` also for a run of another caller."""
         return check_access(RunOutcome.of(await self._follower.events(run_id)), caller)
 
     async def record(self, run_id: str, caller: FlowCaller | None = None) -> RunRecord:
@@ -214,7 +214,7 @@ class FlowService:
         return RunRecord(events)
 
     async def wait(self, run_id: str, caller: FlowCaller | None = None) -> RunOutcome:
-        """How the run stands once it has ended or waits for somebody.
+        """Waits until the run ends or asks a person, and returns its state.
 
         Raises what ended the run without a word in its record, and `StoppingError` where the service stops before.
         """
@@ -322,7 +322,7 @@ class FlowService:
         return (await anyio.to_thread.run_sync(index.find, RunsAsked(storable, status, wanted), limit)).infos
 
     async def _begin_alone(self, run_id: str, begin: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether the run began by this call: of several for one run, one tries at a time."""
+        """Tells whether the run began by this call: of several for one run, one tries at a time."""
         driven = self.driver.find(run_id)
         begun = self._beginning.get(run_id) if driven is None else driven.begun
         if begun is not None:
@@ -388,7 +388,7 @@ class FlowService:
             await anyio.to_thread.run_sync(self.budgets.settle, how[CALLER], how[_DAY], run_id, cost)
 
     async def _begin(self, flow: str, start: RunStart, tokens: bool) -> bool:
-        """Whether the run began; False: its id is there already."""
+        """Tells whether the run began; False: its id is there already."""
         try:
             if self._queue is not None:
                 return await self._submit(flow, start)

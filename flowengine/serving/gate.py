@@ -87,7 +87,7 @@ class ApiGate:
         await self._app(scope, receive, guarded)
 
     async def _admit(self, scope: Scope, headers: Headers) -> FlowCaller | None:
-        """Who asks; raises why the request is not answered."""
+        """Returns the caller; raises if the request is refused."""
         if "transfer-encoding" in headers and "content-length" in headers:
             raise _AmbiguousError(400, "Not one length", "found both Transfer-Encoding and Content-Length")
         host, origin = headers.get("host", ""), headers.get("origin")

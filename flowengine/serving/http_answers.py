@@ -54,7 +54,7 @@ def error_response(error: Exception) -> Response:
 
 
 def to_run_state(outcome: RunOutcome, root: str = "") -> dict[str, Any]:
-    """How a run stands, with the addresses at which it goes on; `root`: where the app is mounted."""
+    """Returns a run's state with its addresses; `root`: the app's mount path."""
     at = f"{root}/runs/{outcome.run_id}"
     said: dict[str, Any] = {
         "run_id": outcome.run_id,
@@ -103,7 +103,7 @@ def encode_message(event: str, data: Any, position: int | None = None) -> bytes:
 
 
 async def progress_messages(events: AsyncGenerator[Followed]) -> AsyncGenerator[bytes]:
-    """What happens to the nodes, and what agents write; prompts and results of nodes stay here."""
+    """Yields the states of nodes and the text of agents, without prompts and results."""
     async for position, event in events:
         said = _encode_progress(position, event)
         if said is not None:

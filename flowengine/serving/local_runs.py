@@ -242,7 +242,7 @@ def log_failure(run_id: str, error: Exception) -> None:
 
 
 def _count_resumptions(events: Sequence[Event]) -> int:
-    """How often the run was taken up again since a node of it ended last."""
+    """Counts how often the run was resumed since a node last ended."""
     count = 0
     for event in reversed(events):
         if isinstance(event, NodeFinished):

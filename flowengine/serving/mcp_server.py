@@ -50,7 +50,7 @@ _DONE: Final = (NodeFinished, NodeFailed, NodeSkipped, NodeCancelled)
 
 @dataclass(frozen=True)
 class McpSettings:
-    """How calls are answered."""
+    """Settings for MCP calls."""
 
     patience: float = _PATIENCE
     """Seconds after which a call hands back the id of a run that goes on."""
@@ -287,7 +287,7 @@ class FlowToolCall:
         """Behind the last event of the run that was read."""
 
     def meta(self, name: str) -> str | None:
-        """What the call's `_meta` holds under a name of ours."""
+        """Returns one of our names in the call's `_meta`."""
         known: Mapping[str, Any] = self.request.meta or {}
         found = known.get(f"flowengine/{name}")
         if found is not None and not isinstance(found, str):
@@ -305,7 +305,7 @@ def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _can_elicit(request: Request) -> bool:
-    """Whether the client can show its user a form."""
+    """Tells whether the client can show its user a form."""
     known = request.session.client_capabilities
     asked = None if known is None else known.elicitation
     return asked is not None and (asked.form is not None or asked.url is None)

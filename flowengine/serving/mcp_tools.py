@@ -196,7 +196,7 @@ def data_result(text: str, data: Mapping[str, Any], *, is_error: bool = False) -
 
 
 def told_data(outcome: RunOutcome) -> dict[str, Any]:
-    """How a run stands, in JSON's types."""
+    """Returns a run's state in JSON types."""
     data: dict[str, Any] = {"run_id": outcome.run_id, "flow": outcome.flow, "status": outcome.status}
     if outcome.status in ("succeeded", "partial"):
         data["outputs"] = to_json_value(outcome.outputs)
@@ -222,7 +222,7 @@ def _question_data(question: Question) -> Mapping[str, Any]:
 
 
 def describe_outcome(outcome: RunOutcome) -> str:
-    """How a run stands, in words for a model that has called it."""
+    """Describes a run's state for the model that called it."""
     match outcome.status:
         case "succeeded" | "partial":
             outputs = outcome.outputs

@@ -64,7 +64,7 @@ def error_body(error: OpenAiError) -> Mapping[str, Any]:
 
 
 class ChatCall(NamedTuple):
-    """What is asked, whichever of the two ways it came."""
+    """A chat call, from either API."""
 
     model: str
     messages: Sequence[Mapping[str, str]]
@@ -88,7 +88,7 @@ class ChatCall(NamedTuple):
 
     @property
     def history(self) -> Sequence[Mapping[str, str]]:
-        """What was said before, without what developers say."""
+        """The earlier messages, without developer messages."""
         return [each for each in self.messages[:-1] if each["role"] in ("user", "assistant")]
 
 
@@ -202,7 +202,7 @@ def read_content(content: Any, place: str) -> str:
 
 
 class ChatAnswer(NamedTuple):
-    """What a run has answer."""
+    """A run's answer to a chat."""
 
     run_id: str
     model: str
@@ -285,7 +285,7 @@ def response_usage(tokens: TokenCounts) -> Mapping[str, Any]:
 
 
 def output_items(answer: ChatAnswer) -> Sequence[Mapping[str, Any]]:
-    """What was told on the way, where that is asked for, and the message."""
+    """Returns the requested progress, and the message."""
     items = [message_item(answer, answer.text)]
     return [reasoning_item(answer, answer.reasoning), *items] if answer.reasoning else items
 

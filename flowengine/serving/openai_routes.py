@@ -106,7 +106,7 @@ def error_response(found: Exception) -> Response:
 
 
 def openai_error_of(error: Exception) -> OpenAiError:
-    """What went wrong, in OpenAI's words; of what is none of ours nothing is told but that it is."""
+    """Makes an OpenAI error of an exception; foreign exceptions are not described."""
     match error:
         case OpenAiError():
             return error
@@ -250,7 +250,7 @@ def _begin_answer(asked: _Asked) -> ChatAnswer:
 
 
 async def _tell(asked: _Asked) -> AsyncGenerator[Told]:
-    """What the run answers, piece by piece; raises why it does not."""
+    """Yields the run's answer piece by piece; raises if there is none."""
     chat, service = asked.chat, asked.service
     if chat.unclear:
         yield "text", format_questions(chat.run_id, chat.unclear, unclear=True)
@@ -281,7 +281,7 @@ async def _tell(asked: _Asked) -> AsyncGenerator[Told]:
 
 
 async def _text_of_end(asked: _Asked, end: RunEnded) -> str:
-    """What is told when a run has ended otherwise than with its answer; `OpenAiError` where there is none."""
+    """Returns the text for a run that ended without its answer; raises `OpenAiError` if there is none."""
     if end.status in ("succeeded", "partial"):
         return ""
     if end.status == "waiting":

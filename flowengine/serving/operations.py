@@ -56,7 +56,7 @@ def make_operation_routes(parts: ServingParts) -> MountedRoutes:
 
 
 async def _unreadiness(store: JournalStore) -> str | None:
-    """Why the store cannot be used now; None: it can."""
+    """Explains why the store cannot be used now; None if it can."""
     with anyio.move_on_after(_PATIENCE):
         try:
             await anyio.to_thread.run_sync(store.recall, "serve.ready", "", abandon_on_cancel=True)

@@ -65,7 +65,7 @@ class KeyReusedError(FlowEngineError):
 
 
 class FlowCaller(NamedTuple):
-    """Who calls: what a key stands for."""
+    """The caller that a key identifies."""
 
     name: str
     flows: Collection[str] | None = None
@@ -78,7 +78,7 @@ class FlowCaller(NamedTuple):
 
 
 class StartedRun(NamedTuple):
-    """What `start` gives."""
+    """The result of `start`."""
 
     run_id: str
     is_new: bool
@@ -86,7 +86,7 @@ class StartedRun(NamedTuple):
 
 
 class RunOutcome(NamedTuple):
-    """How a run stands."""
+    """The state of a run."""
 
     run_id: str
     flow: str
@@ -144,7 +144,7 @@ def check_access(outcome: RunOutcome, caller: FlowCaller | None) -> RunOutcome:
 
 
 def no_run_of_yours(run_id: str) -> RunNotFoundError:
-    """What is said of a run that there is not, and of another's: nobody can tell one from the other."""
+    """Makes the error for an unknown run and for another caller's run, which must look the same."""
     return RunNotFoundError(f"there is no run '{run_id:.80}' of yours")
 
 
@@ -156,6 +156,6 @@ def start_of(events: Sequence[Event]) -> RunStarted:
 
 
 def served(started: RunStarted) -> Mapping[str, Any]:
-    """How a run was called; empty for one that no server began."""
+    """Returns how a run was called; empty if no server started it."""
     found: Any = started.settings.get(SERVED)
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else EMPTY

@@ -27,7 +27,7 @@ _MOST_SPACE: Final = 100
 
 
 class PersonsAnswer(NamedTuple):
-    """What a person has decided."""
+    """A person's decision."""
 
     question: str
     """Path of the question."""
@@ -38,7 +38,9 @@ class PersonsAnswer(NamedTuple):
 
 
 def format_questions(run_id: str, questions: Sequence[Question], *, unclear: bool = False) -> str:
-    """What the run waits for and how to answer, for a chat. `unclear`: the last message was no clear answer."""
+    """Formats the run's questions, and how to answer, for a chat. `unclear`: the last message was not a clear
+    answer.
+    """
     parts = ["That was no clear answer, so nothing has been decided."] if unclear else []
     parts += [_format_question(each, named=len(questions) > 1) for each in questions]
     return "\n\n".join([*parts, f"(Run {run_id} waits for the answer.)"])

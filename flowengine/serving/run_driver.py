@@ -49,7 +49,7 @@ class StoppingError(FlowEngineError):
 
 
 class Admission:
-    """How many runs go on at once, and how many may wait for their turn."""
+    """The maximum number of running and of waiting runs."""
 
     def __init__(self, at_once: int = 16, waiting: int = 1_000) -> None:
         self.at_once = at_once
@@ -87,7 +87,7 @@ class DrivenRun:
 
     @property
     def status(self) -> RunStatus | None:
-        """How the run stands when it stops here, `running` where it is put back; None where its record does not say."""
+        """The run's status when it stops here, `running` if it is put back; None if its record does not say."""
         if self.run is not None:
             return self.run.status
         return None if self.finished is None else self.finished.status
@@ -140,7 +140,7 @@ class RunDriver:
         return self._driven.get(run_id)
 
     def feed_of(self, run_id: str) -> RunFeed | None:
-        """What is told of a run that goes on here, or did a moment ago and was begun for somebody to follow."""
+        """Returns the feed of a run that is or was just executed here for a follower."""
         driven = self._driven.get(run_id)
         return self._lingering.get(run_id) if driven is None else driven.feed
 

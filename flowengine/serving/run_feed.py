@@ -21,7 +21,7 @@ Followed: TypeAlias = "tuple[int | None, Event | TokenStreamed]"
 
 
 class RunFeed:
-    """What is told of one run from the journal's position `next` on, until `end`. One event loop uses it."""
+    """The events of one run from the journal's position `next` until `end`. One event loop uses it."""
 
     def __init__(self, position: int = 0) -> None:
         self.is_kept = False
@@ -67,7 +67,7 @@ class RunFeed:
                 self._items = []
 
     async def read(self, after: int) -> AsyncGenerator[Followed]:
-        """What is told from a position on, until the end; only inside `follow`."""
+        """Yields the events from a position until the end; only inside `follow`."""
         index = max((at + 1 for at, (seq, _) in enumerate(self._items) if seq is not None and seq < after), default=0)
         while True:
             while index < len(self._items):

@@ -52,7 +52,7 @@ class _ServiceHost:
 
 
 def make_ticker(service: FlowService, project: Project, clock: Callable[[], float] = time) -> ScheduleTicker | None:
-    """What looks after the schedules whose flows are served; None where there are none. The others are named."""
+    """Returns the ticker for the schedules of served flows, or None; names the other schedules."""
     served = {
         Path(flow.plan.path).resolve(): name for name, flow in service.flows.items() if flow.plan.path is not None
     }

@@ -43,7 +43,7 @@ class ServingParts:
 
 
 class MountedRoutes(NamedTuple):
-    """What a module of routes gives."""
+    """The routes of a module."""
 
     routes: Sequence[BaseRoute]
     open_paths: Sequence[str] = ()

@@ -60,8 +60,9 @@ def sign_message(secrets: Sequence[bytes], message_id: str, at: int, body: bytes
 def verify(
     rule: WebhookRule, secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: float
 ) -> str | None:
-    """What makes the call one and the same when it comes again, None where nothing does; `SignatureError` where it is
-    not proved. `headers` have lower-case names."""
+    """Verifies the signature, and returns what identifies a repeated call, or None, None where nothing does;
+    `SignatureError` where it is not proved. `headers` have lower-case names.
+    """
     match rule.signature:
         case "github":
             return _verify_github(secrets, headers, body)
@@ -125,7 +126,7 @@ def _hmac(secret: bytes, signed: bytes) -> bytes:
 
 
 def _is_any(given: str, wanted: Sequence[str] | Iterator[str]) -> bool:
-    """Whether it is one of them; all are compared."""
+    """Tells whether it is one of them; all are compared."""
     return any(hmac.compare_digest(given.encode("utf-8", "replace"), each.encode()) for each in wanted)
 
 

@@ -150,7 +150,7 @@ class _StreamRoutes:
     async def _parts(
         self, flow: str, chat: ChatRun, caller: FlowCaller | None, is_kept: bool
     ) -> AsyncGenerator[tuple[Part, Sequence[Question]]]:
-        """What the run tells; with the end, what it waits for."""
+        """Yields the run's parts, and at the end its questions."""
         if chat.unclear:
             text = format_questions(chat.run_id, chat.unclear, unclear=True)
             for part in (TextBegan("unclear", "", True), TextDelta("unclear", text), TextEnded("unclear")):
@@ -169,7 +169,7 @@ class _StreamRoutes:
                 yield part, questions
 
     def _find_shape(self, flow: str, caller: FlowCaller | None) -> ChatShape | None:
-        """Where the answer's text is; None: the flow's outputs are told as they are, without a text."""
+        """Returns which output holds the answer's text; None if outputs are returned as they are."""
         try:
             text, node = find_text_output(self._service.flow(flow, caller))
         except DefinitionError:
@@ -191,7 +191,7 @@ def _read_message(message: Mapping[str, Any], content: Any) -> Mapping[str, str]
 
 
 def _text_parts(message: Mapping[str, Any]) -> str | list[Any]:
-    """What a UI message says: of a person's every part counts, of an assistant's the texts."""
+    """Returns the text of a UI message: all parts of a person's, the texts of an assistant's."""
     parts: list[Any] = message["parts"]
     if message["role"] == "user":
         return parts

@@ -70,7 +70,7 @@ def format_line(skill: Skill) -> str:
 
 
 def does_fit(skills: Sequence[Skill], words: Messages, budget: int) -> bool:
-    """Whether the whole list does."""
+    """Tells whether the whole list does."""
     return _list_all(skills, words, budget) is not None
 
 
@@ -163,7 +163,7 @@ class Answers:
         return self._words("results.found", lines=lines) if lines else self._words("results.none")
 
     def output(self, outcome: Outcome, limits: ScriptLimits) -> str:
-        """What a script said, and how it ended."""
+        """Formats a script's output, and how it ended."""
         told = [(self._words("results.stdout"), "output", outcome.stdout)]
         told.append((self._words("results.stderr"), "messages", outcome.stderr))
         said = [f"{title}\n{fence(tag, text)}" for title, tag, text in told if text.strip()]

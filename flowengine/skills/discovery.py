@@ -39,7 +39,7 @@ class SkillPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Places:
-    """What is below a root."""
+    """The folders below a root."""
 
     found: list[SkillPlace] = field(default_factory=list[SkillPlace])
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -65,7 +65,7 @@ class _Walk:
         self.places = Places()
 
     def folder(self, folder: Path, depth: int) -> bool:
-        """Whether there is a skill in it or below."""
+        """Tells whether there is a skill in it or below."""
         if len(self._seen) >= MAX_FOLDERS or depth > MAX_DEPTH:
             if len(self._seen) <= MAX_FOLDERS:
                 limit = f"{MAX_FOLDERS:,} folders" if len(self._seen) >= MAX_FOLDERS else f"{MAX_DEPTH} levels"
@@ -174,7 +174,7 @@ class SkillIndex:
 
 
 def searchable_text(skill: Skill) -> str:
-    """What of a skill is searched: its name, read as words as well, and what its author says of it."""
+    """Returns the searchable text of a skill: its name, also split into words, and its description."""
     metadata = skill.metadata or {}
     told = (metadata[key] for key in ("keywords", "tags", "category") if key in metadata)
     return "\n".join([skill.name, skill.name.replace("-", " "), skill.description, *told])

@@ -101,7 +101,7 @@ class _End(NamedTuple):
 
 
 def _find_end(lines: list[str], start: int, found: list[FoundKeys]) -> _End:
-    """Where the header ends and the body begins; without a closing line at the first blank one, or at a heading."""
+    """Returns the end of the header; without a closing line, the first empty line or heading."""
     for number in range(start, len(lines)):
         if lines[number].rstrip() in ("---", "..."):
             return _End(number, number + 1)

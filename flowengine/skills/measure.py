@@ -114,7 +114,7 @@ def add_up(cases: Sequence[Measured]) -> Total:
 
 
 async def measure_choices(store: SkillStore, tasks: Sequence[Task], choose: Chooser, locale: str = "en") -> Choices:
-    """Whether the right skill is chosen from the list as often as with everything in the prompt."""
+    """Tells whether the right skill is chosen from the list as often as with everything in the prompt."""
     skills = await to_thread.run_sync(store.skills)
     bodies = [(await to_thread.run_sync(store.body, each)).text for each in skills]
     everything = _eager_prompt(skills, bodies, skill_messages(locale))
@@ -154,7 +154,7 @@ def choose_by_model(model: Model, locale: str = "en") -> Chooser:
 
 
 def _split_prompt(prompt: str, names: Sequence[str]) -> list[tuple[str, str]]:
-    """What the prompt says of each skill: from the line that begins with its name to that of the next one.
+    """Splits the prompt into the parts on each skill.
 
     >>> _split_prompt("Skills:\\n- a-b: mends\\n- c: cooks", ["a-b", "c", "d"])
     [('a-b', '- a-b: mends\\n\\na b'), ('c', '- c: cooks\\nc')]

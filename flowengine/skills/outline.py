@@ -101,7 +101,7 @@ def make_outline(text: str) -> Outline:
 
 
 def _build_tree(text: str) -> tuple[str, list[Section]]:
-    """What stands before the first heading, and the headings' tree."""
+    """Returns the text before the first heading, and the tree of headings."""
     lines: list[str] = []
     written: list[tuple[Section | None, list[str]]] = [(None, lines)]
     top: list[Section] = []

@@ -102,7 +102,7 @@ class SkillStamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """What is known of a skill without loading it."""
+    """The facts about a skill that are known before it is loaded."""
 
     name: str
     """By which models ask for it; no two skills of a store have the same."""

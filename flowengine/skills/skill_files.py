@@ -91,7 +91,7 @@ def read_text(path: Path, shown: str) -> str:
 
 
 def is_script(path: str) -> bool:
-    """Whether a path of a skill is that of a script: its text is never shown.
+    """Tells whether a path of a skill is that of a script: its text is never shown.
 
     >>> is_script("scripts/run.py"), is_script("fill.py"), is_script("references/example.py"), is_script("a.md")
     (True, True, False, False)
@@ -172,7 +172,7 @@ def visible_arguments(skill: Path, root: Path | None) -> list[str]:
 
 
 def python_prefixes() -> Iterator[str]:
-    """Where this Python lives, as named and as resolved; never the whole file system or a home folder."""
+    """Returns this Python's prefixes, as named and resolved; never the file system's root or a home folder."""
     too_wide = {"/", *_SHARED_PREFIXES, str(Path.home()), *map(str, Path.home().parents)}
     named = (sys.prefix, sys.base_prefix)
     for prefix in dict.fromkeys(find(each) for each in named for find in (os.path.abspath, os.path.realpath)):

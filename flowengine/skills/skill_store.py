@@ -33,7 +33,7 @@ _KEPT: Final = 16_000_000
 
 
 class FolderLook(NamedTuple):
-    """What there is at one moment."""
+    """The contents of the folders at one moment."""
 
     skills: tuple[Skill, ...]
     diagnostics: tuple[Diagnostic, ...]
@@ -71,7 +71,7 @@ class SkillStore:
         return self.look().skills
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """What is irregular, of skills and of folders: nothing is left out without a word here."""
+        """Lists the irregularities of skills and folders; everything left out is reported."""
         return self.look().diagnostics
 
     def find(self, name: str) -> Skill | None:

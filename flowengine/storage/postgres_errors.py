@@ -45,7 +45,7 @@ def parameters_of(url: str, name: str) -> dict[str, Any]:
 
 
 def explain_refusal(said: str, schema: str) -> str:
-    """What a store with tables in a schema does not do, by what PostgreSQL said.
+    """Explains what a store with tables in a schema cannot do, by PostgreSQL's error.
 
     >>> explain_refusal('FATAL: database "runs" does not exist', "flowengine")
     'is not there; create the database and the user first'

@@ -37,7 +37,7 @@ SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeError)
 
 
 class Identity(NamedTuple):
-    """What the header of a file says of it, and how many tables and the like it has."""
+    """A file's identity from its header, and the number of its tables."""
 
     application: int
     version: int
@@ -58,11 +58,11 @@ class SQLiteFile(ABC):
         self._connection: sqlite3.Connection | None = None
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What some work gives that writes nothing, done in one transaction."""
+        """Runs reading work in one transaction."""
         return await to_thread.run_sync(self._run, work, "DEFERRED")
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What some work gives, done in one transaction: all of it, or nothing."""
+        """Runs writing work in one transaction."""
         return await to_thread.run_sync(self._run, work, "IMMEDIATE")
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class SQLiteFile(ABC):
 
     @abstractmethod
     def explain(self, error: sqlite3.Error | UnicodeError | OSError) -> Exception:
-        """What went wrong, as an error of ours that says what to do. `OSError`: the folder cannot be made."""
+        """Makes a store error with advice. `OSError`: the folder cannot be made."""
 
     def _run(self, work: Callable[[sqlite3.Connection], T], kind: str) -> T:
         with self._lock:
@@ -119,7 +119,7 @@ def open_connection(path: str | os.PathLike[str], patience: float) -> sqlite3.Co
 
 
 def _make_private(path: Path) -> None:
-    """What is there already stays as it is; what else is in the way is told by whatever opens the file."""
+    """Creates the file with private permissions; leaves an existing one as it is."""
     if os.path.exists(path):
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def _make_private(path: Path) -> None:
 
 
 def read_identity(connection: sqlite3.Connection) -> Identity:
-    """Whose file it is. One statement, so that it sees no half of what another process makes."""
+    """Reads a file's identity in one statement, so that it never sees another process's half-made file."""
     query = (
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
         " FROM pragma_application_id, pragma_user_version"
@@ -168,7 +168,7 @@ def primary_code(error: BaseException) -> int | None:
 
 
 def reason_of(code: int | None) -> str:
-    """What a kind of error means for a file, and what to do."""
+    """Explains an error for a file, with advice."""
     return _REASONS.get(code, "cannot be used")
 
 

@@ -32,7 +32,7 @@ _NAME: Final = "flowengine"
 
 
 class Collector:
-    """Where spans and metrics are sent; a context manager.
+    """Sends spans and metrics to a collector; a context manager.
 
     `endpoint`: the base address; None: where the standard variables say.
     """
@@ -124,7 +124,9 @@ class _Session(requests.Session):
         return self._answer
 
     def is_elsewhere(self) -> bool:
-        """Whether something else than a collector took the last request: a redirect, or a page such as a login."""
+        """Tells whether something else than a collector took the last request: a redirect, or a page such as a
+        login.
+        """
         answer = self._answer
         if answer is None:
             return False
@@ -132,7 +134,7 @@ class _Session(requests.Session):
         return 300 <= answer.status_code < 400 or is_page
 
     def problem(self) -> str:
-        """Why the last request failed, for people."""
+        """Explains why the last request failed."""
         if self._answer is not None and self.is_elsewhere():
             place = self._answer.headers.get("Location", "")
             led = (
@@ -154,7 +156,7 @@ class _Session(requests.Session):
         return f"the request could not be made: {self._error}"
 
     def rejected(self) -> tuple[int, str]:
-        """How many spans the collector says that it did not take, and why."""
+        """Returns the number of spans that the collector rejected, and why."""
         with suppress(DecodeError):  # An answer of another form says nothing.
             if self._answer is not None and "protobuf" in self._answer.headers.get("Content-Type", ""):
                 partial = ExportTraceServiceResponse.FromString(self._answer.content).partial_success

@@ -100,7 +100,7 @@ _DIMENSIONS: Final = (
 
 
 class Delivery(NamedTuple):
-    """What became of an export."""
+    """The result of an export."""
 
     spans: int
     """Spans that were to be sent."""

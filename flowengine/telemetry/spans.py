@@ -166,7 +166,7 @@ class _Fold:
         self._close_open(event.at)
 
     def _close_open(self, at: float) -> None:
-        """What was left open ended with its process, at an unknown time."""
+        """Ends open spans at the unknown end of their process."""
         for span in [*self._agents.values(), *self._nodes.values(), *([self._root] if self._root else [])]:
             if span.end is None:
                 span.end = at
@@ -299,7 +299,7 @@ class _Fold:
         self._call(agent, f"load_skill {load.skill}", at, load.seconds, attributes).is_call = False
 
     def _receipt(self, agent: Span, at: float, receipt: Receipt) -> None:
-        """What a prompt was packed from: one span a context provider, since its loading is not timed apart."""
+        """Makes one span per context provider of a prompt, because their loading is not timed separately."""
         tokens: dict[str, int] = {}
         kept: dict[str, int] = {}
         for row in receipt.fragments:

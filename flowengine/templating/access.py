@@ -113,7 +113,7 @@ _NO_FIELDS: Final[dict[str, int]] = {}
 
 
 class Shape(NamedTuple):
-    """What the templates know about a type."""
+    """A type's attributes, as templates see them."""
 
     kind: Kind
     fields: Mapping[str, int] = _NO_FIELDS

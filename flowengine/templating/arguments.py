@@ -88,7 +88,7 @@ def _signature(function: Callable[..., Any]) -> tuple[int, int | None, Mapping[s
 
 
 def find_misfit(function: Callable[..., Any], count: int, keywords: tuple[str, ...]) -> str:
-    """What is wrong with the arguments of a call, or the empty string."""
+    """Describes what is wrong with a call's arguments; empty if nothing is."""
     fewest, most, names = _signature(function)
     if most is not None and count + len(keywords) > most:
         return f"takes at most {most} argument{'' if most == 1 else 's'}"

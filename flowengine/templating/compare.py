@@ -28,7 +28,7 @@ _ORDERED: Final = (datetime, date, time, Decimal)
 
 
 def is_true(value: Any) -> bool:
-    """Whether a value counts as true: empty, zero, null and missing do not; an object does."""
+    """Tells whether a value counts as true: empty, zero, null and missing do not; an object does."""
     if type(value) in _NATIVE:
         return bool(value)
     kind = kind_of(value)
@@ -40,7 +40,7 @@ def is_true(value: Any) -> bool:
 
 
 def equal(meter: Meter, left: Any, right: Any, depth: int = 0) -> bool:
-    """Whether two values hold the same data. A missing value equals nothing."""
+    """Tells whether two values hold the same data. A missing value equals nothing."""
     meter.spend(2)
     if depth > MAX_VALUE_DEPTH:
         raise TemplateError(f"values nested more than {MAX_VALUE_DEPTH} deep cannot be compared")
@@ -111,7 +111,7 @@ _EQUAL: Final[dict[str, Callable[[Meter, Any, Any, int], bool]]] = {
 
 
 def less(meter: Meter, left: Any, right: Any, depth: int = 0) -> bool:
-    """Whether `left` comes before `right`; an error where they have no order."""
+    """Tells whether `left` comes before `right`; an error where they have no order."""
     meter.spend(2)
     for side in (left, right):
         if isinstance(side, Missing):

@@ -310,7 +310,7 @@ def _compile_value(tree: nodes.Expr, evaluate: Closure, present: bool) -> Templa
 
 
 def _gives_no_new_list(tree: nodes.Node) -> bool:
-    """Whether the value is one of the scope's own, or a boolean: then no missing value can be inside it."""
+    """Tells whether the value is one of the scope's own, or a boolean: then no missing value can be inside it."""
     while isinstance(tree, nodes.Getattr):
         tree = tree.node
     return isinstance(tree, (nodes.Name, nodes.Compare, nodes.Test, nodes.Not, nodes.Const))

@@ -75,7 +75,7 @@ class ExpressionCompiler:
 
     @contextmanager
     def _guarding(self, guards: bool) -> Generator[None]:
-        """What is compiled here may be absent, for something round it looks after that."""
+        """Allows undefined values in this part, because an outer part checks them."""
         before, self._guarded = self._guarded, self._guarded or guards
         yield
         self._guarded = before
@@ -262,7 +262,7 @@ _PATHS: Final = (nodes.Getattr, nodes.Getitem, nodes.Name)
 
 
 def _is_told(node: nodes.Node) -> bool:
-    """Whether it is told what it gives, which looks whether it is there."""
+    """Tells whether it is told what it gives, which looks whether it is there."""
     return not isinstance(node, nodes.Call) and not (
         isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
     )
@@ -309,7 +309,7 @@ def _tell_value(value: Any) -> str:
 
 
 def describe_source(node: nodes.Node) -> str:
-    """What an expression reads, roughly as its author wrote it.
+    """Formats an expression roughly as written.
 
     >>> from flowengine.templating.parse import parse_expression
     >>> describe_source(parse_expression("nodes.draft['output'] | length").tree)

@@ -105,7 +105,7 @@ def upper(meter: Meter, value: Any) -> bool:
 
 
 def _is_text(meter: Meter, value: Any) -> bool:
-    """Whether it is a text; reading it through is paid for."""
+    """Tells whether it is a text; reading it through is paid for."""
     if not isinstance(value, str):
         return False
     meter.text(len(value))

@@ -192,7 +192,7 @@ def pairs_of(meter: Meter, value: Any) -> list[Any]:
 
 
 def _key(meter: Meter, value: Any, read: Reader, case_sensitive: Any) -> Any:
-    """What an item is sorted or compared by."""
+    """Returns the value by which an item is sorted or compared."""
     found = read(meter, value)
     if isinstance(found, Missing):
         raise found.error()

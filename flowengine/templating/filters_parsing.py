@@ -67,7 +67,7 @@ def from_json(meter: Meter, value: Any) -> Any:
 def regex_replace(
     meter: Meter, value: Any, pattern: Any, new: Any = "", count: Any = None, ignorecase: Any = False
 ) -> str:
-    r"""What a regular expression matches, replaced; `\1` and `\g<name>` in `new` are its groups."""
+    r"""Replaces the matches of a regular expression; `\1` and `\g<name>` in `new` are its groups."""
     text, replacement = _text_to_search(meter, value), to_text(meter, new)
     if len(text) > _LONGEST_SEARCHED:
         raise TemplateError(f"regex_replace takes a text of at most {_LONGEST_SEARCHED:,} characters")
@@ -132,7 +132,7 @@ def _compile_pattern(meter: Meter, pattern: str, *, ignorecase: bool) -> regex.P
 
 
 def _count_unrolled(pattern: str) -> int:
-    """How often the most repeated part may be copied: counts of groups multiply, since groups nest.
+    """Bounds the copies of the most repeated part; the counts of nested groups multiply.
 
     >>> _count_unrolled(r"(\\d{1,3}\\.){3}\\d{1,3}"), _count_unrolled("((a{100}){100}){100}")
     (9, 1000000)

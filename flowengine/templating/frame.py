@@ -78,7 +78,7 @@ class Loop(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where the value of one of the template's own names lies."""
+    """The place of a value of the template's own names."""
 
     name: str
     at: int

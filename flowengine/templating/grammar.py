@@ -58,7 +58,7 @@ class Source:
 
 
 def has_tags(text: str) -> bool:
-    """Whether a template has anything but text."""
+    """Tells whether a template has anything but text."""
     return "{{" in text or "{%" in text or "{#" in text
 
 
@@ -204,7 +204,7 @@ class _RefusedError(TemplateSyntaxError):
 
 
 def _offset(node: Any) -> int:
-    """Where a node begins; Jinja gives no place to the block round `{% autoescape %}`, only to what is in it."""
+    """Returns the position of a node; Jinja gives none for the block around `{% autoescape %}`."""
     return next((each.lineno for each in (node, *node.iter_child_nodes()) if each.lineno is not None), 0)
 
 

@@ -99,7 +99,7 @@ class _Collector:
 
     @contextmanager
     def giving(self, *, part: bool = False, answer: bool = False) -> Generator[None]:
-        """What is visited gives its text in part, or only an answer about it."""
+        """Marks whether the visited part contributes its text, or only an answer about it."""
         self._parted += part
         self._asked += answer
         yield
@@ -234,7 +234,7 @@ class _Collector:
 
     @contextmanager
     def _shielding(self, test: nodes.Node, guarded: bool) -> Generator[None]:
-        """What the test reads is looked after in what depends on it."""
+        """Records that a test guards the values in its dependent part."""
         before = len(self.found)
         with self.giving(answer=True):
             self.visit(test, False, guarded)

@@ -38,7 +38,7 @@ def add_case_page(app: Starlette) -> None:
 
 
 class _Asked(NamedTuple):
-    """What is to be shown."""
+    """The requested part of a run."""
 
     as_row: bool
     mask: bool

@@ -128,7 +128,7 @@ class Cassette:
         write_cassette(self.path, self.calls)
 
     def refuse(self, request: Request, node: str) -> CassetteMismatchError:
-        """Why there is no answer, with the nearest request that has one."""
+        """Raises an error about a missing answer, with the nearest request that has one."""
         error = make_mismatch(self.path, self.mode, self.calls, Call(request, Reply(""), node))
         self.misses.append(str(error))
         return error
@@ -162,7 +162,7 @@ class _CassetteModel:
 
     @property
     def definition(self) -> ModelDefinition | None:
-        """What the project says of the model under a name of its own: its options are part of what is asked."""
+        """The project's definition of the model, whose options are part of the request."""
         around, model = self._settings.surroundings, self._settings.model
         if model is not None and not isinstance(model, str):
             return None
@@ -231,6 +231,6 @@ def _is_shaped(call: Call) -> bool:
 
 
 def _tells_schema(request: Request) -> bool:
-    """Whether the prompt has the schema in words, as it does for models that do not follow schemas."""
+    """Tells whether the prompt has the schema in words, as it does for models that do not follow schemas."""
     schema: Any = request.response_schema
     return any(schema_text(schema) in message.content for message in request.messages)

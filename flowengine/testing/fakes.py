@@ -54,11 +54,11 @@ __all__ = [
 
 
 class FakeError(RunError):
-    """What a fake that `fails` raises, and what is raised in the place of an effect that no fake stands for."""
+    """Raised by a fake that `fails`, and in place of an effect without a fake."""
 
 
 class Fake(NamedTuple):
-    """What stands in the place of one function or tool."""
+    """The replacement of one function or tool."""
 
     kind: Literal["returns", "each", "fails", "calls"]
     value: Any
@@ -125,12 +125,14 @@ def request_names(flow: Flow) -> list[str]:
 
 
 def brings_tools(flow: Flow) -> bool:
-    """Whether an agent has typed contexts or skills, which bring tools that are not known before they are asked."""
+    """Tells whether an agent has typed contexts or skills, which bring tools that are not known before they are
+    asked.
+    """
     return any(agent.sources is not None for agent in _list_agents(flow))
 
 
 class Fakes:
-    """What a test puts in the place of functions and tools; `misses`: what had an effect and was not faked."""
+    """The replacements in a test; `misses`: calls with an effect that had none."""
 
     def __init__(
         self,
@@ -208,7 +210,7 @@ class Fakes:
         return ToolSet(tools.name, tools.description, around, tools.active, tools.source)
 
     def _set_of(self, server: McpServer) -> ToolSet:
-        """What is faked of a server that is not started."""
+        """Returns the fakes for a server that is not started."""
         fakes = {name: fake for name, fake in self._tools.items() if name.startswith(f"{server.name}_")}
         tools = [
             Tool(
@@ -248,7 +250,9 @@ class Fakes:
         return node.with_tool(Tool(offered, "", _NO_SCHEMA, _make_tool_run(fake)))
 
     def _runs(self, node: FlowNode) -> bool:
-        """Whether a node that is not faked has its effect: where servers and requests are not kept out altogether."""
+        """Tells whether a node that is not faked has its effect: where servers and requests are not kept out
+        altogether.
+        """
         return "idempotent" not in self._refused and node.effect not in self._refused
 
     def _around_request(self, path: str, node: HttpNode) -> HttpNode:
@@ -325,7 +329,7 @@ def _to_text(value: Any) -> str:
 
 
 def _find_function(node: FlowNode) -> Callable[..., Any] | None:
-    """What a fake may stand for in a node."""
+    """Returns the function of a node that a fake can replace."""
     if isinstance(node, FunctionNode):
         return node.function
     if isinstance(node, CodeNode):
@@ -391,7 +395,7 @@ class _FakedTooling(Tooling):
 
 
 class _FakedBringer:
-    """What brings tools, with fakes among them."""
+    """Wraps a source of tools and replaces some of them by fakes."""
 
     def __init__(self, bringer: Bringer, fakes: Fakes) -> None:
         self._bringer = bringer
@@ -403,8 +407,8 @@ class _FakedBringer:
     async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         return await self._bringer.shown(messages)
 
-    def received(self, result: ToolResult) -> ToolResult:
-        return self._bringer.received(result)
+    def received(self, tool: Tool, result: ToolResult) -> ToolResult:
+        return self._bringer.received(tool, result)
 
     async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
         await self._bringer.called(name, arguments, result)

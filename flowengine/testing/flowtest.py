@@ -54,7 +54,7 @@ class FlowTestError(FlowError):
 
 
 class Matcher(NamedTuple):
-    """What is claimed about one output."""
+    """A claim about one output."""
 
     kind: Literal["equals", "contains", "matches"]
     value: Any
@@ -113,7 +113,7 @@ Skipped: TypeAlias = Annotated[dict[str, Cause], BeforeValidator(_parse_causes)]
 
 
 class ExpectSpec(Keys):
-    """What is claimed about the run."""
+    """Claims about the run."""
 
     status: RunStatus = "succeeded"
     """How the run ends."""
@@ -134,7 +134,7 @@ class ExpectSpec(Keys):
 
 
 class ApprovalAnswer(Keys):
-    """What a person answers."""
+    """A person's answer."""
 
     choice: str
     """One of the node's choices."""
@@ -151,7 +151,7 @@ def _parse_approval(value: Any) -> Any:
 
 
 class FakesSpec(Keys):
-    """What stands in the place of functions and tools; calling one with an effect that is not here fails the case."""
+    """The replacements of functions and tools; a call with an effect and without a fake fails the case."""
 
     functions: FakeValues = Field(default_factory=dict[str, Any])
     """Node (its path), or name of the function → what it returns, or `{each: […]}`: one value for each call after the

@@ -95,7 +95,7 @@ A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
 
 
 class ModelSlot(NamedTuple):
-    """Who asks a model.
+    """One place in a flow that asks a model.
 
     >>> str(ModelSlot("draft")), str(ModelSlot("draft", "evaluation"))
     ('draft', 'draft.evaluation')

@@ -41,7 +41,7 @@ def format_path(path: Sequence[Step]) -> str:
 
 
 def describe_path_difference(run: Run, expected: Sequence[Step]) -> str:
-    """How the run's path differs from the one expected, and why; empty where it does not.
+    """Describes how the run's path differs from the expected one, and why; empty if it does not.
 
     Nodes inside others count where one of them is expected.
     """
@@ -57,7 +57,7 @@ def describe_path_difference(run: Run, expected: Sequence[Step]) -> str:
 
 
 def describe_fate(run: Run, node: str) -> str:
-    """What became of a node, and why, as the rest of a sentence that begins with its name."""
+    """Describes a node's status and its reason, to follow the node's name."""
     if node not in run.nodes:
         return f"is no node of the flow{did_you_mean(node, run.nodes)}"
     part = run.nodes[node]
@@ -83,7 +83,7 @@ def _arrange(path: Sequence[str], expected: Sequence[Step]) -> list[str]:
 
 
 def _explain_skip(events: Sequence[Event], node: str, cause: str | None) -> str:
-    """Which choice went past the node."""
+    """Names the decision that skipped the node."""
     if cause != "not_selected":
         return ""
     taken = {event.node: event.result.route for event in events if isinstance(event, NodeFinished)}
@@ -102,7 +102,7 @@ def _find_choosers(events: Sequence[Event], node: str) -> Iterator[str]:
 
 
 def _describe_failure(run: Run, told: Collection[str]) -> list[str]:
-    """What ended a run that did not succeed, unless it is told already."""
+    """Describes what ended a failed run, unless already reported."""
     if run.error is None or run.failed_node in told:
         return []
     where = "" if run.failed_node is None else f" in '{run.failed_node}'"

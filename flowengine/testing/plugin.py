@@ -148,7 +148,7 @@ class FlowTestItem(pytest.Item):
 
 
 class CaseFailedError(AssertionError):
-    """What did not come as the case expects it."""
+    """The mismatches between a run and its case."""
 
     def __init__(self, findings: list[CaseFinding]) -> None:
         super().__init__("\n".join(str(each) for each in findings))

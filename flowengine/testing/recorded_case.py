@@ -44,7 +44,7 @@ class MadeTest(NamedTuple):
 
 
 class _Case:
-    """What a run answered, by node."""
+    """A run's answers, by node."""
 
     def __init__(self, flow: Flow) -> None:
         self.nodes: dict[str, FlowNode] = dict(every_node(flow.plan.definitions))
@@ -93,7 +93,7 @@ class _Case:
 
 
 def _answers_of(call: ModelCall) -> list[Any]:
-    """What a model answered, as scripts have it: the wishes to call tools one by one."""
+    """Returns a model's answers in the form of scripts: each tool call separately."""
     if call.tool_calls:
         return [{"tool": each["name"], "arguments": _parse(str(each.get("arguments", "")))} for each in call.tool_calls]
     parsed = _parse(call.content)

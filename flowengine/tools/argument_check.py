@@ -26,7 +26,7 @@ _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class ArgumentProblem(NamedTuple):
-    """What is wrong with the arguments of a call."""
+    """A problem with the arguments of a call."""
 
     name: str
     """The argument; empty where it is about all of them."""
@@ -60,7 +60,7 @@ class ArgumentCheck:
         return [str(each) for each in cast("Mapping[Any, Any]", named)] if isinstance(named, Mapping) else []
 
     def problems(self, arguments: Mapping[str, Any], unknown: Collection[str] = ()) -> list[ArgumentProblem]:
-        """What is wrong, a few problems at most. `unknown`: arguments of which only the names are known yet."""
+        """Lists a few problems of the arguments. `unknown`: arguments whose values are not known yet."""
         self._followed = 0
         try:
             found = list(dict.fromkeys(self._find(dict(arguments), unknown)))

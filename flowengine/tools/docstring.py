@@ -53,7 +53,7 @@ def parse(text: str | None) -> Docstring:
 
 
 def _section(lines: list[str], at: int) -> bool:
-    """Whether a section begins in this line."""
+    """Tells whether a section begins in this line."""
     line = lines[at]
     return bool(_GOOGLE.match(line) or _OTHER.match(line) or _is_field(line) or _is_underlined(lines, at))
 

@@ -35,7 +35,7 @@ _MAX_PROBLEMS: Final = 10
 
 
 class _Settings(NamedTuple):
-    """What the decorator notes on a function; None leaves it to `tool_of`."""
+    """The decorator's settings of a function; None leaves the choice to `tool_of`."""
 
     name: str | None = None
     effect: Effect | None = None
@@ -183,7 +183,7 @@ class _Arguments:
         return {name: getattr(given, field) for field, name in names.items() if field in given.model_fields_set}
 
     def problem(self, arguments: Mapping[str, Any]) -> str | None:
-        """What is wrong with the arguments; None where they fit."""
+        """Describes what is wrong with the arguments; None if they are valid."""
         try:
             self.validated(arguments)
         except ValidationError as error:
@@ -191,7 +191,7 @@ class _Arguments:
         return None
 
     def explained(self, error: ValidationError) -> str:
-        """What was wrong, one line a problem, and what is expected."""
+        """Describes the problems, one per line, and what is expected."""
         problems = error.errors(include_url=False, include_input=False, include_context=False)
         lines = [f"- {self._problem(each['type'], each['loc'], each['msg'])}" for each in problems[:_MAX_PROBLEMS]]
         if len(problems) > _MAX_PROBLEMS:

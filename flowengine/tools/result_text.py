@@ -203,7 +203,7 @@ def _type_name(value: Any) -> str:
 
 
 def error_text(error: BaseException, limit: int = 2_000) -> str:
-    """What an exception says of itself: its type and its message, cut.
+    """Formats an exception's type and message, shortened.
 
     >>> error_text(ValueError("no such city"))
     'ValueError: no such city'

@@ -30,7 +30,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class ToolResult(NamedTuple):
-    """What a call gave."""
+    """The result of a call."""
 
     text: str
     """What the model sees; of bounded length."""

@@ -53,7 +53,7 @@ class ToolSet:
 
 
 class ApprovalRules(NamedTuple):
-    """Which tools a person is asked about before each call.
+    """The tools that need a person's consent before each call.
 
     >>> rules = ApprovalRules(("refund", "crm.*"))
     >>> [rules.match(name) for name in ("refund", "refund_all", "crm.delete")]
@@ -127,7 +127,7 @@ class Offer:
         return self._tools.get(name)
 
     def unknown(self, name: str) -> ToolResult:
-        """What a model is told that asks for a tool which is not on offer."""
+        """Tells a model that it called an unknown tool."""
         asked = cut(name, 100)
         hint = did_you_mean(asked, self._tools) or f"; the tools are: {', '.join(self._tools) or 'none'}"
         return failed_result(f"there is no tool '{asked}'{hint}")

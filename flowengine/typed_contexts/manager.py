@@ -99,7 +99,7 @@ class ContextManager:
         return ContextManager(each.fresh() for each in self._contexts.values())
 
     def dump(self) -> dict[str, Any]:
-        """What changed since `load`: name (`context:<id>`) → data as a JSON value."""
+        """Returns the changes since `load`: name (`context:<id>`) → data as a JSON value."""
         return {_name_of(each): each.dump() for each in self._contexts.values() if each.is_changed}
 
     def load(self, kept: Mapping[str, Any]) -> None:

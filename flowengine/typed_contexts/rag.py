@@ -64,7 +64,7 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         return made
 
     async def query_context_rag(self, query: str, limit: int | None = None, *, rag: str | None = None) -> list[Hit]:
-        """What all retrievers find, or the one that is named: the best first, scores from 0.0 to 1.0.
+        """Searches with all retrievers or the named one; results are sorted by score, from 1.0 to 0.0.
 
         `metadata["rag"]` says which one found it. One that fails is a `RunError` that names it.
         """
@@ -78,7 +78,7 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         return [_named(hits[key], key[0], score) for key, score in list(scores.items())[:most]]
 
     async def load_rag_for_prompt(self, query: str, limit: int | None = None) -> str:
-        """What is found, as text: each hit below its retriever and id."""
+        """Formats the results as text: each hit below its retriever and id."""
         texts: list[str] = []
         left = self.rag_tokens
         for hit in await self.query_context_rag(query, limit):

@@ -121,7 +121,7 @@ class TypedContext(Generic[D]):
         """Called after every tool call of the agent, its own tools and all others."""
 
     async def prompt_text(self, query: str | None = None) -> str:
-        """What enters the prompt; contexts that look things up for the query add what they find."""
+        """Returns the text for the prompt; contexts that search by the query add their results."""
         return await settled(self.render_prompt())
 
     # --- the data
@@ -206,7 +206,7 @@ class TypedContext(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class _GivenFunctions:
-    """What `create` was given in place of a subclass's methods."""
+    """The functions passed to `create` in place of a subclass's methods."""
 
     render_prompt: Callable[[Any], str | Awaitable[str]] | None
     tool_set: Callable[[Any], ToolSets] | ToolSets | None
@@ -239,7 +239,7 @@ def _return_always(tools: ToolSets) -> Callable[..., ToolSets]:
 
 
 def _format_problems(error: ValidationError) -> str:
-    """What pydantic found, five problems at most."""
+    """Formats pydantic's errors, five at most."""
     found = error.errors(include_url=False, include_context=False)
     lines = [f"{'.'.join(map(str, each['loc'])) or 'the data'}: {each['msg']}" for each in found[:5]]
     return "; ".join([*lines, f"and {len(found) - 5} more"] if len(found) > 5 else lines)

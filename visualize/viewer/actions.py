@@ -73,7 +73,7 @@ class RunAction(NamedTuple):
 
 
 def list_run_actions(run: Reading, acting: Acting | None = None) -> Iterator[RunAction]:
-    """What can be done with the whole run as it stands; `acting`: None for a page that is one file."""
+    """Lists the actions on a whole run; `acting`: None for a page in a file."""
     started, finished = run.progress.started, run.progress.finished
     words = () if acting is None else acting.options
     if started is None:
@@ -104,7 +104,7 @@ def list_run_actions(run: Reading, acting: Acting | None = None) -> Iterator[Run
 
 
 def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> Iterator[RunAction]:
-    """What can be done from a node on; inside a container it begins at the outermost one."""
+    """Lists the actions that start at a node; inside a container they start at the outermost one."""
     words = () if acting is None else acting.options
     node = top_node(path)
     row = run.row(node)
@@ -138,7 +138,7 @@ def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> 
 
 
 def _is_call(event: Event) -> bool:
-    """Whether it is a call of a model that answers with text."""
+    """Tells whether it is a call of a model that answers with text."""
     return isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) and not event.record.vectors
 
 
@@ -196,7 +196,7 @@ class ActionField(NamedTuple):
 
 
 class ActionForm(NamedTuple):
-    """What a person sees before something is done."""
+    """The form that is shown before an action."""
 
     title: str
     button: str
@@ -265,7 +265,7 @@ def write_text(value: Any) -> str:
 
 
 def input_option(name: str, value: Any) -> str:
-    """What stands before an input's value on the command line."""
+    """Returns the option of an input on the command line."""
     return f"-i {name}={'@' if isinstance(value, FileValue) else ''}"
 
 

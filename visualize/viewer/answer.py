@@ -20,7 +20,7 @@ _PAGE: Final = "A question"
 
 
 class AskedFor(NamedTuple):
-    """What the page says beside the question."""
+    """The parts of the page beside the question."""
 
     flow: str
     run_id: str

@@ -72,7 +72,7 @@ def _read(store: JournalStore, run_id: str, masker: Masker | None) -> tuple[Read
 
 
 def _make_line(run: Reading, about: RunAbout, word: str) -> RunLine:
-    """What the list tells, of what is shown: where that is masked, the list is."""
+    """Makes a run's line in the list, masked if the page is."""
     started, finished = run.progress.started, run.progress.finished
     assert started is not None  # Stores give out no other runs.
     ended = None if finished is None else finished.at

@@ -84,7 +84,7 @@ def _make_side(name: str, run: Reading, *, links: bool) -> Markup:
 
 
 def _make_causes(found: RunDifference, rows: dict[str, str]) -> Markup:
-    """What most likely made the difference, each with its words."""
+    """Lists the likely causes of the difference, each with its explanation."""
     if found.first is None and not found.causes:
         return element("section", element("h2", "Nothing that matters differs"))
     where: Child = None
@@ -212,7 +212,7 @@ def _list_outputs(nodes: Sequence[NodeDifference]) -> Iterator[Markup]:
 
 
 def _make_command(sides: Sequence[RunSide]) -> Markup:
-    """What says the same on the terminal, and writes it to a file."""
+    """Makes the equivalent command, and the one that writes a file."""
     command = f"flowengine diff {' '.join(quote(each.run_id) for each in sides)}"
     return fold("On the command line", value(f"{command}\n{command} --html comparison.html"))
 

@@ -34,7 +34,7 @@ _PREFIX: Final = "form."
 
 
 class Acting(NamedTuple):
-    """What a page needs so that something can be done in it."""
+    """The services that a page needs for actions."""
 
     token: str
     """Goes with each form in a hidden field, so that no other site can send one."""
@@ -71,7 +71,7 @@ def fields_for(schema: Mapping[str, Any], title: str, *, option: str = "") -> li
 
 
 def said_in(schema: Mapping[str, Any], fields: Mapping[str, str]) -> Any:
-    """What the fields say as they were posted; `ValueError` says what is wrong with them.
+    """Reads the fields of a posted form; raises `ValueError` if they are invalid.
 
     >>> said_in({"type": "object", "properties": {"amount": {"type": "number"}}}, {"form.amount": "12.5"})
     {'amount': 12.5}
@@ -166,7 +166,7 @@ def _parse_json(text: str) -> Any:
 
 
 class FormAnswer(NamedTuple):
-    """What a person said."""
+    """The answer in a posted form."""
 
     choice: str
     comment: str = ""
@@ -217,7 +217,7 @@ def _make_choice(asked: Asked, choice: str, ways: Mapping[str, str]) -> Markup:
 
 
 def _takes_form(asked: Asked, choice: str) -> bool:
-    """Whether the question's form is filled in with a choice; the arguments of a call are none."""
+    """Tells whether the question's form is filled in with a choice; the arguments of a call are none."""
     return bool(asked.form) and not asked.tool and (choice in asked.form_for or not asked.form_for)
 
 
@@ -231,7 +231,7 @@ def _make_countdown(asked: Asked) -> Markup | None:
 
 
 def answer_fields(asked: Asked, *, has_arguments: bool = True, choice: str | None = None) -> list[Markup]:
-    """What is filled in beside the choice; `has_arguments`: where a call is asked about, its arguments too.
+    """Makes the fields beside the choice; `has_arguments`: also a call's arguments.
 
     `choice`: the only one that can be made.
     """

@@ -59,7 +59,7 @@ def graph_markup(
 
 
 def graph_data(picture: Picture, drawn: Picture, *, is_large: bool = False) -> dict[str, Any]:
-    """What our script needs to fold containers: which are folded, what the words of each node take, and shapes."""
+    """Returns the data for folding containers in the script: folded ones, text sizes, and shapes."""
     numbers = {node.id: number for number, node in enumerate(picture.nodes)}
     containers = {node.parent for node in picture.nodes if node.parent is not None}
     compact = len(drawn.nodes) > COMPACT
@@ -198,7 +198,7 @@ _HIDDEN: Final = ' display="none"'
 
 
 def _draw_progress(node: PictureNode, x: float, y: float, width: float) -> str:
-    """How far a map is; the bar is there from the beginning, as the script only fills it."""
+    """Draws a map's progress bar; the script updates it."""
     if not _bar_of(node):
         return ""
     ended, failed = node.filled or (0.0, 0.0)
@@ -258,7 +258,7 @@ _EDGES: Final[Mapping[str, str]] = {
 
 
 def legend_markup(kinds: Collection[str], *, is_run: bool = True) -> Markup:
-    """What icons, colours and lines mean; closed until it is asked for. `kinds`: those that are drawn."""
+    """Makes the legend of icons, colours and lines, closed at first. `kinds`: those in the picture."""
     found = [_explain(_swatch(sign_svg(kind, 12, 12)), kind) for kind in known_kinds(kinds)]
     parts = [element("h4", "Kinds"), element("ul", found)]
     if is_run:

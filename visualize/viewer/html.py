@@ -103,7 +103,7 @@ def panel_url(run_id: str, node: str = "") -> str:
 
 
 def times_url(run_id: str) -> str:
-    """Where the time of a run went."""
+    """Returns the address of a run's time report."""
     return f"{ROOT.get()}/runs/{_quote_part(run_id)}/times"
 
 
@@ -133,12 +133,12 @@ def play_url(run_id: str, call: int, tried: str | None = None) -> str:
 
 
 def notes_url(run_id: str) -> str:
-    """Where notes, marks and scores of a run are posted to."""
+    """Returns the address for posting notes, marks and scores of a run."""
     return f"{ROOT.get()}/runs/{_quote_part(run_id)}/notes"
 
 
 def selection_url() -> str:
-    """Where it is posted what to do with chosen runs."""
+    """Returns the address for posting actions on chosen runs."""
     return f"{ROOT.get()}/selection"
 
 

@@ -16,7 +16,7 @@ __all__ = ["RunAbout", "chips", "list_origins", "notes_section"]
 
 
 class RunAbout(NamedTuple):
-    """What is known of a run beside its record."""
+    """Facts about a run beside its record."""
 
     notes: RunNotes = RunNotes()
     led_to: Sequence[str] = ()
@@ -68,7 +68,7 @@ def chips(notes: RunNotes) -> Markup:
 
 
 def notes_section(run: Reading, notes: RunNotes, acting: Acting | None) -> Markup | None:
-    """What opens to all that is said; where something can be done, with the forms to say more."""
+    """Makes the section with all notes, and the forms to add notes if allowed."""
     if not any(notes) and acting is None:
         return None
     said = [_show_note(run, each, acting) for each in notes.notes]

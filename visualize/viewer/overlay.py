@@ -92,7 +92,7 @@ _WORDS: Final = {
 
 
 def _describe(name: str, node: PictureNode | None) -> str:
-    """What became of the node in one of the runs."""
+    """Describes the node's status in one of the runs."""
     if node is None:
         return f"{name}: not there"
     look = LOOKS.get(node.status or "pending")

@@ -95,7 +95,7 @@ def style_sheet() -> str:
 
 
 def inline_source(text: str) -> str:
-    """What a content security policy calls an inline script or style of that text."""
+    """Returns the content security policy's hash of an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -152,7 +152,7 @@ def _make_head(row: NodeRow) -> Markup:
 
 
 def _make_why(run: Reading, row: NodeRow) -> Markup | None:
-    """Why it ran or not, and where it led, in words with the values that it was decided by."""
+    """Makes the explanation why a node ran or not and where it led, with the values."""
     reasons = [element("li", _make_words(each)) for each in explain_node(run.progress, row)]
     ways = [element("li", _make_words(each)) for each in islice(explain_edges(run.progress, row), _MAX_LISTED)]
     if not reasons and not ways:
@@ -212,7 +212,7 @@ def _make_earlier_error(error: ErrorInfo, seq: int) -> Markup:
 
 
 def _make_output(output: Any, seq: int) -> Markup | None:
-    """What came out; a judgement or a decision is told already, in words."""
+    """Makes the node's output; judgements and decisions are shown elsewhere."""
     if output is None:
         return None
     if isinstance(output, (EvaluationResult, RoutingResult)):
@@ -242,7 +242,7 @@ def _format_verdict(passed: bool) -> str:
 
 
 def _make_state(changes: Sequence[Change], seq: int) -> Markup | None:
-    """What the node wrote to shared state, before and after."""
+    """Makes the list of the node's writes to shared state, before and after."""
     return section("Shared state that it wrote", [_make_change(each) for each in changes], seq=seq) if changes else None
 
 

@@ -36,7 +36,7 @@ class InputPart(NamedTuple):
 
 
 def list_inputs(run: Reading, row: NodeRow) -> Iterator[InputPart]:
-    """What the node was handed, its item or round, what came from the nodes before it, and the state that it saw."""
+    """Lists a node's inputs: arguments, item or round, predecessors' results, and state."""
     for seq, event in run.part(row.id):
         if isinstance(event, NodeRecorded) and isinstance(event.record, Received):
             given = {name: parse_excerpt(text) for name, text in event.record.values.items()}
@@ -74,7 +74,7 @@ def _list_unit(run: Reading, row: NodeRow) -> Iterator[InputPart]:
 
 
 def input_sections(run: Reading, row: NodeRow) -> Iterator[Markup]:
-    """What the node was given, as parts of its panel."""
+    """Makes the panel's sections with the node's inputs."""
     for part in list_inputs(run, row):
         if part.value is None:
             yield note(f"{part.title}.")

@@ -136,7 +136,7 @@ def _arguments_of(asked: Mapping[str, Any]) -> Any:
 
 
 def parse_text(text: Any) -> Any:
-    """What JSON in a text says; anything else as it is.
+    """Parses JSON in a text; returns other text unchanged.
 
     >>> parse_text('{"a": 1}'), parse_text("{a")
     ({'a': 1}, '{a')
@@ -154,7 +154,7 @@ _COLUMNS: Final = ("source", "label", "tokens", "state", "why")
 
 
 def _make_receipt(receipt: Receipt, seq: int) -> Markup:
-    """What entered the prompt: one row a fragment."""
+    """Makes the table of the prompt's contents: one row per fragment."""
     found = dict.fromkeys(key for row in receipt.fragments for key in row if key != "estimated")
     names = [each for each in _COLUMNS if each in found] + [each for each in found if each not in _COLUMNS]
     about = {"tokens": "~"}

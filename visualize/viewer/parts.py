@@ -54,7 +54,7 @@ def difference(before: Any, after: Any) -> Markup:
 
 
 def _part_texts(piece: Piece, before: Piece | None) -> str:
-    """What stands between a text and what it was replaced by, so that nobody reads them as one word."""
+    """Separates a text and its replacement, so that they are not read as one word."""
     if piece.kind != "added" or before is None or before.kind not in ("removed", "hidden") or before.text[-1].isspace():
         return ""
     return "\n" if "\n" in before.text + piece.text else "" if piece.text[0].isspace() else " "
@@ -135,7 +135,7 @@ def section(title: Child, *children: Child, seq: int | None = None, class_: str 
 
 
 def fold(title: Child, *children: Child, is_open: bool = False, seq: int | None = None) -> Markup:
-    """What opens when it is asked for."""
+    """Makes a section that opens on request."""
     return element("details", element("summary", title), *children, open=is_open, data_seq=seq)
 
 

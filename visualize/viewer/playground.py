@@ -23,7 +23,7 @@ __all__ = ["FORK_NOTE", "OPTION_LABELS", "EditedCall", "PlaygroundPage", "Tried"
 
 
 class EditedCall(NamedTuple):
-    """What the form says."""
+    """The values of the form."""
 
     texts: Sequence[str]
     """Of the messages, in their order."""
@@ -49,7 +49,7 @@ class Tried(NamedTuple):
 
 
 class PlaygroundPage(NamedTuple):
-    """What the page shows."""
+    """The contents of the page."""
 
     run_id: str
     node: str
@@ -100,7 +100,7 @@ def playground_page(shown_page: PlaygroundPage, acting: Acting, once: str) -> st
 
 
 def answer_text(call: ModelCall) -> str:
-    """What a model answered, and which tools it asked for."""
+    """Formats a model's answer, and the tools that it called."""
     asked = [shown(each) for each in call.tool_calls]
     return "\n".join([*([call.content] if call.content or not asked else []), *asked])
 

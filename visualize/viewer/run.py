@@ -87,7 +87,7 @@ def export_page(
 
 
 def export_parts(run: Reading, embeds: Embedded, about: RunAbout) -> list[Child]:
-    """What stands in the page of a run that is one file, or one of several in a file."""
+    """Returns the parts of a run's page in a file, alone or among several."""
     panels = run.panels()
     templates = [element("template", node_panel(run, path, embeds=embeds)) for path in panels]
     return [
@@ -104,7 +104,7 @@ def name_run(run: Reading) -> str:
 
 
 def head_of(run: Reading) -> dict[str, Any]:
-    """What our script begins with: the shape of the graph, the rules of shared state, and what is drawn."""
+    """Returns the initial data of the script: the graph's shape, the merge rules, and the drawing."""
     picture = run.foldable_picture
     return {
         "run": run.run_id,
@@ -264,7 +264,7 @@ def _make_graph(run: Reading) -> Markup:
 
 
 def _make_panel(run: Reading, embeds: Embedded | None) -> Markup:
-    """What is there before a node is chosen: what the run gave."""
+    """Makes the panel before a node is chosen: the run's outputs."""
     hint = note("Choose a node in the graph or in the timeline; j and k go to the next and to the one before.")
     finished = run.progress.finished
     outputs = None if finished is None else finished.outputs

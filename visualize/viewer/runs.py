@@ -46,7 +46,7 @@ PAGE_SIZE: Final = 100
 
 
 class Filters(NamedTuple):
-    """What is asked for; what is empty asks for nothing."""
+    """The filters of the list; empty fields do not restrict it."""
 
     flow: str = ""
     status: str = ""
@@ -70,7 +70,7 @@ class Filters(NamedTuple):
 
 
 def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY, answerer: str = "") -> Filters:
-    """What an address asks for; a day or a page that is none asks for nothing.
+    """Reads the filters from an address; invalid days and pages are ignored.
 
     `labels`: those that it names, of which it may have several.
 
@@ -102,7 +102,7 @@ def _parse_day(text: str) -> date | None:
 
 
 def query_of(filters: Filters) -> RunQuery:
-    """What the store is asked for."""
+    """Makes the query to the store."""
     return RunQuery(
         filters.flow,
         filters.status,
@@ -142,7 +142,7 @@ class Preset(NamedTuple):
 
 
 class ListFrame(NamedTuple):
-    """What stands round the runs of a page."""
+    """The frame around the runs of a page."""
 
     flows: Sequence[str] = ()
     """Names of the flows that have runs."""
@@ -326,7 +326,7 @@ def _cut(text: str, class_: str = "") -> Markup | None:
 
 
 def _make_bar(acting: Acting | None) -> Markup:
-    """What can be done with the runs that are chosen, on all pages: our script shows it once there are some."""
+    """Makes the bar of actions on chosen runs; the script shows it once runs are chosen."""
 
     def button(name: str, words: str, title: str) -> Markup:
         return element("button", words, name="do", value=name, title=title)

@@ -52,7 +52,7 @@ def command(
     by: Sequence[str],
     form: str,
 ) -> int:
-    """What model calls have cost, from the journals of the store's runs.
+    """Sum up what model calls have cost, from the journals of the store's runs.
 
     IN are tokens of prompts that the vendor read anew, CACHED those that it had in its cache. A cost with + leaves out
     calls whose price is not known.

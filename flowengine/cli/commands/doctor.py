@@ -102,7 +102,7 @@ _UNDECLARED: Final = ("anyio", "click", "jinja2", "litellm", "networkx", "pydant
 
 
 def _check_packages() -> Iterator[DoctorFinding]:
-    """What FlowEngine declares that it needs, with the versions that are here. Nothing is imported."""
+    """Checks the packages that FlowEngine requires, with their installed versions, without importing them."""
     try:
         declared = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
@@ -118,7 +118,7 @@ def _check_packages() -> Iterator[DoctorFinding]:
 
 
 def _check_extras() -> Iterator[DoctorFinding]:
-    """What was installed beside that; a flow or a command says if it needs more."""
+    """Lists installed extras. Flows and commands report missing ones themselves."""
     for extra in EXTRAS:
         missing = missing_modules(extra)
         lacks = f"not installed ({', '.join(missing)}): {install_hint(extra)}"
@@ -130,7 +130,7 @@ def _probe_place(environ: Mapping[str, str], project: Project) -> ProbePlace:
 
 
 def _probe_models(place: ProbePlace, models: Sequence[str]) -> Iterator[DoctorFinding]:
-    """What those in use answer; the stand-in is not asked."""
+    """Sends a request to each model in use, except the stand-in."""
     chosen = default_model(place.environ).name
     asked = [each for each in dict.fromkeys([chosen, *models]) if not is_stand_in(each)]
     for answer in anyio.run(probe, place, asked):
@@ -150,7 +150,7 @@ def _check_dot() -> DoctorFinding:
 
 
 def _list_reach(flow: str, spec: FlowSpec) -> Iterator[DoctorFinding]:
-    """What a flow may start, ask and run."""
+    """Lists what a flow may start, call and execute."""
     found = list_reach(spec, project_of(Path(flow))[0])
     for each in found:
         yield DoctorFinding(flow, f"{each.kind} {each.what}")
@@ -198,7 +198,7 @@ def _check_named_model(name: str, environ: Mapping[str, str], project: Project) 
 
 
 def _check_vendors(providers: Mapping[str, ProviderSettings]) -> Iterator[DoctorFinding]:
-    """Who asks which vendor."""
+    """Lists which client serves each vendor."""
     said = {name: settings.adapter for name, settings in providers.items()}
     names = [vendor.name for vendor in (*VENDORS.values(), *OTHERS.values()) if not vendor.is_stand_in]
     native = [name for name in names if served_natively(name, said.get(name))]
@@ -231,7 +231,7 @@ def _check_project() -> DoctorFinding:
 
 
 def _check_notify(environ: Mapping[str, str], project: Project) -> Iterator[DoctorFinding]:
-    """How people are told of questions, where the project says so."""
+    """Checks the notification settings of the project."""
     if project.notify is None:
         return
     from flowengine.notify.links import find_signer  # Few projects tell anybody.
@@ -263,7 +263,7 @@ def _check_store(store: str) -> DoctorFinding:
 
 
 def _find_write_refusal(file: Path) -> str | None:
-    """Why the file, or a new one in the nearest folder that there is, cannot be written; None: it can."""
+    """Explains why the file, or a new file in the nearest existing folder, cannot be written; None if it can."""
     folder = next(each for each in file.absolute().parents if each.is_dir())
     try:
         if file.exists():

@@ -85,7 +85,7 @@ def _draw(what: str, look: Callable[[Picture], bytes], store: str | None, risks:
 
 
 def _remark_nodes(picture: Picture, flow: Flow) -> Picture:
-    """Which nodes ask a person before they call a tool, and which maps end with enough results."""
+    """Adds remarks to nodes: tool calls that need consent, and maps that stop early."""
     nodes = dict(every_node(flow.plan.definitions))
     return picture._replace(
         nodes=tuple(each._replace(remark=nodes[each.id].remark if each.id in nodes else "") for each in picture.nodes)

@@ -124,7 +124,7 @@ def examples_folder() -> Path:
 
 
 def _list_files(name: str, example: Path, root: Path) -> Iterator[tuple[Path, str]]:
-    """Where in the project at `root`, and what."""
+    """Lists the files to write below `root`, with their contents."""
     there = _modules_of(root)
     folder = example.parent
     flow = example.read_text("utf-8").removeprefix(
@@ -151,7 +151,7 @@ def _modules_of(root: Path) -> set[str]:
 
 
 def _allowed_reaches(folder: Path, flow: str) -> str:
-    """What the examples' own project file allows, for a flow that reaches servers."""
+    """Returns what the examples' own project file allows, for a flow that calls servers."""
     project = tomllib.loads((folder / "flowengine.toml").read_text("utf-8"))
     return "".join(
         f"# {key}: {what}\n{key} = {dumps(project.get(key, []))}\n" for key, sign, what in _REACHES if sign in flow
@@ -164,7 +164,7 @@ def _check_place(root: Path, path: Path) -> None:
 
 
 def _write(root: Path, name: str | Path, text: str, *, is_forced: bool = False) -> bool:
-    """Whether the file is written; one that is there stays, unless it is forced."""
+    """Tells whether the file is written; one that is there stays, unless it is forced."""
     path = root / name
     _check_place(root, path)
     with tells_refusals(path):

@@ -23,7 +23,7 @@ __all__ = ["command"]
 
 
 class ListedModel(NamedTuple):
-    """What is known of one name."""
+    """What is known about one model name."""
 
     name: str
     known: KnownModel | None
@@ -122,7 +122,7 @@ _OTHER_KEYS: Final = {"none": "none needed", "elsewhere": "found by the vendor's
 
 
 def _price_of(known: KnownModel) -> Price | None:
-    """What plain tokens cost; `plan` reckons with the dearest that may apply."""
+    """Returns the price of uncached tokens; `plan` uses the highest price that may apply."""
     listed = listed_entry(known.provider, known.name) or {}
     rates = [listed.get(f"{kind}_cost_per_token") for kind in ("input", "output")]
     if known.said is not None or None in rates:
@@ -143,7 +143,7 @@ def _format_key(key: KeySource) -> str:
 
 
 def _explain(listed: list[ListedModel]) -> Iterator[str]:
-    """What does not fit into a table."""
+    """Adds remarks that do not fit into the table."""
     for each in listed:
         if each.known is None:
             yield f"{each.name}: {each.problem}"

@@ -206,7 +206,7 @@ def _print_change(
     model: str | None,
     form: Literal["text", "json", "md"],
 ) -> None:
-    """What is another than at a revision; a flow that was not there then is compared with nothing."""
+    """Prints what changed since a revision; a new flow is compared with nothing."""
     from flowengine.cli.plan_change import change_as_data, change_as_markdown, list_change  # Few plans compare.
     from flowengine.estimate.bound_change import compare_bounds
     from flowengine.experiments.git_version import PREFIX, NotThereError, revision_of, tree_at

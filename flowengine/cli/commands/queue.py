@@ -167,7 +167,7 @@ def _submit(
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 @store_option
 def queue_command(names: tuple[str, ...], max_age: float | None, as_json: bool, store: str | None) -> int:
-    """What the QUEUEs hold, all of the store unless named, and what is wrong there.
+    """Say what the QUEUEs hold (default: all queues of the store), and what is wrong there.
 
     The exit code is 1 where somebody is needed: runs are due and no worker takes from their queue, workers lack
     something for runs, runs have lost their job, or the oldest one is due for longer than --max-age.

@@ -173,7 +173,7 @@ class RunLines:
             yield from pack_run(events, files, notes)
 
     def describe(self) -> str:
-        """What was written."""
+        """Describes the files that were written."""
         number = len(self._run_ids) - len(self.left)
         runs = f"{number:,} runs, " if len(self._run_ids) > 1 else ""
         files = f", {self._files:,} files" if self._files else ""

@@ -269,7 +269,7 @@ def note_run(
 
 
 def format_notes(said: RunNotes) -> list[str]:
-    """What people say of a run, a line each; a note's further lines are indented."""
+    """Formats the notes on a run, one per line; further lines of a note are indented."""
     lines = [f"marked {each.name} by {each.by or 'somebody'}, {format_clock(each.at)}" for each in said.marks]
     lines += [f"{each.name} {each.value:g} by {each.by or 'somebody'}, {format_clock(each.at)}" for each in said.scores]
     for each in said.notes:

@@ -150,7 +150,7 @@ def _format_receipt(receipt: Receipt) -> Iterator[str]:
 
 
 def _explain_fragment(row: Mapping[str, Any]) -> str:
-    """Why a fragment was shortened or dropped, and how long it was."""
+    """Explains why a fragment was shortened or dropped, with its original length."""
     was = f"of {row['was']:,}" if isinstance(row.get("was"), int) else ""
     return ": ".join(each for each in (was, str(row.get("why", ""))) if each)
 
@@ -214,7 +214,7 @@ def show(
     watch: bool,
     store: str | None,
 ) -> int:
-    """What happened in RUN: an id, the start of one, or @last.
+    """Show what happened in RUN: an id, the start of one, or @last.
 
     With --watch the exit code is that of the run, as `flowengine run` has it. On a terminal, a run that waits for a
     person is watched on until Ctrl-C; elsewhere that is its end.
@@ -283,7 +283,7 @@ def _until(events: Sequence[Event], at: int | None) -> Sequence[Event]:
 
 
 class _View(NamedTuple):
-    """What the options `--why` to `--state` show of a run, or of one of its nodes."""
+    """The views that the options `--why` to `--state` select, of a run or of one node."""
 
     events: Sequence[Event]
     node: str | None

@@ -61,7 +61,7 @@ def command(names: tuple[str, ...], count: int, as_json: bool, store: str | None
 
 
 def _describe(schedule: Schedule, store: JournalStore, count: int) -> dict[str, Any]:
-    """What is said of a schedule, in JSON's types; times with their zone."""
+    """Describes a schedule in JSON types; times include their zone."""
     from flowengine.runners.schedule_ticker import recall_state  # Commands are imported for their help, too.
 
     state, last = recall_state(store, schedule.name), _find_last_run(store, schedule)
@@ -96,7 +96,7 @@ def _format(schedule: Schedule, at: float) -> str:
 
 
 def _find_problem(schedule: Schedule, project: Project) -> str | None:
-    """Why its flow cannot be run with its inputs, as far as that is known without running it."""
+    """Explains why the schedule's flow cannot run with its inputs, as far as known without running it."""
     from flowengine.flowfile.compile.compiler import load_plan  # As above.
     from flowengine.nodes.compiled_flow import checked_inputs
 

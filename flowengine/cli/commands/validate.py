@@ -64,7 +64,7 @@ def check_with_models(file: str | Path) -> list[Diagnostic]:
 
 
 def _read_model_facts(file: str) -> ModelFacts:
-    """What is known of models where the file's project is."""
+    """Reads the model settings of the file's project."""
     project = find_project(file)
     return read_model_facts(project)
 

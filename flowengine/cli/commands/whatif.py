@@ -53,7 +53,7 @@ def command(
     deadline: float | None,
     store: str | None,
 ) -> int:
-    """What would recorded runs have come to with another model, prompt or option of one node?
+    """Say what recorded runs would have given with another model, prompt or option of one node.
 
     Each run is forked at the node. What is behind it is recomputed only where its answer differs. Nothing has an effect
     outside, and no person is asked: recorded effects and answers stand, and where another effect or question would
@@ -97,7 +97,7 @@ def command(
 
 
 def read_change(model: str | None, prompt: str | None, settings: Sequence[str]) -> dict[str, Any]:
-    """What is to be other than it was, by the keys of a node."""
+    """Reads the change from the options, by the keys of a node."""
     change: dict[str, Any] = {}
     if model is not None:
         change["model"] = model

@@ -150,7 +150,7 @@ class Compression:
 
     @property
     def middle(self) -> list[str]:
-        """What the units between both ends said at first."""
+        """The original text of the units between both ends."""
         return [self._originals[each].text for each in self._middle]
 
     # --- stages
@@ -162,7 +162,7 @@ class Compression:
         self._change([(each, self._extracted(unit)) for each, unit in self._present() if each in self._middle])
 
     def material(self, begin: int) -> str:
-        """What is left of the middle, from one of its units on."""
+        """Returns the rest of the middle, starting at one of its units."""
         return "\n\n".join(unit.text for each in self._middle[begin:] if (unit := self._units[each]))
 
     def summarise(self, text: str, number: int) -> None:
@@ -186,7 +186,7 @@ class Compression:
                 self._reduce(each, unit, least)
 
     def fragments(self) -> list[Fragment]:
-        """What is left, in its order; between the middle and the newest, the list of facts."""
+        """Returns the remaining fragments in order, with the list of facts between the middle and the newest ones."""
         lines = sorted(self._lines(), key=lambda line: line.at)
         found: list[Fragment] = []
         for (number, source), same in groupby(lines, key=lambda line: (line.at[0], line.source)):

@@ -74,7 +74,7 @@ _MAX_LINE_LENGTH: Final = 2000
 
 
 class TextFacts(NamedTuple):
-    """What a text holds, each once and in its order."""
+    """The facts in a text, each once, in order."""
 
     paths: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()

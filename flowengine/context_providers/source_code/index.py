@@ -95,7 +95,7 @@ class FoundDefinition(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """What a search found, and how much of the tree it has seen."""
+    """The result of a search, and how much of the tree was searched."""
 
     found: Sequence[FoundDefinition]
     """Of the best file first, and of each file the best first."""
@@ -202,7 +202,7 @@ class CodeIndex:
         return [] if lines is None else imported_files(path, "\n".join(lines), files)
 
     def _definitions(self, path: str) -> list[FoundDefinition]:
-        """What a file has that no word of the query led to, in its order."""
+        """Returns the definitions of a file that matched no word of the query, in order."""
         units = self._all(
             "SELECT row FROM units WHERE file = (SELECT row FROM files WHERE path = ?) ORDER BY row", path
         )

@@ -41,7 +41,7 @@ def match_letters(query: str) -> str:
 
 
 def coverage(query: str) -> Callable[[str], float]:
-    """Which share of a name's letters a query says, in words of three letters at least.
+    """Returns the share of a name's letters that the query covers, by words of at least three letters.
 
     >>> said = coverage("the first line of a file")
     >>> said("firstline"), said("Line_text"), said("other"), said("")

@@ -47,7 +47,7 @@ def own_lines(definition: Definition, lines: Lines) -> list[tuple[int, str]]:
 
 
 def language_of(path: str) -> str:
-    """How a file's language is called where code is quoted: by its ending, in lower case.
+    """Returns the language name for quoted code, by the file's extension in lower case.
 
     >>> language_of("src/app.PY"), language_of("Makefile")
     ('py', '')
@@ -182,7 +182,9 @@ class _Extent(NamedTuple):
 
 
 def lines_outline(lines: Lines, language: str) -> list[Definition]:
-    """What a file defines, in its order, and what is outside of that; pieces of it where it defines nothing."""
+    """Returns an outline of a file: its definitions and the code outside of them; plain pieces if it defines
+    nothing.
+    """
     if language in _PROSE:
         extents = _find_sections(_find_headings(lines), len(lines))
     else:
@@ -204,7 +206,7 @@ def _find_starts(lines: Lines) -> Iterator[_Start]:
 
 
 def _opens_body(lines: Lines, number: int) -> bool:
-    """Whether a body begins on a line, or alone on the next one."""
+    """Tells whether a body begins on a line, or alone on the next one."""
     following = lines[number] if number < len(lines) else ""
     return lines[number - 1].rstrip().endswith(("{", "}")) or following.strip() == "{"
 
@@ -246,7 +248,7 @@ def _find_extents(lines: Lines, starts: Mapping[int, _Start]) -> list[_Extent]:
 
 
 def _find_comment_start(lines: Lines, line: int) -> int:
-    """Where the comments right above a definition begin."""
+    """Returns the start of the comments right above a definition."""
     while line > 1 and _ABOVE.match(lines[line - 2]):
         line -= 1
     return line

@@ -133,7 +133,7 @@ class SourceCodeProvider(ContextProvider):
         )
 
     def _incomplete(self, searched: Searched, locale: str) -> list[Fragment]:
-        """Where not all files were searched, the model and the receipt's readers are told."""
+        """Adds a notice, for the model and the receipt, if not all files were searched."""
         if searched.is_whole:
             return []
         # Where the look at the folders ended early, nobody knows how many there are.

@@ -39,7 +39,9 @@ def lines_of(path: Path) -> list[str] | None:
 
 
 def is_written(lines: Sequence[str]) -> bool:
-    """Whether a person may have written these lines of code; what was made small for machines has few long ones."""
+    """Tells whether a person may have written these lines of code; what was made small for machines has few long
+    ones.
+    """
     return sum(map(len, lines)) <= _MAX_LINE_WIDTH * len(lines)
 
 
@@ -77,7 +79,7 @@ _IGNORE_FILE: Final = ".gitignore"
 
 
 class FileStamp(NamedTuple):
-    """What a file looks like from outside: a file has changed where this has."""
+    """A file's size and times; a file counts as changed if they differ."""
 
     modified: int
     """Nanoseconds."""
@@ -94,7 +96,7 @@ class FileListing(NamedTuple):
 
 
 class _Spec(NamedTuple):
-    """What a `.gitignore` said when it looked like this."""
+    """A parsed `.gitignore`, with the stamp of its file."""
 
     number: int
     """No other has it."""
@@ -112,7 +114,7 @@ class _Rules(NamedTuple):
     spec: _Spec
 
     def decide(self, path: str) -> bool | None:
-        """Whether a path below the top is ignored; None where no rule speaks of it."""
+        """Tells whether a path below the top is ignored; None where no rule speaks of it."""
         return self.spec.patterns.check_file(self.above + path.removeprefix(self.below)).include
 
 
@@ -184,7 +186,7 @@ class CodeTree:
         return folders, files
 
     def _is_ignored(self, rules: _Chain, path: str) -> bool:
-        """What the nearest rule says that speaks of a path. Asked once: matching costs most of a listing."""
+        """Applies the nearest rule that mentions a path. Cached, because matching takes most of a listing's time."""
         if not rules:
             return False
         decided = self._decided.setdefault(tuple(each.spec.number for each in rules), {})
@@ -232,7 +234,7 @@ def _parse_patterns(text: str) -> Iterator[Any]:
 
 
 def _list_entries(folder: str) -> list[os.DirEntry[str]]:
-    """What is in a folder, by name; nothing where it cannot be read, or has gone."""
+    """Lists a folder by name; empty if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return sorted(islice(entries, _MOST_NAMES + 1), key=lambda each: each.name)
@@ -241,7 +243,7 @@ def _list_entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name is UTF-8: no index and no prompt holds another."""
+    """Tells whether a name is UTF-8: no index and no prompt holds another."""
     try:
         return name.isascii() or bool(name.encode())
     except UnicodeEncodeError:

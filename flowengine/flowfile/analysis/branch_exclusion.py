@@ -103,7 +103,7 @@ class _Choices(_Tree):
         return known
 
     def either(self, one: int, other: int) -> tuple[int, bool]:
-        """What is known where one of two chains holds, and whether that is all that the two say."""
+        """Returns the facts that hold if either of two chains holds, and whether they are complete."""
         left, right = self.parting(one, other)
         if left == right:
             return left, True
@@ -118,7 +118,7 @@ class _Choices(_Tree):
         return same and not self._labels[left] & self._labels[right]
 
     def implies(self, one: int, other: int) -> bool:
-        """Whether the other chain holds wherever the one does."""
+        """Tells whether the other chain holds wherever the one does."""
         if self.depth[other] > self.depth[one]:
             return False
         at = self.at_depth(one, self.depth[other])
@@ -126,7 +126,7 @@ class _Choices(_Tree):
 
 
 class BranchExclusion:
-    """What can be said of a graph's runs before any run.
+    """Facts that hold in every run of a graph.
 
     `labels`: node → every label that it can take, those that lead nowhere included (else only
     those with edges are known). `optional`: nodes that may be skipped of their own accord (`when`,
@@ -164,11 +164,11 @@ class BranchExclusion:
         return [number for number, chains in enumerate(self._chains) if chains is None]
 
     def exclude(self, one: int, other: int) -> bool:
-        """Whether the two never both succeed in one run."""
+        """Tells whether the two never both succeed in one run."""
         return self._never_both(self._done(one), self._done(other))
 
     def certain(self, reader: int | None, node: int) -> bool:
-        """Whether the node has succeeded whenever the reader runs. No reader: whenever a run succeeds."""
+        """Tells whether the node has succeeded whenever the reader runs. No reader: whenever a run succeeds."""
         done = self._done(node)
         if done is None:
             return False
@@ -209,11 +209,11 @@ class BranchExclusion:
         return self._either([(self._done(parent), self._exact[parent]) for parent in parents])
 
     def _opened(self, parent: int, labels: frozenset[str]) -> tuple[_Chains | None, bool]:
-        """What it needs that a parent takes one of these labels."""
+        """Returns the conditions under which a parent takes one of these labels."""
         return self._chosen(parent, labels), self._exact[parent]
 
     def _done(self, number: int) -> _Chains | None:
-        """What it needs that a node succeeds."""
+        """Returns the conditions under which a node succeeds."""
         if self._graph.vertices[number].on_error != "then":
             return self._chains[number]
         return self._chosen(number, self._choices.all[number] - {ON_ERROR})
@@ -226,7 +226,9 @@ class BranchExclusion:
         return (choice, *chains[1:]) if choice != _ROOT else ()
 
     def _either(self, options: Sequence[tuple[_Chains | None, bool]]) -> tuple[_Chains | None, bool]:
-        """What is known where one of several holds, and whether it is exact; None where none can."""
+        """Returns the facts that hold if any of several chains holds, and whether they are exact; None if none can
+        hold.
+        """
         possible = [(chains, exact) for chains, exact in options if chains is not None]
         if not possible:
             return None, False

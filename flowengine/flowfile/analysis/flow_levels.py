@@ -111,7 +111,7 @@ def places_of(spec: FlowSpec) -> Mapping[str, list[NodePath]]:
 
 
 def key_path(node: NodePath) -> KeyPath:
-    """Where a node stands in the file.
+    """Returns a node's key path in the file.
 
     >>> key_path(("polish", "judge"))
     ('nodes', 'polish', 'nodes', 'judge')

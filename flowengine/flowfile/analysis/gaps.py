@@ -123,7 +123,7 @@ class Gaps:
         self.leads[node] = None if targets is None or known is None else known | {*targets}
 
     def apply(self, node: NodePath, effects: Iterable[Effect], targets: Collection[str] | None = None) -> None:
-        """What is unknown of a node."""
+        """Marks what is unknown about a node."""
         for effect in effects:
             if effect == "waits":
                 self.waits.add(node)
@@ -176,7 +176,7 @@ class Gaps:
     # --- what follows
 
     def may_be(self, root: str, name: str) -> bool:
-        """Whether a name that nobody declares may be part of what is written wrongly."""
+        """Tells whether a name that nobody declares may be part of what is written wrongly."""
         return root in self.roots or name in self.words
 
     def touched(self) -> set[NodePath]:
@@ -273,7 +273,7 @@ def _note_texts(spec: FlowSpec, gaps: Gaps) -> None:
 
 
 def _is_adrift(spec: FlowSpec, use: Use, level: tuple[str, ...]) -> bool:
-    """Whether a text names a node that nobody sees from its level, or may mean to name one."""
+    """Tells whether a text names a node that nobody sees from its level, or may mean to name one."""
     root, *fields = use.reference.path
     if root == "nodes":
         return not fields or home_of(spec, level, fields[0]) is None

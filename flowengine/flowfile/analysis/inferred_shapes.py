@@ -56,7 +56,7 @@ _SCALARS: Final = {"string": "a text", "number": "a number", "integer": "a numbe
 
 
 def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape | None:
-    """What is known of `nodes.<name>.<field>` for a node of a level; None: nothing."""
+    """Returns the shape of `nodes.<name>.<field>` for a node of a level; None if unknown."""
     node = level_of(spec, level)[name]
     if field in ("status", "error"):
         return TEXT
@@ -89,7 +89,7 @@ def _output(spec: FlowSpec, path: NodePath, node: NodeSpec) -> Shape | None:
 
 
 def _result_shape(spec: FlowSpec, path: NodePath, node: MapNodeSpec) -> Shape | None:
-    """What is known of what an item gives."""
+    """Returns the shape of an item's result."""
     in_work = spec.remembered("maps whose result is looked at", lambda _: set[NodePath]())
     if node.on_item_error == "collect" or path in in_work or path in gaps_of(spec).touched():
         return None  # A failed item is something else; a map that goes over itself is refused elsewhere.
@@ -113,7 +113,7 @@ _LONE: Final = re.compile(r"\{\{\s*([A-Za-z_][\w.]*)\s*\}\}")
 
 
 def shape_of(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> Shape | None:
-    """What is known of a path of names as a text inside a level reads it: `inputs.x`, `nodes.x.output.y`, …"""
+    """Returns the shape of a dotted name as read inside a level: `inputs.x`, `nodes.x.output.y`, …"""
     root, *fields = path
     known = _ROOTS.get(root, _variable)(spec, level, path)
     if known is None:
@@ -170,7 +170,7 @@ def _variable(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
 
 
 def _item(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
-    """What the list holds that a map goes over, where that is a plain path."""
+    """Returns the shape of the items of a map's list, if `over` is a plain path."""
 
     def item(spec: FlowSpec) -> Shape | None:
         found = over_shape(spec, level[:-1], over)
@@ -181,7 +181,7 @@ def _item(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
 
 
 def over_shape(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
-    """What is known of an expression, where that is a plain path of names."""
+    """Returns the shape of an expression that is a plain path of names."""
     plain = _PLAIN.fullmatch(over.strip())
     return shape_of(spec, level, tuple(plain[0].split("."))) if plain else None
 
@@ -199,7 +199,7 @@ _ROOTS: Final[Mapping[str, Callable[[FlowSpec, NodePath, tuple[str, ...]], _Know
 
 
 def outputs_schema(spec: FlowSpec) -> Shape:
-    """What is known of the outputs of a run that succeeded, as a JSON Schema of the object that they are.
+    """Returns the JSON Schema of a successful run's outputs, as far as known.
 
     An output of which nothing is known has an empty schema. A flow that declares no outputs gives those of its last
     nodes that ran, so none of them is required.
@@ -217,7 +217,7 @@ def lone_path(value: Any) -> tuple[str, ...] | None:
 
 
 def _value_shape(spec: FlowSpec, value: Any) -> Shape:
-    """What is known of a value of the file, templates in it rendered."""
+    """Returns the shape of a value of the file, with its templates rendered."""
     if is_map(value):
         inner = {name: _value_shape(spec, each) for name, each in value.items()}
         return {"type": "object", "properties": inner, "required": list(inner), "additionalProperties": False}
@@ -231,14 +231,16 @@ def _value_shape(spec: FlowSpec, value: Any) -> Shape:
 
 
 def _has_reference(schema: Any) -> bool:
-    """Whether a schema refers to parts of itself, from its root: as a part of another it would mean other things."""
+    """Tells whether a schema refers to parts of itself, from its root: as a part of another it would mean other
+    things.
+    """
     if isinstance(schema, list):
         return any(map(_has_reference, cast("list[Any]", schema)))
     return is_map(schema) and ("$ref" in schema or any(map(_has_reference, schema.values())))
 
 
 def input_shape(declared: InputSpec) -> Shape | None:
-    """What is known of an input."""
+    """Returns the shape of an input."""
     if declared.schema_ is not None:
         return declared.schema_
     if declared.type == "file":

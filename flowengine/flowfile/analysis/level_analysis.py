@@ -89,11 +89,11 @@ class ReachingDefinitions:
         return None
 
     def surely_before(self, number: int | None, what: str) -> bool:
-        """Whether somebody has set a value whenever a node runs, or (None) whenever a run succeeds."""
+        """Tells whether somebody has set a value whenever a node runs, or (None) whenever a run succeeds."""
         return any(self._sets(number, each, what) for each in self.before(number, what))
 
     def _sets(self, reader: int | None, node: int, what: str) -> bool:
-        """Whether a node has surely set a value where a reader runs."""
+        """Tells whether a node has surely set a value where a reader runs."""
         return self._setters[what].get(node, False) and self._live.certain(reader, node)
 
     def _candidates(self, reader: int | None, parents: Iterable[int], what: str) -> tuple[int, ...]:
@@ -138,7 +138,7 @@ def without_cycles(nodes: Iterable[str], edges: list[Edge]) -> tuple[list[Edge],
 
 
 def _core(edges: Collection[tuple[str, str]]) -> set[str]:
-    """What is left of a graph when nodes without predecessors go, one after the other."""
+    """Removes nodes without predecessors repeatedly, and returns the rest of the graph."""
     waiting, after = Counter(target for _, target in edges), dict[str, list[str]]()
     for source, target in edges:
         after.setdefault(source, []).append(target)
@@ -178,15 +178,15 @@ class LevelAnalysis:
         )
 
     def is_sure(self, number: int) -> bool:
-        """Whether no mistake of the file could change what comes before a node on its level."""
+        """Tells whether no mistake of the file could change what comes before a node on its level."""
         return self.graph.ids[number] not in self._unsure
 
     def is_reached_surely(self, number: int) -> bool:
-        """Whether no mistake of the file could make another node lead to this one."""
+        """Tells whether no mistake of the file could make another node lead to this one."""
         return self.is_sure(number) and not self._may_lead
 
     def sees_surely(self, number: int | None) -> bool:
-        """Whether no mistake of the file could change what comes before a node (or the end), also outside."""
+        """Tells whether no mistake of the file could change what comes before a node (or the end), also outside."""
         if self._unsure if number is None else not self.is_sure(number):
             return False
         outside = self._outside()
@@ -213,7 +213,7 @@ class LevelAnalysis:
         return None if outside is None else outside[0].two_before(outside[1], what)
 
     def any_before(self, number: int, what: str) -> bool:
-        """Whether some node could have set a value before another one runs."""
+        """Tells whether some node could have set a value before another one runs."""
         if self._lasts.before(number, what):
             return True
         outside = self._outside()
@@ -251,7 +251,7 @@ class LevelAnalysis:
 
 
 def can_skip(node: NodeSpec) -> bool:
-    """Whether a node may be skipped of its own accord."""
+    """Tells whether a node may be skipped of its own accord."""
     return node.when is not None or node.on_error.action == "skip"
 
 

@@ -34,7 +34,7 @@ _JUDGING: Final = frozenset({"improve", "evaluate"})
 
 
 def agent_path(spec: FlowSpec, at: KeyPath, node: AskingNode) -> KeyPath | None:
-    """Where the agent of the node at a place stands in the file; None where the node has none."""
+    """Returns the key path of a node's agent; None if it has none."""
     if node.agent is not None:
         return ("agents", node.agent) if isinstance(node.agent, str) else (*at, "agent")
     if spec.defaults.agent is not None:

@@ -42,7 +42,7 @@ class Use(NamedTuple):
 
 
 class Reads:
-    """What all texts of a spec read, and which of them do not parse."""
+    """The names that all texts of a spec read, and the texts that do not parse."""
 
     def __init__(self) -> None:
         self.uses: list[Use] = []
@@ -71,7 +71,7 @@ class Cause(NamedTuple):
 
 
 def reads_of(spec: FlowSpec) -> Reads:
-    """What the texts of a spec read; worked out once."""
+    """Collects the names that the texts of a spec read; computed once."""
     return spec.remembered("reads", _reads)
 
 
@@ -116,7 +116,7 @@ def _parsed(text: Text) -> tuple[Reference, ...] | TemplateSyntaxError:
 
 
 def _hand_out(spec: FlowSpec, shared: dict[KeyPath, list[Use]], reads: Reads) -> None:
-    """What shared agents read is read by each node that names them and does not say it itself."""
+    """Assigns the reads of shared agents to each node that uses them and does not override the key."""
     handed: set[int] = set()
     total = 0
     for path, node in nodes_of(spec) if shared else ():

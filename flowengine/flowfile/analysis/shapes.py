@@ -24,7 +24,7 @@ _SCHEMAS: Final = ("items", "additionalProperties", "not", "contains", "property
 
 
 def is_map(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a value of a file is a map; its keys are strings already."""
+    """Tells whether a value of a file is a map; its keys are strings already."""
     return isinstance(value, dict)
 
 
@@ -107,7 +107,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a value is of a JSON type. A boolean is no number.
+    """Tells whether a value is of a JSON type. A boolean is no number.
 
     >>> fits(1, "number"), fits(True, "integer"), fits("1", "integer")
     (True, False, False)

@@ -111,7 +111,7 @@ def _code_of(error: DefinitionError) -> str:
 
 
 def _place(entry: Any, path: KeyPath, parameter: str | None) -> KeyPath:
-    """Where a parameter stands in an entry of either notation; else the entry."""
+    """Returns the position of a parameter in an entry of either notation; else that of the entry."""
     if not isinstance(entry, Mapping):
         return path
     keys = cast("Mapping[str, Any]", entry)
@@ -178,7 +178,7 @@ def _said_beside(settings: AgentSpec) -> dict[str, Any]:
 
 
 def _place_of_option(spec: FlowSpec, path: KeyPath, node: Any, option: str) -> KeyPath:
-    """Where an option stands that holds for a node: at the node, else at its agent."""
+    """Returns the position of an option that applies to a node: at the node, else at its agent."""
     holders: list[tuple[KeyPath, Any]] = [(path, node)]
     agent = agent_path(spec, path, node)
     if agent is not None:

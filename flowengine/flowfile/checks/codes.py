@@ -13,7 +13,7 @@ __all__ = ["CODES", "Code"]
 
 
 class Code(NamedTuple):
-    """What one code means."""
+    """The explanation of one code."""
 
     title: str
     explanation: str

@@ -157,7 +157,7 @@ class _Names:
         }
 
     def check(self, uses: list[Use], level: NodePath) -> None:
-        """What is read inside a level. What a shared agent reads is checked once a level."""
+        """Checks the names that are read inside a level. Reads of a shared agent are checked once per level."""
         self._level = level
         for use in uses:
             if use.text.node is None:
@@ -192,7 +192,7 @@ class _Names:
             self._report.at_use("FE302", f"unknown name '{root}'", use, self._report.nearest(root, known))
 
     def _has_unknown_item(self) -> bool:
-        """Whether the item of a map round this level may have any name."""
+        """Tells whether the item of a map round this level may have any name."""
         return any(each.path in self._gaps.variables for each in holders_of(self._spec, self._level))
 
     def _item_here(self) -> str | None:

@@ -267,7 +267,7 @@ def check_servers(spec: FlowSpec, project: Project, report: Report) -> None:
 
 
 def is_allowed(server: McpServerSpec, allowed: Sequence[str]) -> bool:
-    """Whether an entry of `allow_mcp` lets a server be used.
+    """Tells whether an entry of `allow_mcp` lets a server be used.
 
     An entry is the beginning of a server's command line, with all of its environment in front as in a shell
     (`TZ=UTC uvx mcp-server-time`; `TZ=*` for any value), or the beginning of its URL.
@@ -309,7 +309,7 @@ def _runs(server: McpServerSpec, entry: str) -> bool:
 
 
 def _entry(server: McpServerSpec) -> str:
-    """What allows this server; the values of its environment may be secrets and are not told."""
+    """Formats the entry that would allow this server, without the values of its environment, which may be secrets."""
     if server.url is not None:
         return _address(server.url) or server.url.partition("?")[0]
     environment = [f"{name}=*" for name in server.env]
@@ -333,7 +333,7 @@ def _address(url: str) -> str | None:
 
 
 def _begins(address: str, allowed: str | None) -> bool:
-    """Whether an address is the allowed one or lies below it."""
+    """Tells whether an address is the allowed one or lies below it."""
     return allowed is not None and (address == allowed or address.startswith(allowed.rstrip("/") + "/"))
 
 

@@ -82,7 +82,7 @@ def _has_inputs(spec: FlowSpec) -> bool:
 
 
 def _is_first(runs: LevelAnalysis, number: int) -> bool:
-    """Whether nothing comes before a node but what passes on what it received."""
+    """Tells whether nothing comes before a node but what passes on what it received."""
     todo, seen = [number], {number}
     while todo:
         for each in runs.predecessors(todo.pop()):
@@ -146,7 +146,7 @@ class _Speakers:
         return not self._graph.ancestry.holds(one, other)
 
     def _outspoken(self, number: int, one: int, other: int, later: list[int]) -> bool:
-        """Whether a predecessor that comes after both has the last word."""
+        """Tells whether a predecessor that comes after both has the last word."""
         holds, certain = self._graph.ancestry.holds, self._runs.live.certain
         return any(holds(one, each) and holds(other, each) and certain(number, each) for each in later)
 

@@ -191,7 +191,7 @@ def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: 
 
 
 def _misfit(declared: InputSpec, value: Any) -> str | None:
-    """What a plain value should be and is not; nothing is said of what a template may give."""
+    """Describes how a plain value violates its schema; values with templates are not checked."""
     if isinstance(value, str) and ("{{" in value or "{%" in value):
         return None
     if declared.type == "file":

@@ -163,7 +163,9 @@ def warn_of_endless_loop(spec: FlowSpec, level: SpecLevel, report: Report) -> No
 
 
 def _is_known(spec: FlowSpec, level: SpecLevel, report: Report) -> bool:
-    """Whether there is no mistake in the loop, be it that what `until` reads or what the body does is not as meant."""
+    """Tells whether there is no mistake in the loop, be it that what `until` reads or what the body does is not as
+    meant.
+    """
     gaps, name = gaps_of(spec), ".".join(level.path)
     if level.path in gaps.touched() or level.path in gaps.waits | gaps.gives | gaps.variables:
         return False
@@ -186,7 +188,7 @@ def _variable(spec: FlowSpec, level: SpecLevel, holder: LoopNodeSpec, name: str)
 
 
 def _is_same(carried: Any, name: str) -> bool:
-    """Whether a variable is carried as it is."""
+    """Tells whether a variable is carried as it is."""
     return isinstance(carried, str) and re.fullmatch(rf"{{{{\s*round\.{name}\s*}}}}", carried.strip()) is not None
 
 
@@ -249,13 +251,13 @@ def _unread(root: str, declared: Iterable[str], paths: Iterable[tuple[str, ...]]
 
 
 def _takes_inputs_unnamed(spec: FlowSpec) -> bool:
-    """Whether a first node's user input is the flow's inputs (rule 7)."""
+    """Tells whether a first node's user input is the flow's inputs (rule 7)."""
     followed = {cause.edge.target for cause in causes_of(spec)}
     return any(name not in followed and _asks_nothing(node) for name, node in spec.nodes.items())
 
 
 def _asks_nothing(node: NodeSpec) -> bool:
-    """Whether a node's user input, or what it judges, is left out."""
+    """Tells whether a node's user input, or what it judges, is left out."""
     if is_agent(node):
         return node.prompt is None
     return is_judging(node) and node.target is None

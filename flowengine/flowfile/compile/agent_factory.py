@@ -63,7 +63,9 @@ def skills_of(folders: Sequence[str], project: Project) -> SkillStore:
 
 
 def sandbox_of(project: Project) -> Sandbox:
-    """Where their scripts run. That they run unconfined is the project's to allow: flow files may be somebody's."""
+    """Returns the sandbox for scripts. Only the project may allow unconfined ones, because flow files can be
+    untrusted.
+    """
     from flowengine.skills.sandbox.sandbox import Sandbox
 
     return Sandbox(allow_unconfined=project.allow_unconfined_scripts, root=project.root)

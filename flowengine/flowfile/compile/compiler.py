@@ -148,7 +148,7 @@ def _notifier(project: Project, environ: Mapping[str, str]) -> Notifier | None:
 
 
 class _Compiler:
-    """What a kind may ask for while one node of a flow is made."""
+    """The services available to a kind while it makes a node."""
 
     def __init__(self, builder: _Builder, path: NodePath) -> None:
         self._builder = builder
@@ -272,7 +272,7 @@ class _Builder:
         return Diagnostic("FE403", str(error), file, line, column, node=name)
 
     def _common(self, node: NodeSpec, reads: Sequence[str]) -> dict[str, Any]:
-        """What every node may say."""
+        """The keys of every node."""
         retry = retry_of(self.spec, node)
         return {
             "needs": node.needs,

@@ -94,7 +94,7 @@ class _Predicate:
         return self._decide(ContextScope(context), None)
 
     def test(self, context: Context) -> Mapping[str, Any]:
-        """What it gives, with the values that it saw (`Decided.tests`)."""
+        """Evaluates the condition, and returns its value with the values that it read (`Decided.tests`)."""
         seen: dict[str, str] = {}
         answer = self._decide(ContextScope(context), seen)
         return {"expression": self._source, "values": seen, "answer": answer}
@@ -145,7 +145,7 @@ def _encode_part(text: str) -> str:
 
 
 def is_static(source: str) -> bool:
-    """Whether a template has no placeholder."""
+    """Tells whether a template has no placeholder."""
     return parse_template(source).is_static
 
 

@@ -63,7 +63,7 @@ class ConditionNodeSpec(WorkKeys):
 
     @property
     def form(self) -> Literal["if", "cases", "switch", "call"]:
-        """Which of the four forms this is."""
+        """The form of the condition, one of four."""
         if self.cases is not None:
             return "cases"
         return "call" if self.call is not None else "if" if self.switch is None else "switch"

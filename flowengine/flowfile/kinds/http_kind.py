@@ -56,7 +56,7 @@ def _with_names(value: Any) -> Any:
 
 
 class ExpectedAnswer(Keys):
-    """Which answers count; any other one fails the node."""
+    """The accepted answers; any other answer fails the node."""
 
     status: ListOf[_Status] = ("2xx",)
     """Numbers, or classes such as `2xx`."""

@@ -65,7 +65,7 @@ def make(node: LoopNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -
 
 
 def _or_none(value: Callable[[Context], Any]) -> Callable[[Context], Any]:
-    """What is undefined counts as nothing."""
+    """Turns undefined into None."""
 
     def found(context: Context) -> Any:
         mark = value(context)

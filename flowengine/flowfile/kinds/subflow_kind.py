@@ -44,7 +44,7 @@ def make(node: SubflowNodeSpec, settings: dict[str, Any], compiler: NodeCompiler
 
 
 def _tighter(own: NodeLimits | None, of_file: RunLimits) -> NodeLimits | None:
-    """What holds for a subflow: the node's limits and those of its file, whichever is reached first."""
+    """Returns the tighter of a subflow node's limits and those of its file."""
     from flowengine.nodes.node import NodeLimits
 
     if not any(of_file.bounds) and of_file.timeout is None:

@@ -61,7 +61,7 @@ def make(node: ToolNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -
 
 
 def _is_known(value: Any) -> bool:
-    """Whether there is nothing to render in a value."""
+    """Tells whether there is nothing to render in a value."""
     if isinstance(value, str):
         return is_static(value)
     if isinstance(value, dict):

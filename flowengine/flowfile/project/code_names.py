@@ -77,7 +77,7 @@ def names_in(file: Path) -> Mapping[str, str | None] | None:
 
 
 class Parameters(NamedTuple):
-    """What a function takes."""
+    """The parameters of a function."""
 
     required: tuple[str, ...]
     """The parameters without a default, in their order."""
@@ -116,13 +116,13 @@ def parameters_in(file: Path, name: str) -> Parameters | None:
 
 
 def tool_name_in(file: Path, name: str) -> str | None:
-    """What the tool is called that a function of a module makes; None where that cannot be seen."""
+    """Returns the name of the tool that a module's function makes; None if unknown."""
     mark = tool_mark_in(file, name)
     return None if mark is None else mark.name
 
 
 class ToolMark(NamedTuple):
-    """What can be seen of a function as a tool."""
+    """What is known about a function as a tool."""
 
     name: str | None
     """What models call it; None where that cannot be seen, as with what follows."""
@@ -162,7 +162,7 @@ def _text(given: ast.expr | None, otherwise: str) -> str | None:
 
 
 def _is_mark(name: str, source: str | None) -> bool:
-    """Whether a decorator is `@tool`, which leaves the function as it is."""
+    """Tells whether a decorator is `@tool`, which leaves the function as it is."""
     return name == "tool" and source is not None and source.partition(".")[0] == "flowengine"
 
 
@@ -239,7 +239,7 @@ def _names_of(statement: ast.stmt) -> Iterator[ast.Name]:
 
 
 def _declared(body: list[ast.stmt]) -> Iterator[str]:
-    """What `__all__` lists as text."""
+    """Returns the strings in `__all__`."""
     for statement in body:
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]

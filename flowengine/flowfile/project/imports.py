@@ -256,7 +256,7 @@ def _is_shared(own: str, spec: ModuleSpec) -> bool:
 
 
 def _is_own(root: str, top: str) -> bool:
-    """Whether a project has a module of that first name. A mere folder gives way to what is installed."""
+    """Tells whether a project has a module of that first name. A mere folder gives way to what is installed."""
     if top == _ENGINE:
         return False
     spec = _find(f"{root}.{top}", _FOLDERS[root])
@@ -286,7 +286,7 @@ def _packages(own: str) -> Iterator[str]:
 
 
 def _read(own: str) -> _Loaded | None:
-    """What a module that is not loaded consists of; None where no file of a project has it."""
+    """Parses a module that is not imported; None if the project has no file for it."""
     root, *parts = own.split(".")
     places: Iterable[str] = _FOLDERS.get(root, ())
     spec, name = None, root

@@ -126,7 +126,7 @@ class _Reader:
         self._is_sound = True
 
     def read(self, place: str) -> ModelDefinition | None:
-        """What the table says; None where something of it is wrong."""
+        """Reads the table; None if it has errors."""
         self._check_keys()
         self._check_model()
         for problem, at in _check_keys_said(self._given, f"model '{self._name}'"):

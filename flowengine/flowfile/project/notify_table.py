@@ -101,7 +101,7 @@ def _check_address(channel: NotifyChannel, allow_http: Sequence[str]) -> None:
 
 
 def _tell_misfit(name: str, error: Mapping[str, Any], tell: TellProblem) -> None:
-    """What pydantic says of a channel, in our words."""
+    """Reports pydantic's errors about a channel in our own words."""
     context, where = error.get("ctx", {}), [str(each) for each in error["loc"]]
     at = context.get("at")
     where += [at] if isinstance(at, str) else []

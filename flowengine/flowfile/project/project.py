@@ -41,7 +41,7 @@ __all__ = ["Project", "ProjectProblem", "find_project", "project_of"]
 
 
 class ProjectProblem(NamedTuple):
-    """Why a reference to code cannot be used."""
+    """The reason why a reference to code cannot be used."""
 
     code: str
     message: str
@@ -53,7 +53,7 @@ class ProjectProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class Project:
-    """What a project file says."""
+    """The contents of a project file."""
 
     root: Path
     """Paths in flows stay under this folder."""
@@ -109,7 +109,7 @@ class Project:
 
     @property
     def _folders(self) -> tuple[Path, ...]:
-        """Where the project's modules lie."""
+        """The folders of the project's modules."""
         return self.pythonpath or (self.root,)
 
     def module_file(self, module: str) -> Path | None:
@@ -122,7 +122,9 @@ class Project:
         return None
 
     def has_module(self, module: str) -> bool:
-        """Whether a module of the project finds a module by its name: beside itself or among the installed ones."""
+        """Tells whether a module of the project finds a module by its name: beside itself or among the installed
+        ones.
+        """
         first = module.partition(".")[0]
         folders = self.pythonpath or (self.root,)
         return (
@@ -132,7 +134,7 @@ class Project:
         )
 
     def problem_with(self, target: str) -> ProjectProblem | None:
-        """Why `module:name` cannot be used, as far as that is seen without running code; None: nothing found."""
+        """Explains why `module:name` cannot be used, without running code; None if no problem was found."""
         said = code_name(target)
         if said is None:
             return _no_name(target)
@@ -152,7 +154,7 @@ class Project:
         return None if source is None or self._is_ours(source) else _borrowed(said, source)
 
     def refusal(self, said: CodeName) -> ProjectProblem | None:
-        """Why code of that name may not be used, whatever it is; None: it may."""
+        """Explains why code of that name must not be used; None if it may."""
         module = said.module
         if self.file is None and self.module_file(module) is None:
             return self._not_found(module)
@@ -167,7 +169,7 @@ class Project:
         return any(module == allowed or module.startswith(allowed + ".") for allowed in self.allow_calls)
 
     def _is_ours(self, module: str) -> bool:
-        """Whether what comes from a module may be handed on by one that may be called."""
+        """Tells whether what comes from a module may be handed on by one that may be called."""
         return module.startswith(".") or self._is_allowed(module) or self.module_file(module) is not None
 
     def import_callable(self, target: str) -> Callable[..., Any]:
@@ -197,7 +199,7 @@ class Project:
         return found
 
     def _foreign_source(self, said: CodeName, module: ModuleType, found: object) -> str | None:
-        """Where a module has an object from, if it has no right to hand it on; None: it has."""
+        """Returns the module that an object really comes from, if this module must not pass it on; else None."""
         if isinstance(found, ModuleType):
             return unprefixed_name(found.__name__)
         file = self.module_file(said.module)
@@ -280,7 +282,7 @@ def _settings(file: Path) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
 
 
 def _positions(file: Path) -> Mapping[TomlPath, tuple[int, int]]:
-    """Where FlowEngine's keys stand in a TOML file, under their own names."""
+    """Returns the positions of FlowEngine's keys in a TOML file, by name."""
     found = find_key_positions(file.read_text(encoding="utf-8-sig"))
     inner = {path[2:]: place for path, place in found.items() if path[:2] == ("tool", "flowengine") and len(path) > 2}
     return inner or found
@@ -421,7 +423,7 @@ def _inside(file: Path, given: Iterable[str], problems: list[Diagnostic]) -> tup
 
 
 def _is_installed(module: str) -> bool:
-    """Whether Python finds the module. Packages above it are not imported: only the first name is looked for."""
+    """Tells whether Python finds the module. Packages above it are not imported: only the first name is looked for."""
     try:
         return find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):

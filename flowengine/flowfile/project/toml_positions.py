@@ -58,7 +58,7 @@ def find_key_positions(text: str) -> Mapping[TomlPath, tuple[int, int]]:
 
 
 def nearest_position(positions: Mapping[TomlPath, tuple[int, int]], path: TomlPath) -> tuple[int, int] | None:
-    """Where a key stands, or the table round it."""
+    """Returns the position of a key, or of the table around it."""
     for length in range(len(path), 0, -1):
         if path[:length] in positions:
             return positions[path[:length]]
@@ -142,7 +142,7 @@ class _Scan:
                     self._at += 1
 
     def _skip(self, pattern: re.Pattern[str]) -> bool:
-        """Whether the pattern is there; it is left behind."""
+        """Tells whether the pattern is there; it is left behind."""
         match = pattern.match(self._text, self._at)
         if match is not None:
             self._at = match.end()

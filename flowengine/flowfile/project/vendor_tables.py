@@ -73,7 +73,7 @@ _HINT: Final = f"; it takes {', '.join(_PROVIDER_KEYS)}"
 
 
 def _is_known(name: str) -> bool:
-    """Whether it is a vendor of which there is something to say: the stand-in asks nobody."""
+    """Tells whether it is a vendor of which there is something to say: the stand-in asks nobody."""
     return not is_stand_in(name) and is_vendor(ALIASES.get(name, name))
 
 
@@ -148,7 +148,7 @@ def _chosen(name: str, key: str, value: object, tell: TellProblem) -> str | None
 
 
 def _read_key_source(name: str, given: Mapping[str, Any], tell: TellProblem) -> dict[str, Any]:
-    """Where the key comes from. What is written there is not told: it may be the key itself."""
+    """Reads where a key comes from. Errors do not repeat the value, which may be the key itself."""
     sound = True
     for key, value in given.items():
         expected = find_key_command_problem(value) if key == "key_command" else find_variable_problem(value)

@@ -36,7 +36,7 @@ def fields_known_of(kind: str) -> Mapping[str, Shape]:
 
 
 def is_closed(schema: Any, depth: int = 0) -> bool:
-    """Whether every value of a schema is a number, a boolean, null, or one of a closed choice, or made of such.
+    """Tells whether every value of a schema is a number, a boolean, null, or one of a closed choice, or made of such.
 
     >>> is_closed({"type": "integer"}), is_closed({"type": "string"}), is_closed({"enum": ["yes", "no"]})
     (True, False, True)
@@ -83,7 +83,7 @@ def _is_kind_closed(schema: Mapping[str, Any], kind: Any, depth: int) -> bool:
 
 
 def is_narrow(pattern: Any) -> bool:
-    r"""Whether a pattern leaves room for a code alone: anchored, short, and of named characters without blanks.
+    r"""Tells whether a pattern leaves room for a code alone: anchored, short, and of named characters without blanks.
 
     >>> is_narrow("^[A-Z]-[0-9]{1,4}$"), is_narrow("^.{1,9}$"), is_narrow("[a-z]{3}"), is_narrow(r"^\S{5}$")
     (True, False, False, False)
@@ -101,7 +101,7 @@ _TIMES: Final = re.compile(rf"{_PIECE}(?:\{{(?:\d+,)?(\d+)\}})?")
 
 
 def shape_within(schema: Any, fields: tuple[str, ...]) -> Any:
-    """What is known of a field inside of a value; None: nothing."""
+    """Returns the shape of a field inside a value; None if unknown."""
     for field in fields:
         schema = item_of(schema, field)
     return schema
@@ -111,7 +111,7 @@ _SIMPLE: Final[Mapping[str, Shape]] = {"int": NUMBER, "float": NUMBER, "bool": B
 
 
 def shape_of_annotation(annotation: ast.expr | None) -> Shape | None:
-    """What a function's return annotation says, where that closes what it returns; None: nothing."""
+    """Returns the shape given by a function's return annotation, if it is closed; else None."""
     if isinstance(annotation, ast.Constant) and annotation.value is None:
         return CLOSED
     if isinstance(annotation, ast.Name):

@@ -73,14 +73,14 @@ class RiskSpot(NamedTuple):
 
 
 def can_act(node: NodeSpec) -> bool:
-    """Whether a node could act on the outside, as far as its kind says."""
+    """Tells whether a node could act on the outside, as far as its kind says."""
     if is_approval(node):
         return bool(node.notify)
     return is_asking(node) or (isinstance(node, BoundedKeys) and node.effect != "none") or is_code_node(node)
 
 
 def can_bring(node: NodeSpec) -> bool:
-    """Whether a node could bring untrusted text by itself, as far as its kind says."""
+    """Tells whether a node could bring untrusted text by itself, as far as its kind says."""
     if is_function(node):
         return node.untrusted
     return is_asking(node) or is_http(node) or is_tool(node) or node.type not in TRAITS
@@ -153,7 +153,7 @@ def provider_of(entry: Any) -> str:
 
 
 def effects_in(spec: FlowSpec, project: Project, path: KeyPath, node: NodeSpec) -> Iterator[RiskSpot]:
-    """Where a node at a path of the file acts on the outside."""
+    """Lists the external effects of the node at a path of the file."""
     if is_http(node):
         yield from _effects_of_request(path, node)
     elif is_tool(node):
@@ -213,7 +213,7 @@ def _effects_of_agent(spec: FlowSpec, project: Project, path: KeyPath, node: Age
 
 
 def place_of_setting(spec: FlowSpec, path: KeyPath, node: Any, key: str) -> KeyPath:
-    """Where a setting stands that holds for a node: at the node, else at its agent."""
+    """Returns the position of a setting that applies to a node: at the node, else at its agent."""
     if key in node.model_fields_set:
         return (*path, key)
     agent = agent_path(spec, path, node)
@@ -241,7 +241,7 @@ def _effect_of_tool(project: Project, target: str) -> tuple[str, str]:
 
 
 def _is_asked(project: Project, target: str, rules: ApprovalRules) -> bool:
-    """Whether a person is asked before each call of a tool that is external."""
+    """Tells whether a person is asked before each call of a tool that is external."""
     if not is_code(target):
         return rules.external
     mark = mark_of(project, target)
@@ -251,19 +251,19 @@ def _is_asked(project: Project, target: str, rules: ApprovalRules) -> bool:
 
 
 def mark_of(project: Project, target: str) -> ToolMark | None:
-    """What can be seen of a function of the project as a tool."""
+    """Returns what is known about a project's function as a tool."""
     file, name = _file_of(project, target)
     return None if file is None else tool_mark_in(file, name)
 
 
 def parameters_of(project: Project, target: str) -> Parameters | None:
-    """What a function of the project takes, where that can be seen."""
+    """Returns the parameters of a project's function, if known."""
     file, name = _file_of(project, target)
     return None if file is None else parameters_in(file, name)
 
 
 def is_mentioned(project: Project, target: str, word: str) -> bool:
-    """Whether a word stands in the module of a function or a class, or that module cannot be read."""
+    """Tells whether a word stands in the module of a function or a class, or that module cannot be read."""
     file, _ = _file_of(project, target)
     try:
         return file is None or word.encode() in file.read_bytes()
@@ -280,7 +280,7 @@ _MOST_FILES: Final = 5_000
 
 
 def _has_scripts(project: Project, folder: str) -> tuple[bool, str]:
-    """Whether there are scripts in a folder of skills, and what is not known."""
+    """Tells whether there are scripts in a folder of skills, and what is not known."""
     from flowengine.skills.skill_files import SCRIPT_SUFFIXES as SUFFIXES  # Few flows name skills.
 
     try:

@@ -71,7 +71,7 @@ class _Trust(NamedTuple):
 
 
 class RiskPaths(NamedTuple):
-    """What is found of a flow."""
+    """The paths found in a flow."""
 
     open: list[RiskPath]
     """Those that nothing closes and nobody means, by the places of their effects."""
@@ -156,7 +156,7 @@ class _Finder:
         )
 
     def _reading_place(self, passed: Sequence[TextVertex]) -> TextPlace | None:
-        """Where the node that acts reads the text, where its own key is rendered from it."""
+        """Returns the position where the acting node reads the text, if its own key is rendered from it."""
         effect = passed[-1]
         for before, port in pairwise(passed):
             if port.kind == "port" and port.path == effect.path and not self._offers_tools(effect):
@@ -230,7 +230,7 @@ def _in_file(text: TextGraph, path: NodePath) -> NodePath:
 
 
 def _is_of_key(text: TextGraph, vertex: TextVertex, key: str) -> bool:
-    """Whether a vertex of a node is what `trust: {key: …}` names."""
+    """Tells whether a vertex of a node is what `trust: {key: …}` names."""
     entered = text.sources.get(vertex) or text.effects.get(vertex)
     if entered is not None:
         return entered.spot.key == key

@@ -89,7 +89,7 @@ class Sanitizers:
         behind = [False] * len(graph)
 
         def follows(parent: int) -> bool:
-            """Whether a node that needs this one to have succeeded is behind."""
+            """Tells whether a node that needs this one to have succeeded is behind."""
             return behind[parent] or (parent == chooser and every <= labels)
 
         for number in range(chooser + 1, len(graph)):
@@ -137,7 +137,7 @@ def _closed_by(
 
 
 def _is_file(spec: FlowSpec, path: tuple[str, ...]) -> bool:
-    """Whether an input is read that is a file: its name is printed, and not what is in it."""
+    """Tells whether an input is read that is a file: its name is printed, and not what is in it."""
     declared = spec.inputs.get(path[1]) if path[0] == "inputs" and len(path) > 1 else None
     return declared is None if path == ("inputs",) else declared is not None and declared.type == "file"
 
@@ -157,7 +157,7 @@ def pinned_by(expression: str) -> frozenset[tuple[str, ...]]:
 
 
 def _asks_for(node: NodeSpec, approval: str, labels: frozenset[str]) -> bool:
-    """Whether a node's `when` is true only for these choices of a node."""
+    """Tells whether a node's `when` is true only for these choices of a node."""
     if node.when is None or approval not in node.when:
         return False
     paths = (("nodes", approval, "output", "choice"), ("prev_outputs", approval, "choice"))

@@ -120,7 +120,7 @@ class TextGraph:
 
 
 def may_have_risks(spec: FlowSpec) -> bool:
-    """Whether there could be a source and an effect, as far as the kinds of the nodes say."""
+    """Tells whether there could be a source and an effect, as far as the kinds of the nodes say."""
     specs, seen = [spec], set[int]()
     brings = any(each.is_untrusted for each in spec.inputs.values())
     acts = False
@@ -232,7 +232,7 @@ class _File:
     def _read(
         self, target: TextVertex, level: NodePath, use: Use, node: NodePath | None, *, is_set: bool = False
     ) -> None:
-        """What one name of a text brings to where the text is rendered."""
+        """Adds the edges from one name in a text to the place where the text is rendered."""
         if use.reference.carried:
             found = self._values.of(level, use.reference.path, node, is_set=is_set)
             self._bring(target, found, level if node is None else node, use)
@@ -250,7 +250,7 @@ class _File:
         return any(not (is_state and self._is_written_since(each, reader, read.name[2])) for each in by)
 
     def _is_written_since(self, by: NodePath, reader: NodePath, key: str) -> bool:
-        """Whether a key of state may be written between the node that shows it and one that reads it."""
+        """Tells whether a key of state may be written between the node that shows it and one that reads it."""
         runs = runs_of(self._spec)[by[:-1]]
         holds, index, depth = runs.graph.ancestry.holds, runs.graph.index, len(by) - 1
         shown, read = index[by[-1]], index[reader[depth]]
@@ -264,7 +264,7 @@ class _File:
         return False
 
     def _port(self, path: NodePath, key: str) -> TextVertex:
-        """What is rendered for a key; it is part of what the node reads."""
+        """Returns the vertex for a rendered key, which is part of what the node reads."""
         port = self._at("port", path, key)
         node = level_of(self._spec, path[:-1])[path[-1]]
         if not (key == "prompt" and is_agent(node) and self._guards(node, "input")):
@@ -302,7 +302,7 @@ class _File:
         return key != "when" and node.type not in _DECIDING and not (key == "memory" and is_asking(node))
 
     def _read_unsaid(self, path: NodePath, node: NodeSpec, at: KeyPath) -> None:
-        """What a node reads that its texts do not name."""
+        """Adds what a node reads without naming it in a text."""
         level = path[:-1]
         if is_agent(node) and node.prompt is None:
             found = [*self._values.of(level, ("result",), path), *self._values.of(level, ("inputs",), path)]
@@ -322,7 +322,7 @@ class _File:
         return node.type not in TRAITS
 
     def _give(self, path: NodePath, node: NodeSpec) -> None:
-        """What a node gives of what it reads."""
+        """Adds what a node passes on of what it reads."""
         reads, out = self._at("reads", path), self._at("out", path)
         link = self._graph.link
         link(reads, self._at("error", path))
@@ -360,7 +360,7 @@ class _File:
                 self._share(reads, _SESSION)
 
     def _share(self, reads: TextVertex, store: TextVertex) -> None:
-        """What one node has read is shown to all that have the same store."""
+        """Shares one node's reads with all nodes that use the same store."""
         self._graph.link(reads, store)
         self._graph.link(store, reads)
 
@@ -376,7 +376,7 @@ class _File:
                         self._graph.link(self._at("reads", inner), effect)
 
     def _inside(self, path: NodePath, flow: str) -> NodePath:
-        """Where the nodes of another file are that runs as a node."""
+        """Adds the nodes of another file that runs as a node."""
         inner = self._spec.subflows.get(flow)
         own = self._prefix + path
         if inner is None:
@@ -389,7 +389,7 @@ class _File:
         return shared or own
 
     def _come_back(self, path: NodePath, inside: NodePath) -> None:
-        """What a file gives that another node stands for."""
+        """Adds the outputs of a file that another node runs."""
         if inside != self._prefix + path:
             for vertex in [each for each in self._graph.vertices() if each.path == inside and each.kind == "out"]:
                 self._graph.link(vertex, self._at("out", path, vertex.key))
@@ -398,7 +398,7 @@ class _File:
     # --- the end of a level
 
     def _end(self, level: NodePath) -> None:
-        """What a body, or the flow, gives when its nodes are done."""
+        """Adds the outputs of a body or a flow after its nodes."""
         at = key_path(level)
         for use in reads_of(self._spec).at_end.get(level, ()):
             key = str(use.text.path[len(at)])

@@ -53,7 +53,7 @@ _QUIET_ROOTS: Final = ("each", "run", "env")
 
 
 class ValueReads:
-    """What the names in one file's texts can be."""
+    """The possible values of the names in one file's texts."""
 
     def __init__(self, spec: FlowSpec, project: Project) -> None:
         self._spec = spec
@@ -92,7 +92,7 @@ class ValueReads:
             yield each.name
 
     def of_node(self, path: NodePath, field: str, fields: tuple[str, ...] = ()) -> Iterator[ReadValue]:
-        """What `nodes.<id>.<field>.<fields>` of a node can be."""
+        """Returns the values that `nodes.<id>.<field>.<fields>` can have."""
         node = level_of(self._spec, path[:-1])[path[-1]]
         if field == "error":
             yield ReadValue(("error", path))
@@ -116,7 +116,7 @@ class ValueReads:
         return is_closed(shape_within(shape, fields))
 
     def _shape_by_code(self, node: NodeSpec) -> Any:
-        """What a function's annotation says of what it returns."""
+        """Returns the shape of a function's return annotation."""
         target = node.call if is_function(node) else node.tool if is_tool(node) and is_code(node.tool) else None
         mark = None if target is None else mark_of(self._project, target)
         return None if mark is None else shape_of_annotation(mark.returns)
@@ -213,7 +213,7 @@ class ValueReads:
         return list(dict.fromkeys(found))
 
     def _handed_on(self, runs: LevelAnalysis, number: int, fields: tuple[str, ...] = ()) -> Iterator[ReadValue]:
-        """What the predecessors of a node hand on as `result`."""
+        """Returns what the predecessors of a node pass on as `result`."""
         given = self._passed_in(runs)
         sources = frozenset[NodePath | None]().union(*(given[each] for each in runs.predecessors(number)))
         for source in sorted(sources or {None}, key=lambda each: each or ()):
@@ -254,13 +254,13 @@ class ValueReads:
         return found
 
     def writes_any(self, node: NodeSpec) -> bool:
-        """Whether code of a node may write any key of state: it can only by returning a `NodeResult`."""
+        """Tells whether code of a node may write any key of state: it can only by returning a `NodeResult`."""
         if is_function(node):
             return is_mentioned(self._project, node.call, "NodeResult")
         return node.type not in TRAITS
 
     def may_precede(self, writer: NodePath, level: NodePath, node: NodePath | None) -> bool:
-        """Whether what a node writes may be there when another one, or (None) the end of a level, reads."""
+        """Tells whether what a node writes may be there when another one, or (None) the end of a level, reads."""
         reader = level if node is None else node
         depth = 0
         while depth < min(len(writer), len(reader)) and writer[depth] == reader[depth]:

@@ -237,7 +237,7 @@ class MemorySpec(Keys):
 
 
 class Thinking(Keys):
-    """How long a model may think."""
+    """The limits of a model's reasoning."""
 
     budget_tokens: Annotated[int, Field(ge=1)]
     """Tokens; they count as part of the answer."""
@@ -311,7 +311,7 @@ VendorOptions = Annotated[
 
 
 class ModelSettings(Keys):
-    """Which model is asked, and how."""
+    """The model, and the options of its calls."""
 
     model: Maybe[Plain] = None
     """`gpt-4o-mini`, `provider/model`, `offline`, …"""

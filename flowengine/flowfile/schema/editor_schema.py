@@ -84,7 +84,7 @@ def _apart_in(value: Any) -> Iterator[str]:
 
 
 def _kinds(lost: Callable[[str], object]) -> dict[str, type[NodeKeys]]:
-    """What a node may say, by its type, those of packages included."""
+    """The keys of a node by its type, including types of packages."""
     kinds: dict[str, type[NodeKeys]] = {}
     for name in node_types():
         try:
@@ -196,5 +196,5 @@ def _tidy(value: Any) -> Any:
 
 
 def _is_written(described: Mapping[str, Any], default: Any) -> bool:
-    """Whether a default is what an author could write; durations and parts are not."""
+    """Tells whether a default is what an author could write; durations and parts are not."""
     return isinstance(default, bool | str) or (isinstance(default, int | float) and described.get("type") != "string")

@@ -170,7 +170,7 @@ CodePath = Annotated[str, Field(pattern=_CODE_PATH)]
 
 
 def is_code(target: str) -> bool:
-    """Whether a tool is a function of the project, and not one of a server.
+    """Tells whether a tool is a function of the project, and not one of a server.
 
     >>> is_code("shop:find_order"), is_code("crm.find_order")
     (True, False)
@@ -343,7 +343,7 @@ Score = Annotated[float, Field(ge=0, le=1), BeforeValidator(_share)]
 
 
 class Route(Keys):
-    """Where one label leads."""
+    """The target of one label."""
 
     to: Maybe[NodeId] = None
     """The node that runs when this label is taken. Without it the label leads nowhere."""

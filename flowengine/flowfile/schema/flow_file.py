@@ -230,7 +230,7 @@ class FlowSpec(Keys):
         return self._subflows
 
     def remembered(self, name: str, make: Callable[[FlowSpec], T]) -> T:
-        """What was worked out about this spec under a name; a spec never changes, so it stays true."""
+        """Returns a value computed once for this immutable spec."""
         known = self._worked_out  # Once: pydantic takes its time with private attributes.
         if name not in known:
             known[name] = make(self)

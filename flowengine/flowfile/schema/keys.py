@@ -96,7 +96,7 @@ class RetrySpec(Keys):
 
 
 class OnErrorSpec(Keys):
-    """What a failure of the node means for the run."""
+    """The effect of the node's failure on the run."""
 
     action: Literal["fail", "skip", "then"]
     """The run fails; the node counts as skipped; another node handles the failure."""
@@ -161,7 +161,7 @@ def _no_race(value: Any) -> Any:
 
 
 class NodeKeys(Keys):
-    """What every node may say."""
+    """Keys of every node."""
 
     if TYPE_CHECKING:
         type: Any  # Each kind says which one it is.
@@ -196,12 +196,12 @@ class NodeKeys(Keys):
         return []
 
     def output_shape(self) -> Shape | None:
-        """What the node itself says of its output, as a JSON Schema; None: nothing."""
+        """Returns the JSON Schema that the node itself gives for its output; None if unknown."""
         return None
 
 
 class BoundedKeys(NodeKeys):
-    """What a node may say that takes time and money."""
+    """Keys of nodes that take time or money."""
 
     timeout: Maybe[Duration] = None
     """Time for one attempt. On asyncio, code that ignores its cancellation is left behind 5 s later (rule 4)."""
@@ -213,11 +213,11 @@ class BoundedKeys(NodeKeys):
     """Bounds of this part of the run."""
 
     def known_effect(self) -> Effect | None:
-        """What it does outside, as far as the file says; None: what it calls says it."""
+        """Returns the node's effect according to the file; None if the called code decides."""
         return self.effect
 
     def effect_advice(self) -> str:
-        """How else the effect could be told, as the end of a message."""
+        """Suggests how else to declare the effect, as the end of a message."""
         return ""
 
     @model_validator(mode="after")
@@ -231,7 +231,7 @@ class BoundedKeys(NodeKeys):
 
 
 class WorkKeys(BoundedKeys):
-    """What a node may say that can be run again by itself."""
+    """Keys of nodes that can be run again by themselves."""
 
     retry: Maybe[Annotated[RetrySpec, APART]] = None
     """Run the node again when it fails."""

@@ -58,17 +58,17 @@ def is_evaluation(node: NodeKeys | None) -> TypeIs[EvaluationNodeSpec]:
 
 
 def is_judging(node: NodeKeys | None) -> TypeIs[RoutingNodeSpec | EvaluationNodeSpec]:
-    """Whether a model judges a text in it, to choose or to score."""
+    """Tells whether a model judges a text in it, to choose or to score."""
     return node is not None and node.type in ("routing", "evaluation")
 
 
 def is_asking(node: NodeKeys | None) -> TypeIs[AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec]:
-    """Whether it names an agent, or may."""
+    """Tells whether it names an agent, or may."""
     return node is not None and node.type in ("agent", "routing", "evaluation")
 
 
 def may_call(node: NodeKeys | None) -> TypeIs[ConditionNodeSpec | EvaluationNodeSpec | FunctionNodeSpec]:
-    """Whether it may name a function of the project."""
+    """Tells whether it may name a function of the project."""
     return node is not None and node.type in ("condition", "evaluation", "function")
 
 

@@ -43,7 +43,7 @@ __all__ = ["BodyKeys", "NodeCompiler", "NodeKind", "NodeSpec", "kind_of", "node_
 
 
 class NodeCompiler(Protocol):
-    """What a kind may ask for while a node of it is made: code of the project, its body, its agent."""
+    """The services available to a kind while it makes a node: code of the project, its body, its agent."""
 
     def import_callable(self, target: str, /) -> Callable[..., Any]:
         """The function of `module:function`, where the project allows it."""
@@ -76,7 +76,7 @@ class NodeCompiler(Protocol):
         ...
 
     def is_repeated(self) -> bool:
-        """Whether the node stands inside a map or a loop."""
+        """Tells whether the node stands inside a map or a loop."""
         ...
 
     def agent(self, node: Any, /) -> Agent | Templated[Agent]:
@@ -86,7 +86,7 @@ class NodeCompiler(Protocol):
     def routing_agent(self, node: Any, /) -> RoutingAgent | Templated[RoutingAgent]: ...
     def judge(self, node: Any, /) -> EvaluationAgent | Templated[EvaluationAgent]: ...
     def routing_of(self, node: Any, /) -> AgentRouting | None:
-        """How the node's agent routes."""
+        """Returns the routing settings of the node's agent."""
         ...
 
 
@@ -122,12 +122,12 @@ def kind_of(name: str) -> NodeKind:
 
 
 def spec_of(name: str) -> type[NodeKeys]:
-    """What a file may say of a node of a type."""
+    """Returns the spec class of a node type."""
     return kind_of(name).spec
 
 
 def _read_node(value: Any) -> NodeKeys:
-    """What a file says of a node, by its `type`."""
+    """Validates a node by its `type`."""
     if isinstance(value, NodeKeys):
         return value
     if not is_map(value):
@@ -160,7 +160,7 @@ NodeSpec = Annotated[SerializeAsAny[NodeKeys], PlainValidator(_read_node), WithJ
 
 
 class BodyKeys(BoundedKeys):
-    """What a node with nodes inside may say."""
+    """Keys of nodes with a body."""
 
     nodes: Annotated[dict[Identifier, NodeSpec], BeforeValidator(without_notes)]
     """The nodes of its body, by id."""
@@ -175,9 +175,9 @@ class BodyKeys(BoundedKeys):
         return self
 
     def names_inside(self) -> tuple[str, ...]:
-        """What the texts of its body know beside what those outside know."""
+        """Returns the names that its body's texts know in addition to those outside."""
         return ()
 
     def most_rounds(self) -> int | None:
-        """How often its body runs at most; None: the file does not say."""
+        """Returns the maximum number of runs of its body; None if unknown."""
         return None

@@ -51,7 +51,7 @@ NO_DEFAULT: Final = object()
 
 
 class _Source(NamedTuple):
-    """Where a model's defaults stand, and the keys that are called otherwise there."""
+    """The position of a model's defaults, and the keys that have other names there."""
 
     constructor: Callable[..., Any]
     renamed: Mapping[str, str] = {}
@@ -90,7 +90,9 @@ def default_of(model: type[BaseModel], name: str) -> Any:
 
 
 def _says_anything(value: BaseModel) -> bool:
-    """Whether a part that is there by default is more than the defaults of its own keys, which its table shows."""
+    """Tells whether a part that is there by default is more than the defaults of its own keys, which its table
+    shows.
+    """
     return any(field.is_required() for field in type(value).model_fields.values())
 
 
@@ -103,7 +105,9 @@ def _of_constructor(model: type[BaseModel], name: str) -> Any:
 
 
 def _is_made(default: Any) -> bool:
-    """Whether there is no value to show: the parameter is required, or its default is made anew for each object."""
+    """Tells whether there is no value to show: the parameter is required, or its default is made anew for each
+    object.
+    """
     return default is Parameter.empty or type(default).__module__ == "dataclasses"
 
 
@@ -251,7 +255,7 @@ def _object(definition: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _shape(field: Mapping[str, Any]) -> str:
-    """What goes there, in a few words."""
+    """Describes the expected value in a few words."""
     if "$ref" in field:
         return _name(field["$ref"])
     if "enum" in field:

@@ -28,7 +28,7 @@ MAX_DIGITS: Final = 300
 
 
 class Place(NamedTuple):
-    """Where a value stands in the text. Lines and columns count from 1, offsets from 0."""
+    """A value's position in the text. Lines and columns count from 1, offsets from 0."""
 
     line: int
     column: int
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class ParsedYaml(NamedTuple):
-    """What a text holds. `problems` are sorted by position; with a fatal one there is no place."""
+    """A parsed text. `problems` are sorted by position; after a fatal one there is no value."""
 
     data: Any
     place: Place | None
@@ -80,7 +80,7 @@ def parse_yaml(text: str, file: str | None = None) -> ParsedYaml:
 
 
 def refuse_characters(text: str, file: str | None) -> Diagnostic | None:
-    """What is wrong with the first character that may not stand in a file; None where there is none."""
+    """Describes the first character that is not allowed in a file; None if there is none."""
     found = _FORBIDDEN.search(text)
     if found is None:
         return None

@@ -34,7 +34,7 @@ class Action:
 
     @property
     def target(self) -> str:
-        """Where a jump leads."""
+        """The target of a jump."""
         return str(self.data.get("actionId") or "") if self.kind == "GotoAction" else ""
 
     def jumps(self) -> set[str]:
@@ -47,7 +47,7 @@ class Action:
 
 
 class Exit(NamedTuple):
-    """What runs before: a node, or one label of it."""
+    """A predecessor: a node, or one label of it."""
 
     step: FlowStep
     label: str = ""
@@ -279,7 +279,7 @@ def _connect(step: FlowStep, exits: list[Exit]) -> None:
 
 
 def _is_free(exit: Exit) -> bool:
-    """Whether the label of a condition leads nowhere yet."""
+    """Tells whether the label of a condition leads nowhere yet."""
     keys = exit.step.keys
     if "if" in keys or exit.label == "else":
         return not keys.get(exit.label)

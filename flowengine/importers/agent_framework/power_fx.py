@@ -43,7 +43,7 @@ _LEVELS: Final[tuple[dict[str, str], ...]] = (
 
 
 class FxError(Exception):
-    """What Power Fx says and ours cannot; the message is the reason."""
+    """A Power Fx formula that cannot be translated; the message gives the reason."""
 
 
 class FxNode(NamedTuple):
@@ -293,7 +293,7 @@ class Fx:
         return f"not ({self._truth(node)})"
 
     def _blank(self, node: FxNode, word: str) -> str:
-        """Whether a value is blank (`in`) or not."""
+        """Tells whether a value is blank (`in`) or not."""
         if node.kind == "call" and node.value == "Find" and len(node.parts) >= 2:
             return f"{self._inside(node.parts[0])} {'not in' if word == 'in' else 'in'} {self._inside(node.parts[1])}"
         return f"{self._there(node)} {word} {_BLANKS}"
@@ -518,7 +518,7 @@ def _both(node: FxNode) -> list[FxNode]:
 
 
 def _is_closed(text: str) -> bool:
-    """Whether a bracket opens it and closes at its end."""
+    """Tells whether a bracket opens it and closes at its end."""
     if not text.startswith("("):
         return False
     depth = 0

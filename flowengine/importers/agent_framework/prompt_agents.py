@@ -27,12 +27,12 @@ _OPTIONS: Final = {
 
 
 def is_map(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether a value is a map."""
+    """Tells whether a value is a map."""
     return isinstance(value, Mapping)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether a value is a list."""
+    """Tells whether a value is a list."""
     return isinstance(value, list)
 
 

@@ -25,7 +25,7 @@ _NUMBERS: Final = frozenset({"+", "-", "*", "/", "<", ">", "<=", ">="})
 
 
 class WorkflowValues:
-    """What is known of one workflow's values."""
+    """The known values of one workflow."""
 
     def __init__(self, source: YamlSource, beside: Mapping[str, YamlSource]) -> None:
         self._source = source
@@ -153,7 +153,7 @@ class WorkflowValues:
         self._flow.inputs.setdefault("message", {"type": "string", "description": "What the user writes"})
 
     def _answer(self) -> dict[str, Any]:
-        """What a person answers in the flow test: what the workflow compares answers with, if anything."""
+        """Returns a person's answer for the flow test: the value that the workflow compares with, if any."""
         self._flow.samples["message"] = "a message"
         return {"choice": "answer", "form": {"answer": self._wanted or "a message"}}
 

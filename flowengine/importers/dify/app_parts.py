@@ -86,7 +86,7 @@ _RANGES: Final = {
 
 @dataclass
 class AppParts:
-    """What the converters work with; one for each app."""
+    """State shared by the converters of one app."""
 
     project: ImportedProject
     flow: ImportedFlow
@@ -121,7 +121,7 @@ class AppParts:
             self.notes.append(change)
 
     def value(self, selector: Sequence[str], place: DifyNode) -> Value:
-        """What a selector names, where the node stands."""
+        """Returns the value of a selector at a node."""
         return self.selectors.find(selector, place)
 
     def known(self, selector: Sequence[str], place: DifyNode) -> str:
@@ -168,7 +168,7 @@ class AppParts:
         return ""
 
     def outputs(self, place: DifyNode, fields: Sequence[str]) -> Value:
-        """What a node gives under the names of the source."""
+        """Returns a node's outputs under the source's names."""
         base = f"nodes.{place.id}.output"
         first, rest = fields[0], list(fields[1:])
         match place.type:
@@ -245,7 +245,7 @@ class AppParts:
         )
 
     def inside(self, container: DifyNode, place: DifyNode, fields: Sequence[str]) -> Value | None:
-        """What the inside of an iteration or a loop sees of it."""
+        """Returns the names visible inside an iteration or a loop."""
         if container.type == "loop":
             key = self.loop_states.get((container.source, fields[0]))
             if key is not None:
@@ -463,7 +463,7 @@ KNOWN_TOOLS: Final = frozenset({"webscraper", "jina_reader", "tavily_search", "w
 
 
 def is_clock(data: Mapping[str, Any]) -> bool:
-    """Whether a tool is one of Dify's clock."""
+    """Tells whether a tool is one of Dify's clock."""
     provider = str(data.get("provider_id") or data.get("provider_name") or "").rsplit("/", 1)[-1]
     return str(data.get("tool_name")) in CLOCK and provider in {"time", ""}
 
@@ -494,7 +494,7 @@ def _tool_parameters(tool: Mapping[str, Any]) -> list[str]:
 
 
 def _output_kinds(place: DifyNode) -> dict[str, str]:
-    """What a node gives, with the types."""
+    """Returns the outputs of a node with their types."""
     if place.type == "tool":
         return {"text": "string", "files": "array[object]", "json": "array[object]"}
     return {

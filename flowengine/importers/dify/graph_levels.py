@@ -86,7 +86,7 @@ class DifyGraph:
         return [each for each in self._ordered if each.parent == parent and each.source in reached]
 
     def runs(self, place: DifyNode) -> bool:
-        """Whether anything leads to a node."""
+        """Tells whether anything leads to a node."""
         return place.source in self._reach(place.parent, None)
 
     def containers_of(self, place: DifyNode) -> Iterator[str]:
@@ -107,17 +107,17 @@ class DifyGraph:
         )
 
     def is_before(self, place: DifyNode, other: DifyNode) -> bool:
-        """Whether there is a way from one node to another of its level."""
+        """Tells whether there is a way from one node to another of its level."""
         return place.source in self._ancestors(other)
 
     def is_always_before(self, place: DifyNode, other: DifyNode) -> bool:
-        """Whether the other never runs without it."""
+        """Tells whether the other never runs without it."""
         if self.is_certain(place):
             return True
         return other.source not in self._reach(place.parent, place.source)
 
     def is_certain(self, place: DifyNode) -> bool:
-        """Whether it runs whenever its level does."""
+        """Tells whether it runs whenever its level does."""
         return place.source in self._certain
 
     def _ancestors(self, place: DifyNode) -> set[str]:

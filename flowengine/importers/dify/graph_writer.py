@@ -79,7 +79,7 @@ class GraphWriter:
     # --- Containers
 
     def _finish_container(self, place: DifyNode, step: FlowStep) -> list[FlowStep]:
-        """What a container needs beside its body; the steps that stand before it."""
+        """Adds what a container needs beside its body; returns the steps before it."""
         inside = [each for each in self._graph.level(place.source) if each.id]
         notes, _, by_hand = self._told[place.source]
         if not step.body:
@@ -301,7 +301,7 @@ def _constant(raw: Any, kind: str) -> Any:
 
 
 def _name_of(place: DifyNode) -> str:
-    """What a node is called: by its title, or by its type where the title has few letters of ASCII."""
+    """Returns a node's name: its title, or its type if the title has few ASCII letters."""
     title = str(place.data.get("title") or "")
     letters = [each for each in title if each.isalpha()]
     is_readable = bool(letters) and sum(each.isascii() for each in letters) * 2 >= len(letters)

@@ -99,7 +99,7 @@ class ModelNodes(AppParts):
         return self.text(message.get("text"), place, special)
 
     def _context(self, place: DifyNode) -> dict[str, str]:
-        """What `{{#context#}}` and the like stand for in the prompts of a node."""
+        """Returns the value of `{{#context#}}` and similar names in a node's prompts."""
         special = {"histories": "", "context": ""}
         context = as_mapping(place.data.get("context"))
         selector = words_of(context.get("variable_selector"))

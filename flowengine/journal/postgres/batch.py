@@ -38,7 +38,7 @@ class Hold:
 
 
 class Begin(NamedTuple):
-    """What the row of a new run says."""
+    """The first row of a new run."""
 
     flow: str
     started: float

@@ -127,7 +127,7 @@ class Database:
 
 
 def _is_passing(error: Exception, connection: Connection) -> bool:
-    """Whether it is worth waiting. Tries come ever less often, and not in step with others'."""
+    """Tells whether it is worth waiting. Tries come ever less often, and not in step with others'."""
     is_away = connection.closed and isinstance(error, psycopg.OperationalError)
     return is_away or isinstance(error, psycopg.errors.DiskFull)
 

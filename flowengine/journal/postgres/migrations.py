@@ -191,7 +191,7 @@ def check_version(connection: psycopg.Connection[Any], name: str) -> None:
 
 
 def _read_version(connection: psycopg.Connection[Any], name: str) -> int:
-    """How many migrations were applied."""
+    """Returns the number of applied migrations."""
     # Not `to_regclass`: what it remembers is not looked up anew while one waits for the lock.
     query = "SELECT FROM pg_tables WHERE schemaname = 'flowengine' AND tablename = 'version'"
     if not connection.execute(query).fetchall():

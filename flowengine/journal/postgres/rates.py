@@ -78,7 +78,7 @@ class PostgresRates:
         self._thread.shutdown()
 
     async def done(self, work: Callable[[Connection], T]) -> T:
-        """What some work gives, in the thread; tried again while the server is away."""
+        """Runs work in the thread, and repeats it while the server is away."""
         end, pause = monotonic() + self._patience, _FIRST_PAUSE
         while True:
             try:
@@ -196,7 +196,7 @@ class _SharedLimiter:
     # --- in the thread of the rates
 
     def _take(self, place: _Place, connection: Connection) -> bool:
-        """Whether there was a free slot, where one is needed; then the place is reserved."""
+        """Tells whether there was a free slot, where one is needed; then the place is reserved."""
         requests, tokens, parallel = _values_of(self.limits)
         values = (self.name, parallel, list(self.held), requests, tokens, self.minute, place.tokens)
         ((slot, entry, wait),) = connection.execute(_TAKE, values).fetchall()

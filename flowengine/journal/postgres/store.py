@@ -92,7 +92,7 @@ class PostgresJournal:
 
     @property
     def epoch(self) -> int:
-        """Which of the run's writers this is, counted."""
+        """The number of this writer among the run's writers."""
         return self._hold.epoch
 
     def append(self, event: Event, /) -> None:
@@ -268,11 +268,11 @@ class PostgresStore:
         return self._tables.abandoned()
 
     def query(self, statement: str, *values: Any) -> Sequence[tuple[Any, ...]]:
-        """What the database says, for those who have tables of their own in it."""
+        """Runs a query, for modules with tables of their own in the database."""
         return self._current()[0].database.query(statement, *values)
 
     def transact(self, work: Callable[[Connection], T]) -> T:
-        """What `work` does with the connection, as one transaction; it is done anew where the connection broke."""
+        """Runs `work` as one transaction, and repeats it after a lost connection."""
 
         def transaction(connection: Connection) -> T:
             with connection.transaction():
@@ -286,7 +286,7 @@ class PostgresStore:
         database.run(lambda connection: check_version(connection, database.name))
 
     def status_of(self, run_id: str) -> str | None:
-        """What the list of runs says of one; None where there is none."""
+        """Returns a run's row in the list of runs, or None."""
         return self._tables.status(run_id)
 
     def start_of(self, run_id: str) -> RunStarted:
@@ -330,7 +330,7 @@ class PostgresStore:
         self._tables.take_from(run_id, epoch)
 
     def is_settled(self, seconds: float) -> bool:
-        """Whether the server is up for so long."""
+        """Tells whether the server is up for so long."""
         return self._tables.is_settled(seconds)
 
     def recall(self, kind: str, key: str, /) -> Any:
@@ -360,7 +360,7 @@ class PostgresStore:
         self._tables.blobs.forget(owner)
 
     def run_index(self) -> RunIndex:
-        """What finds runs for lists."""
+        """Returns the index that finds runs for lists."""
         writer, tables = self._current()
         writer.settle()
         return tables.index

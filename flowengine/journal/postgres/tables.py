@@ -57,7 +57,7 @@ SELECT run_id, number, epoch, length, body FROM taken JOIN flowengine.event USIN
 
 
 class Beginnings(NamedTuple):
-    """What became of runs that were to begin."""
+    """The result of starting several runs."""
 
     new: Sequence[str]
     """Ids of those that were not there."""
@@ -143,7 +143,7 @@ class PostgresTables:
         self._query(query, run_id, epoch)
 
     def is_settled(self, seconds: float) -> bool:
-        """Whether the server is up for so long."""
+        """Tells whether the server is up for so long."""
         return self._query("SELECT now() - pg_postmaster_start_time() >= make_interval(secs => %s)", seconds)[0][0]
 
     def events(self, run_id: str, number: int, after: int) -> list[Event]:
@@ -189,7 +189,7 @@ class PostgresTables:
         return [run_id for (run_id,) in rows]
 
     def recall(self, kind: str, key: str) -> Any:
-        """What is kept beside the runs under a key; None where nothing is."""
+        """Returns the value stored under a key beside the runs, or None."""
         return self._decode_kept(self._text_beside(kind, key))
 
     def _text_beside(self, kind: str, key: str) -> str | None:
@@ -293,7 +293,7 @@ class PostgresTables:
         return nullcontext() if self._source is None else binding_files(self._source)
 
     def _is_free(self, run_id: str, connection: Connection) -> bool:
-        """Whether there is the run, whose row is locked then; an error where its writer lives.
+        """Tells whether there is the run, whose row is locked then; an error where its writer lives.
 
         The lock is tried as a shared one, so that who asks is not taken for an owner by another who does.
         """

@@ -137,7 +137,7 @@ class PostgresWriter:
             self.write()
 
     def _write(self, batch: list[BatchEntry]) -> None:
-        """What is lost of it and was paid for is kept beside the run."""
+        """Writes a batch; stores paid answers that lost their run beside it."""
         mine = [entry for entry in batch if entry.hold.failure is None]
         values, runs = columns_of(mine, self.database.key, self.database.owner)
         now = monotonic()
@@ -180,7 +180,7 @@ def _repeat(failure: JournalError) -> JournalError:
 
 
 def _drain(queue: deque[T]) -> list[T]:
-    """What was in it; others may add to it meanwhile."""
+    """Empties the queue; others may add to it meanwhile."""
     found: list[T] = []
     with suppress(IndexError):
         while True:
@@ -199,7 +199,7 @@ def _superseded_error(hold: Hold, begins: bool, store: str) -> JournalError:
 
 
 class Commits:
-    """What the runs of one event loop ask of the writer, together."""
+    """Collects what the runs of one event loop write, for a common commit."""
 
     def __init__(self, writer: PostgresWriter) -> None:
         self.writer = writer

@@ -222,7 +222,7 @@ def _check(path: Path, connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _is_current(connection: sqlite3.Connection) -> bool:
-    """Whether the header has the numbers of this version: they are written in one transaction with the tables."""
+    """Tells whether the header has the numbers of this version: they are written in one transaction with the tables."""
     return (
         _read_number(connection, "PRAGMA user_version") == _VERSION
         and _read_number(connection, "PRAGMA application_id") == _APPLICATION_ID
@@ -280,7 +280,7 @@ def damage(path: Path, found: str) -> StoreCorruptError:
 
 
 def store_error(path: Path, error: sqlite3.Error | UnicodeError) -> JournalError:
-    """What went wrong, as an error of ours that says what to do."""
+    """Makes a store error with advice out of an exception."""
     code, primary = getattr(error, "sqlite_errorcode", None), primary_code(error)
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH):
         return damage(path, f"is damaged, or is no store at all ({error})")
@@ -295,7 +295,7 @@ def store_error(path: Path, error: sqlite3.Error | UnicodeError) -> JournalError
 
 
 def _is_full(path: Path) -> bool:
-    """Whether the disk has no room even for the store's smallest file; not every error of SQLite's says so."""
+    """Tells whether the disk has no room even for the store's smallest file; not every error of SQLite's says so."""
     try:
         return shutil.disk_usage(path.parent).free < _SMALLEST
     except OSError:

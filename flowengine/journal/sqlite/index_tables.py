@@ -43,7 +43,7 @@ _ABOUT: Final = (
 
 
 def digest_changes(number: int, digest: RunDigest) -> Iterator[_Statement]:
-    """What writes a digest; each statement touches one row."""
+    """Returns the statements that write a digest; each touches one row."""
     body = digest.encode()
     yield _DIGEST, (number, body, *digest.texts, checksum_of_texts(number, body, *digest.texts))
     for origin in digest.origins:
@@ -53,7 +53,7 @@ def digest_changes(number: int, digest: RunDigest) -> Iterator[_Statement]:
 
 
 def session_change(number: int, session: str) -> _Statement:
-    """What writes the session of a run."""
+    """Returns the statement that writes a run's session."""
     return _SESSION, (number, session)
 
 

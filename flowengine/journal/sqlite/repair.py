@@ -35,7 +35,7 @@ __all__ = ["Repair", "RepairedRun", "repair_store"]
 
 
 class RepairedRun(NamedTuple):
-    """What became of a run."""
+    """The repair of one run."""
 
     run_id: str
     """Of a run that is lost with its row: `#7`, its number in the store."""
@@ -48,7 +48,7 @@ class RepairedRun(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """What was found, and where the new store is: None where nothing was wrong."""
+    """The result of a repair, and the path of the new store; None if nothing was damaged."""
 
     path: Path | None
     runs: Sequence[RepairedRun]
@@ -76,7 +76,7 @@ class _Found(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What goes into the new store of a run."""
+    """The parts of a run that enter the new store."""
 
     lines: Sequence[str]
     events: Sequence[Event]
@@ -197,7 +197,7 @@ _RUN_COLUMNS: Final = range(9, 13)
 
 
 def _is_blob(values: Sequence[Any]) -> bool:
-    """Whether it is a content that is as it was written: its hash stands beside it."""
+    """Tells whether it is a content that is as it was written: its hash stands beside it."""
     if len(values) != 4 or values[0] is not None or not all(isinstance(values[at], bytes) for at in (1, 3)):
         return False
     return hash_of(values[3]).encode() == values[1]

@@ -148,7 +148,7 @@ class SQLiteJournal:
 
 
 def _nothing() -> None:
-    """What is left to release of a closed journal."""
+    """Does nothing, since a closed journal holds no resources."""
 
 
 class SQLiteStore:
@@ -263,7 +263,7 @@ class SQLiteStore:
             self._writer().tables.blobs.forget(owner)
 
     def run_index(self) -> RunIndex:
-        """What finds runs for lists."""
+        """Returns the index that finds runs for lists."""
         return self._writer().tables.index if self._is_there() else ScannedRuns(self)
 
     def find(self, reference: str, /) -> str:

@@ -134,7 +134,7 @@ class SqliteTables:
         return Held(held.number, held.epoch + 1) if taken else None
 
     def length(self, number: int) -> int:
-        """How many events the run has."""
+        """Returns the number of events of a run."""
         first = number * SPAN
         query = "SELECT max(position) FROM event WHERE position >= ? AND position < ?"
         last: int | None = self._query(query, first, first + SPAN)[0][0]
@@ -204,11 +204,11 @@ class SqliteTables:
         return self._query("SELECT CAST(kind AS TEXT), CAST(key AS TEXT) FROM beside")
 
     def check(self) -> str:
-        """What SQLite says of the whole file: `ok`, or the first damage that it finds."""
+        """Runs SQLite's check of the whole file: `ok`, or the first damage."""
         return self._query("PRAGMA integrity_check(1)")[0][0]
 
     def recall(self, kind: str, key: str) -> Any:
-        """What is kept beside the runs under a key; None where nothing is."""
+        """Returns the value stored under a key beside the runs, or None."""
         if not self._query("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
             return None
         return self._decode_kept(self._text_beside(kind, key))

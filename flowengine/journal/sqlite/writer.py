@@ -78,7 +78,7 @@ def _list_writers(folder: Path) -> list[str]:
 
 
 def is_alive(folder: Path, name: str) -> bool:
-    """Whether the writer of that name may still write. The file of one that is dead is removed."""
+    """Tells whether the writer of that name may still write. The file of one that is dead is removed."""
     if not _NAME.fullmatch(name):
         return False
     try:
@@ -104,7 +104,7 @@ def process_of(name: str) -> str:
 
 
 def _try_lock(path: Path, descriptor: int) -> bool:
-    """Whether the lock is ours now; False where another claim took the new file for that of a dead writer."""
+    """Tells whether the lock is ours now; False where another claim took the new file for that of a dead writer."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.stat(path).st_ino == os.fstat(descriptor).st_ino
@@ -143,7 +143,7 @@ class SqliteWriter:
 
     @property
     def name(self) -> str | None:
-        """What the runs that it writes call it."""
+        """The owner name of the runs that it writes."""
         return None if self._owner is None else self._owner.name
 
     def claim(self, locks: Path) -> str:
@@ -223,7 +223,7 @@ class SqliteWriter:
         return again
 
     def ended(self, reason: str) -> SqliteWriter:
-        """What a journal that is closed has instead of this one: it refuses everything."""
+        """Returns the journal that replaces a closed one, and refuses everything."""
         writer = SqliteWriter(self.tables)
         writer.failure = StoreUnavailableError(reason)
         return writer

@@ -69,7 +69,7 @@ class Recalled(NamedTuple):
 
 
 class MemoryItems(Protocol):
-    """Where items are kept. No search ever gives an item of another scope."""
+    """The interface of stores for memory items. A search never returns items of another scope."""
 
     async def add(self, items: Sequence[MemoryItem]) -> None:
         """Keep items, all or none. A fact closes the one of its subject that held when it began."""
@@ -96,7 +96,7 @@ class MemoryItems(Protocol):
         ...
 
     async def around(self, item: MemoryItem) -> Sequence[MemoryItem]:
-        """What was said right before and right after an item in its scope, and still holds; facts are left out."""
+        """Returns the valid items right before and after an item in its scope, without facts."""
         ...
 
     async def close(self, scope: MemoryScope, scope_id: str, *, at: datetime) -> None:
@@ -258,7 +258,7 @@ def _counts(item: MemoryItem, period: Period | None) -> bool:
 
 
 def _is_of(item: MemoryItem, period: Period) -> bool:
-    """Whether a fact held in a period, or whether something happened in it."""
+    """Tells whether a fact held in a period, or whether something happened in it."""
     if item.subject is None:
         return period.begin <= item.valid_from < period.end
     return item.valid_from < period.end and (item.valid_to is None or item.valid_to > period.begin)

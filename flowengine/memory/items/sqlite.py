@@ -150,7 +150,7 @@ def _around(item: MemoryItem, connection: sqlite3.Connection) -> Sequence[Memory
 
 
 def _is_replaced(item: MemoryItem, newest: Mapping[str | None, MemoryItem]) -> bool:
-    """Whether a fact that is not kept yet takes its place."""
+    """Tells whether a fact that is not kept yet takes its place."""
     other = None if item.subject is None else newest.get(item.subject)
     return other is not None and item.valid_from <= other.valid_from
 

@@ -61,7 +61,7 @@ def _write(connection: sqlite3.Connection, scope: int, number: int, words: Seque
 
 
 def is_current(connection: sqlite3.Connection) -> bool:
-    """Whether the words in the index are those that are made today."""
+    """Tells whether the words in the index are those that are made today."""
     return connection.execute("SELECT max(version) FROM word_version").fetchone()[0] == VERSION
 
 

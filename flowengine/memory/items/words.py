@@ -243,7 +243,7 @@ def pieces_of(question: str) -> list[WordPiece]:
 
 
 def is_chinese_name(pairs: tuple[str, ...]) -> bool:
-    """Whether characters that stand together, given by their pairs, look like somebody's full name.
+    """Tells whether characters that stand together, given by their pairs, look like somebody's full name.
 
     >>> is_chinese_name(("陈静",)), is_chinese_name(("欧阳", "阳震", "震华")), is_chinese_name(("电话",))
     (True, True, False)
@@ -261,7 +261,7 @@ def _words(term: str) -> tuple[str, ...]:
 
 
 def is_empty(characters: str) -> bool:
-    """Whether characters that stand alone say nothing about a subject: 的, 了, 事."""
+    """Tells whether characters that stand alone say nothing about a subject: 的, 了, 事."""
     return characters in _EMPTY
 
 
@@ -299,7 +299,7 @@ def _of_words(text: str, wanted: frozenset[str], is_name: bool) -> Iterator[Word
 
 
 def _is_capital_inside(run: re.Match[str]) -> bool:
-    """Whether it begins with a capital letter that no beginning of a sentence explains."""
+    """Tells whether it begins with a capital letter that no beginning of a sentence explains."""
     before = run.string[: run.start()].rstrip()
     return run[0].lstrip("\"'([").strip()[:1].isupper() and bool(before) and before[-1] not in ".!?:。！？"
 

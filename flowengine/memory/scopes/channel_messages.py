@@ -19,7 +19,7 @@ __all__ = ["Channel", "ChannelMemory", "ChannelMessage", "ChannelMessages", "Con
 
 @dataclass(frozen=True, slots=True)
 class ChannelMessage:
-    """What somebody said in a channel."""
+    """A message in a channel."""
 
     ts: str
     """Its id within the channel."""
@@ -40,7 +40,7 @@ class ChannelMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChannelMessages:
-    """What was said in one channel, in the order of time."""
+    """The messages of one channel, in chronological order."""
 
     channel_id: str
     channel_name: str
@@ -65,7 +65,9 @@ class Channel(NamedTuple):
 
 
 class ConversationStore(Protocol):
-    """Where messages are kept. A message is told apart by its channel and `ts`: adding it again replaces it."""
+    """The interface of stores for messages. A message is identified by channel and `ts`; adding it again replaces
+    it.
+    """
 
     async def add(self, channel_id: str, channel_name: str, messages: Sequence[ChannelMessage]) -> None:
         """Keep messages; the channel takes the name given."""
@@ -107,7 +109,7 @@ class ChannelMemory:
 
 @dataclass(frozen=True, slots=True)
 class PromptRecord:
-    """What is known when a bot is to answer in a channel, or in one of its threads."""
+    """What is known when a bot answers in a channel or a thread."""
 
     persona: str
     conversation_history: ChannelMessages

@@ -35,7 +35,7 @@ class MemoryScope(StrEnum):
 
 
 class MemoryType(StrEnum):
-    """Which of its two memories a scope has."""
+    """One of the two memories of a scope."""
 
     LONG_TERM = "long_term"
     """The history: merged from the one before and what is new."""

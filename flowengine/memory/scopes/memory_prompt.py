@@ -80,7 +80,7 @@ def _memory(record: PromptRecord, words: Messages) -> str | None:
 
 
 def _channels(record: PromptRecord, words: Messages) -> str | None:
-    """Where the bot is; a prompt without any memory is persona, conversation and task alone."""
+    """Lists the bot's channels; a prompt without memory consists of persona, conversation and task."""
     if not record.channel_memories or not record.has_memory:
         return None
     listed = "\n".join(f"- #{_name(each.channel_name)}" for each in record.channel_memories.values())

@@ -42,7 +42,7 @@ _LOGGER: Final = logging.getLogger("flowengine.memory")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How far back is looked."""
+    """How far back memories and messages are read."""
 
     active_channel_days: float = 7.0
     """Channels in which something was said since then."""
@@ -121,7 +121,7 @@ class MemoryLoader:
 
 
 def _tell(record: PromptRecord) -> None:
-    """Which memories are used, with their tokens; worked out only where somebody listens."""
+    """Records which memories are used, with their tokens, if there is a listener."""
     if not _LOGGER.isEnabledFor(logging.DEBUG):
         return
     used = [f"{name} ({count_tokens(text)} tokens)" for name, text in _memories(record) if text]

@@ -208,7 +208,7 @@ def _to_id(id: str) -> str:
 
 
 def _end_without_space(turn: dict[str, Any]) -> None:
-    """What an answer is to begin with must not end in a space."""
+    """Removes trailing spaces from the required beginning of an answer, which vendors reject."""
     if turn["role"] == "assistant" and turn["content"] and turn["content"][-1]["type"] == "text":
         turn["content"][-1]["text"] = turn["content"][-1]["text"].rstrip()
 
@@ -233,7 +233,7 @@ def _make_options(request: Request, traits: VendorTraits) -> dict[str, Any]:
 
 
 def _make_thinking(given: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
-    """Whether and how much the model thinks: by tokens or by effort, as it takes it."""
+    """Tells whether and how much the model thinks: by tokens or by effort, as it takes it."""
     thinking: Any = given.get("thinking")
     budget: Any = cast("Mapping[str, Any]", thinking).get("budget_tokens") if isinstance(thinking, Mapping) else None
     effort: Any = given.get("reasoning_effort")

@@ -29,7 +29,7 @@ _LISTS: Final = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
 
 
 def takes_as_format(schema: Mapping[str, Any]) -> bool:
-    """Whether a grammar can be made of the schema.
+    """Tells whether a grammar can be made of the schema.
 
     >>> takes_as_format({"type": "object", "properties": {"a": {"type": "integer"}}})
     True

@@ -38,7 +38,7 @@ def to_chat_message(message: Message, traits: VendorTraits) -> dict[str, Any]:
 def vendor_parts_of(
     message: Mapping[str, Any], calls: Iterable[tuple[str, Mapping[str, Any]]], traits: VendorTraits
 ) -> tuple[Mapping[str, Any], ...]:
-    """What the vendor wants back of its message and of the tool calls in it: (id, call as it came)."""
+    """Returns the parts of a message and its tool calls that the vendor needs back: (id, raw call)."""
     kept = {name: message[name] for name in traits.kept_fields if message.get(name)}
     of_calls = (
         {_OF_CALL: id, **{name: call[name] for name in traits.kept_of_calls if call.get(name)}} for id, call in calls
@@ -67,7 +67,7 @@ class KeptFields:
                 self._of_calls.setdefault(index, {})[name] = piece
 
     def parts(self, ids: Mapping[int, str]) -> tuple[Mapping[str, Any], ...]:
-        """What the vendor wants back. `ids`: those of the tool calls."""
+        """Returns the parts that the vendor needs back. `ids`: those of the tool calls."""
         calls = ((ids[index], fields) for index, fields in self._of_calls.items() if index in ids)
         return vendor_parts_of(self._fields, calls, self._traits)
 

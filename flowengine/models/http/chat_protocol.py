@@ -70,7 +70,7 @@ class ChatProtocol(Protocol):
     """One way to talk to a model over HTTP."""
 
     def path(self, model: str, settings: Mapping[str, Any]) -> str:
-        """What comes after the vendor's address, with the query."""
+        """Returns the path and query behind the vendor's address."""
         ...
 
     def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:

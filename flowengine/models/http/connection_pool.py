@@ -206,7 +206,7 @@ _DEEPEST: Final = 8
 
 
 def _explain(error: BaseException) -> str:
-    """Why no server was reached, without the words of the libraries between."""
+    """Explains why no server was reached, without the libraries' wording."""
     for _ in range(_DEEPEST):
         cause = error.__cause__ or error.__context__
         if isinstance(cause, BaseExceptionGroup):

@@ -101,7 +101,7 @@ class HttpConnection:
         return True
 
     def is_dead(self) -> bool:
-        """Whether the server has closed it, or sent something unasked, since it is idle."""
+        """Tells whether the server has closed it, or sent something unasked, since it is idle."""
         try:
             raw = self._stream.extra(SocketAttribute.raw_socket)
             poll = select.poll()
@@ -148,7 +148,7 @@ class HttpConnection:
             raise BrokenExchangeError("the connection broke off before the answer's end") from None
 
     async def _read_late(self, cancellation: BaseException) -> bytes:
-        """What is there although the reader is cancelled: an answer that has arrived whole is paid for."""
+        """Reads a complete answer although the reader is cancelled, because it is paid for."""
         self._late_reads += 1
         if self._late_reads > _MOST_LATE:
             raise cancellation

@@ -47,7 +47,7 @@ class _Unpacker(Protocol):
 
 
 class HttpCall:
-    """What is sent."""
+    """An HTTP request."""
 
     __slots__ = ("body", "headers", "method", "url")
 
@@ -210,7 +210,7 @@ def _headers(origin: Origin, call: HttpCall) -> list[tuple[str, str]]:
 
 
 def _redirected(url: str, head: ResponseHead) -> str:
-    """Where the same request goes next: another place of the same server, or nowhere."""
+    """Returns the redirected request if it stays on the same server; else raises."""
     target = urljoin(url, head.headers.get("location", ""))
     asked, told = urlsplit(url), urlsplit(target)
     if head.status not in (307, 308) or (asked.scheme, asked.netloc) != (told.scheme, told.netloc):

@@ -73,11 +73,11 @@ class NativeModel:
 
     @property
     def traits(self) -> VendorTraits:
-        """What is known of the model."""
+        """The model's traits."""
         return self._traits
 
     async def supports_schema(self) -> bool:
-        """Whether the vendor holds the model to a JSON Schema."""
+        """Tells whether the vendor holds the model to a JSON Schema."""
         return self._traits.structured_output in ("json_schema", "tool")
 
     async def complete(self, request: Request) -> Reply:
@@ -222,7 +222,7 @@ def make_native_model(
 
 
 def _is_whole(answer: HttpAnswer, beginning: bytes) -> bool:
-    """Whether the answer is one JSON value, whatever its server calls it, or however it was asked for."""
+    """Tells whether the answer is one JSON value, whatever its server calls it, or however it was asked for."""
     said = beginning.lstrip()
     if said.startswith((b"data:", b"event:", b":")):
         return False

@@ -325,7 +325,9 @@ class ChatCollector:
         return index
 
     def _next_index(self, call: Mapping[str, Any], position: int) -> int:
-        """Where a server leaves the index out: a piece with a new id begins a call, others go on with the last one."""
+        """Returns the index of a tool call's piece without one: a new id starts a call, other pieces continue the
+        last.
+        """
         id = _text(call.get("id"))
         if not id:
             return max(self._calls, default=position)

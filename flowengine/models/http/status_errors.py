@@ -45,7 +45,7 @@ _STATUS_OF_TYPE: Final = {
 
 
 class FailedAnswer(NamedTuple):
-    """What came instead of an answer."""
+    """An error response."""
 
     status: int
     text: str

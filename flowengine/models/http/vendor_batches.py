@@ -54,7 +54,7 @@ State: TypeAlias = Literal["running", "ended", "failed"]
 
 
 class BatchLook(NamedTuple):
-    """How a batch stands."""
+    """The state of a batch."""
 
     state: State
     """`failed`: nothing of it was done."""
@@ -62,7 +62,7 @@ class BatchLook(NamedTuple):
 
 
 class BatchAnswer(NamedTuple):
-    """What came back for one request."""
+    """The answer to one request of a batch."""
 
     body: Mapping[str, Any] | None
     error: ModelError | None

@@ -86,7 +86,7 @@ class VendorEndpoint:
 
     @contextmanager
     def telling_errors(self, timeout: float) -> Generator[None]:
-        """What goes wrong inside of the block, as an error of ours. `timeout`: the seconds that a call had."""
+        """Raises errors inside the block as ours. `timeout`: the seconds of the call."""
         try:
             yield
         except TimeoutError:
@@ -118,13 +118,13 @@ def _to_plain(value: Any) -> Any:
 
 
 def quote_start(body: bytes) -> str:
-    """What is told of a body that cannot be read."""
+    """Quotes the start of an unreadable body."""
     text = " ".join(body[:200].decode("utf-8", "replace").split())
     return f": it begins with {text[:80]!r}" if text else ": it is empty"
 
 
 def join_address(given: str | None, vendor: VendorTraits) -> str:
-    """Where a vendor's calls go: a given address without a path gets the vendor's own.
+    """Joins the vendor's default path to an address that has none.
 
     >>> from flowengine.models.http.vendor_traits import NATIVE
     >>> join_address("http://127.0.0.1:8000/", NATIVE["hosted_vllm"]), join_address(None, NATIVE["groq"])

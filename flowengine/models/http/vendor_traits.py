@@ -23,7 +23,7 @@ STRUCTURED_OUTPUTS: Final[tuple[StructuredOutput, ...]] = get_args(StructuredOut
 
 
 class ModelRule(NamedTuple):
-    """What is different for models whose name has a pattern in it."""
+    """Traits of the models whose name matches a pattern."""
 
     pattern: str
     changes: Mapping[str, Any]
@@ -32,7 +32,7 @@ class ModelRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VendorTraits:
-    """What has to be known of a vendor, or of one of its models."""
+    """The traits of a vendor, or of one of its models."""
 
     protocol: Literal["openai", "azure", "anthropic"]
     sources: tuple[str, ...]
@@ -90,15 +90,15 @@ class VendorTraits:
 
 
 def is_native(provider: str) -> bool:
-    """Whether a vendor is reached over HTTP from here, without litellm."""
+    """Tells whether a vendor is reached over HTTP from here, without litellm."""
     return provider in NATIVE
 
 
 def traits_of(
     provider: str, model: str, *, structured_output: str | None = None, is_elsewhere: bool = False
 ) -> VendorTraits:
-    """What is known of a vendor's model. `structured_output`: what the user says of it; `is_elsewhere`: it is asked
-    at another address than the vendor's own, so what it follows is known for names of the vendor's only.
+    """Returns the traits of a vendor's model. `structured_output`: what the user says of it; `is_elsewhere`: it is
+    asked at another address than the vendor's own, so what it follows is known for names of the vendor's only.
 
     >>> traits_of("openai", "gpt-5-mini").token_limit, traits_of("openai", "gpt-4o").token_limit
     ('max_completion_tokens', 'max_tokens')

@@ -48,7 +48,7 @@ def as_model_error(
 
 
 def secrets_of(settings: Mapping[str, Any]) -> Secrets:
-    """What must not be seen of the settings of calls: keys, and what is secret in the address."""
+    """Returns the secrets in the settings of calls: keys, and secret parts of the address."""
     return Secrets([*find_secret_values(settings), *find_url_secrets(str(settings.get("api_base") or ""))])
 
 
@@ -66,7 +66,7 @@ _DEEPEST: Final = 8
 
 
 def _message(error: Exception, address: str | None) -> str:
-    """What happened, without the class names that litellm wraps round it once or twice, and without its traceback."""
+    """Returns the error's message without litellm's class names and traceback."""
     text = str(error).partition(" Original exception: ")[0].partition(_TRACEBACK)[0]
     told = _ADVICE.sub("", _OBJECTS.sub("", _CLASS_NAMES.sub("", text).strip()))
     told = _unwrap_json(told) or type(error).__name__
@@ -122,7 +122,7 @@ def _address_asked(error: BaseException) -> str | None:
 
 
 def _is_unreadable(error: BaseException) -> bool:
-    """Whether a body that is no JSON is behind it."""
+    """Tells whether a body that is no JSON is behind it."""
     cause: BaseException | None = error
     for _ in range(_DEEPEST):
         if cause is None or isinstance(cause, JSONDecodeError | UnicodeDecodeError):

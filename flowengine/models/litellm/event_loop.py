@@ -51,8 +51,9 @@ class Job(Generic[T]):
         self._task = loop.create_task(self._run())
 
     async def wait(self) -> T:
-        """What the coroutine returned or raised; a `TimeoutError` if it took too long. Leaving early cancels it, but
-        for a value that is there already: a cancelled caller gets it, and is cancelled at its next wait."""
+        """Waits for the coroutine's result; a `TimeoutError` if it took too long. Leaving early cancels it, but for a
+        value that is there already: a cancelled caller gets it, and is cancelled at its next wait.
+        """
         try:
             await self._ended
         except BaseException as error:
@@ -68,7 +69,7 @@ class Job(Generic[T]):
         return self._has_value
 
     def outcome(self) -> T:
-        """What it returned or raised, once it has ended."""
+        """Returns or raises the coroutine's outcome, after it has ended."""
         if self._error is None:
             return cast(T, self._value)
         if self._is_late:

@@ -76,7 +76,7 @@ class LiteLLMModel:
         await litellm_loaded()
 
     async def supports_schema(self) -> bool:
-        """Whether litellm knows that the vendor follows a JSON Schema by itself."""
+        """Tells whether litellm knows that the vendor follows a JSON Schema by itself."""
         return self._follows_schemas(await self._litellm())
 
     async def complete(self, request: Request) -> Reply:

@@ -112,7 +112,7 @@ class OfflineMaterial:
 
     @cached_property
     def subject_prompt(self) -> str:
-        """What the subject answers, where it is known."""
+        """The prompt that the subject answers, if known."""
         return self._fenced.get("prompt", "")
 
     @cached_property
@@ -201,7 +201,7 @@ def route_reason(choice: LabelChoice, material: OfflineMaterial) -> str:
 
 
 def looks_like_judgement(properties: Mapping[str, Any]) -> bool:
-    """Whether these properties are those of an evaluation."""
+    """Tells whether these properties are those of an evaluation."""
     return "score" in properties and bool({"criteria_scores", "feedback", "suggestions"} & set(properties))
 
 

@@ -207,7 +207,7 @@ class Filler:
         return default if isinstance(default, int | float) else _nearest_number(schema, 1, whole)
 
     def _is_about(self, hint: str) -> bool:
-        """Whether the text mentions what the place is called."""
+        """Tells whether the text mentions what the place is called."""
         return bool(terms(hint).keys() & terms(self._text).keys())
 
 

@@ -31,7 +31,7 @@ SENT_IN_VAIN: Final = Spending(model_calls=1)
 
 
 def usage_of_reply(request: Request, reply: Reply) -> Spending:
-    """What a call took.
+    """Returns a call's usage.
 
     >>> from flowengine.models.model import TokenUsage as Counted
     >>> usage_of_reply(Request("m", ()), Reply("Green.", usage=Counted(40, 2), cost_usd=0.01))

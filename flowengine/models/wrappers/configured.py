@@ -67,7 +67,7 @@ def configured(model: Model, definition: ModelDefinition | None, instead_of: Map
 
 
 def definition_of(model: Model) -> ModelDefinition | None:
-    """What a project says of a model, or of the first of several; None where it has no name for it."""
+    """Returns the project's definition of a model, or of the first of several; None if it has none."""
     while True:
         own = getattr(model, "definition", None)
         if isinstance(own, ModelDefinition):

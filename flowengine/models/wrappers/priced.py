@@ -102,7 +102,7 @@ class PricedModel(PassThroughModel):
                 yield pieces()
 
     def own_price(self) -> Price:
-        """What its calls cost, whatever a list says."""
+        """Returns the price of its calls, regardless of price lists."""
         return self._price
 
     @contextmanager
@@ -133,12 +133,14 @@ class _SaysItsPrice(Protocol):
 
 @cache
 def has_own_price(kind: type[Model]) -> bool:
-    """Whether models of a class say what they cost. Looked up once a class, since asking a protocol takes long."""
+    """Tells whether models of a class say what they cost. Looked up once a class, since asking a protocol takes
+    long.
+    """
     return issubclass(kind, _SaysItsPrice)
 
 
 def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None) -> Price | None:
-    """What the model says that it costs, else what its vendor's list says; None where both are silent."""
+    """Returns the model's own price, else that of its vendor's list, or None."""
     if has_own_price(type(model)):
         return cast(_SaysItsPrice, model).own_price().dearest()
     return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)

@@ -81,7 +81,7 @@ class FallbackModel:
         return self._models[0].provider
 
     async def supports_schema(self) -> bool:
-        """Whether all of them do."""
+        """Tells whether all of them do."""
         for model in self._models:
             if not await supports_schema(model):
                 return False
@@ -224,7 +224,7 @@ class RetryingModel(PassThroughModel):
         return self._brake is not None and _failure_of(state).is_rate_limit
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]], first: TransientModelError) -> tuple[T, int]:
-        """What the first attempt that works returns, after `first` was the failure of one, and how many failed."""
+        """Repeats attempts after the failure `first`; returns the first success, and the number of failures."""
         import tenacity
 
         latest = first
@@ -256,7 +256,7 @@ class RetryingModel(PassThroughModel):
 
 
 async def _told(attempt: Callable[[], Awaitable[T]]) -> T:
-    """What the attempt gives; one that fails is a step of its call."""
+    """Makes the attempt; a failed one becomes a step of its call."""
     begun = perf_counter()
     try:
         return await attempt()
@@ -266,7 +266,7 @@ async def _told(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def _failure_of(state: RetryCallState) -> TransientModelError:
-    """Why the latest attempt failed; tenacity asks after attempts that may be repeated only."""
+    """Returns why the latest attempt failed; tenacity asks only after repeatable ones."""
     failure = state.outcome and state.outcome.exception()
     assert isinstance(failure, TransientModelError)
     return failure

@@ -77,7 +77,7 @@ def _innermost_nodes(within: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_progress(event: Event) -> bool:
-    """Whether it is something that the next writer need not do again, or somebody has seen to the run."""
+    """Tells whether it is something that the next writer need not do again, or somebody has seen to the run."""
     if isinstance(event, NodeRecorded):
         return type(event.record) in (ModelCall, ToolCall, Answered)
     if isinstance(event, RunFinished):
@@ -91,7 +91,7 @@ _KIND: Final = "queue.loading"
 
 
 def deaths_while_loading(store: JournalStore, run_id: str) -> int:
-    """How often loading began and did not end."""
+    """Counts the deaths of workers while they loaded the run."""
     known = store.recall(_KIND, run_id)
     return known if isinstance(known, int) else 0
 
@@ -134,7 +134,7 @@ class Company:
 
     @property
     def waiting(self) -> int:
-        """How many wait that may be left to others."""
+        """The number of waiting runs that may be left to other workers."""
         return sum(place.may_leave and not place.is_leaving for place in self._line)
 
     def leave(self, count: int) -> None:

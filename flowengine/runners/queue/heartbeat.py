@@ -73,7 +73,7 @@ class WorkerHeartbeat:
 
     @property
     def unreadiness(self) -> str | None:
-        """Why it takes no runs; None where it does."""
+        """The reason why it takes no runs; None if it does."""
         if self.is_stopping:
             return "it was told to stop"
         if self.signed is None:

@@ -64,7 +64,7 @@ class Orphans:
 
     @property
     def count(self) -> int:
-        """How many runs had no job when it was last looked."""
+        """The number of runs without a job at the last look."""
         return len(self._seen)
 
     async def look(self) -> Sequence[str]:

@@ -55,7 +55,7 @@ def queue_of(store: JournalStore, started: RunStarted) -> str | None:
 
 
 def has_queue(store: JournalStore) -> bool:
-    """Whether runs of the store can be submitted to a queue."""
+    """Tells whether runs of the store can be submitted to a queue."""
     try:
         from flowengine.journal.postgres.store import PostgresStore  # Only who uses it needs a driver.
     except ImportError:
@@ -73,7 +73,7 @@ def refuse_another(wanted: RunStarted, known: RunStarted | None) -> None:
 
 
 def _differences(wanted: RunStarted, known: RunStarted) -> Iterator[str]:
-    """What makes two runs two: where and when they are worked on does not."""
+    """Lists the differences between two runs, apart from where and when they are executed."""
     if (wanted.flow, wanted.source, _files(wanted)) != (known.flow, known.source, _files(known)):
         yield "another flow"
     if wanted.settings.get("model") != known.settings.get("model"):

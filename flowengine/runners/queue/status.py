@@ -43,7 +43,7 @@ class WorkerStatus(NamedTuple):
 
 
 class QueueStatus(NamedTuple):
-    """How many runs a queue holds, and in which way."""
+    """The number of runs in a queue, by state."""
 
     queue: str
     due: int = 0
@@ -129,7 +129,8 @@ def queues_of(store: JournalStore | Queryable, workers: Iterable[WorkerStatus]) 
 def problems_of(
     queues: Iterable[QueueStatus], orphans: Mapping[str, str], oldest: float | None = None
 ) -> Iterator[QueueProblem]:
-    """What needs somebody; `orphans`: run without a job → its queue, `oldest`: seconds that a run may be due.
+    """Lists problems that need a person; `orphans`: run without a job → its queue, `oldest`: the maximum age in
+    seconds.
 
     >>> [each.text for each in problems_of([QueueStatus("gpu", due=2, oldest=9.0)], {"a1": "gpu"}, 5.0)]
     ["no worker takes from queue 'gpu', which has 2 runs for one",

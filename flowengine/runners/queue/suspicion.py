@@ -46,7 +46,7 @@ _FEW: Final = 4
 
 
 def weigh_death(company: int) -> float:
-    """What the death of a worker with so many runs weighs for one of them: 1, and less from five runs on.
+    """Returns the weight of a worker's death for one of its runs: 1, and less from five runs on.
 
     A run that was in each of them is suspected after two deaths among 4 runs, three among 16, four among 64.
 
@@ -79,15 +79,17 @@ class Suspicion(NamedTuple):
 
     @property
     def alone(self) -> int:
-        """How many deaths the run had to itself."""
+        """The number of deaths at which the run was alone."""
         return sum(company == 1 for company in self.companies)
 
     def is_suspect(self, takeovers: int) -> bool:
-        """Whether the run is to be driven alone; after its first death where it may be taken over not even once."""
+        """Tells whether the run is to be driven alone; after its first death where it may be taken over not even
+        once.
+        """
         return bool(self.companies) and (takeovers == 0 or self.weight >= SUSPECT)
 
     def is_proven(self, takeovers: int) -> bool:
-        """Whether the run is at fault: more deaths than it may be taken over, all but two of which were its own.
+        """Tells whether the run is at fault: more deaths than it may be taken over, all but two of which were its own.
 
         >>> Suspicion((9, 9, 1, 1, 1, 1)).is_proven(5), Suspicion((9, 9, 9, 1, 1, 1)).is_proven(5)
         (True, False)
@@ -97,7 +99,7 @@ class Suspicion(NamedTuple):
 
 
 def share_out(waiting: int, idle: int) -> int:
-    """How many of the runs that wait for their turn in a worker are left to workers that have nothing to do.
+    """Returns how many of the runs that wait in a worker are left to idle workers.
 
     >>> share_out(1, 1), share_out(9, 2), share_out(9, 0)
     (1, 6, 0)
@@ -201,7 +203,7 @@ def note_companies(store: JournalStore, companies: Mapping[str, tuple[int, int]]
 
 
 def companies_of(store: JournalStore, run_id: str) -> tuple[int, ...]:
-    """What was noted of a run's deaths, the last one at the end."""
+    """Returns the recorded number of runs at each death, the last one at the end."""
     return tuple(company for _, company in _to_pairs(store.recall(_KIND, run_id)))
 
 
@@ -235,6 +237,6 @@ def _explain_giving_up(deaths: Deaths, loading: int, takeovers: int) -> str:
 
 
 def _clear_at_progress(clear: Callable[[], None], event: Event) -> None:
-    """What finishes something has not killed its worker."""
+    """Clears the suspicion when a run finishes something."""
     if is_progress(event):
         clear()

@@ -214,7 +214,7 @@ def queue_and_priority(settings: Mapping[str, Any]) -> tuple[str | None, int]:
 
 
 def is_new(priority: int) -> bool:
-    """Whether a job of this rank is one whose run has not begun.
+    """Tells whether a job of this rank is one whose run has not begun.
 
     >>> is_new(MOST_PRIORITY), is_new(before_new(-MOST_PRIORITY))
     (True, False)

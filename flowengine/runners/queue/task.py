@@ -64,7 +64,7 @@ _OFFERS: Final = 10
 
 
 class JobTerms(NamedTuple):
-    """What a job says beside its run."""
+    """The parameters of a job, beside its run."""
 
     after: int | None = None
     """The run's length when it was put into the queue."""
@@ -80,7 +80,7 @@ class JobTerms(NamedTuple):
         return cls(**said)
 
     def is_done(self, ended: RunStatus | None, length: int) -> bool:
-        """Whether there is nothing to do: the run has ended since, by a job that did not live to say so."""
+        """Tells whether there is nothing to do: the run has ended since, by a job that did not live to say so."""
         if ended == "succeeded":
             return True
         if self.if_waiting:
@@ -89,7 +89,7 @@ class JobTerms(NamedTuple):
 
 
 def may_leave(job: Job) -> bool:
-    """Whether a run that has to wait here for its turn is left to another worker."""
+    """Tells whether a run that has to wait here for its turn is left to another worker."""
     return job.attempts < _OFFERS
 
 
@@ -106,7 +106,7 @@ class StumbledError(Exception):
 
 
 class JobRetry(BaseRetryStrategy):
-    """When a job is worked on again that has not come to its end."""
+    """Decides when an unfinished job is executed again."""
 
     def __init__(self, busy: float) -> None:
         self._busy = busy
@@ -222,7 +222,7 @@ class RunTask:
         await self._end(run_id, error)
 
     async def _refuse_newer_store(self, run_id: str) -> None:
-        """Where the store is a newer FlowEngine's by now, all that fails is because of that: the job stays."""
+        """Keeps the job if the store belongs to a newer FlowEngine by now."""
         try:
             await anyio.to_thread.run_sync(self._store.check_version)
         except StoreVersionError as error:
@@ -261,7 +261,7 @@ class RunTask:
     async def _look_at(
         self, journal: PostgresJournal, how: JobTerms, job: Job
     ) -> tuple[RunStarted | None, Sequence[Event]]:
-        """How the run was started, and its events; None: it is not to go on."""
+        """Returns how the run was started, and its events; None if it must not continue."""
         with only_looking():  # Its flow, and with it its classes, is loaded when its turn has come.
             events = await journal.read_beside()
         started, last = events[0], events[-1]
@@ -276,7 +276,7 @@ class RunTask:
     async def _compile_flow(
         self, started: RunStarted, events: Sequence[Event], how: JobTerms, job: Job
     ) -> CompiledFlow:
-        """What the run is to go on with."""
+        """Compiles the flow with which the run continues."""
         plan = self._plans.known(started) or await self._loaded(started)
         await (
             wait_for_started_import()

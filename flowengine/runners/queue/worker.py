@@ -73,7 +73,7 @@ def _unchecked_pool(**options: Any) -> AsyncConnectionPool:
 
 
 class PatientConnector(PsycopgConnector):
-    """What is asked of the server is asked again when the connection broke, until `stop_waiting`."""
+    """Repeats requests to the server after a lost connection, until `stop_waiting`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(pool_factory=_unchecked_pool, **(_POOL | options))  # pyright: ignore[reportUnknownMemberType] # the library's own

@@ -23,7 +23,7 @@ __all__ = ["QueueHost", "WorkerSchedules", "serving_schedules"]
 
 
 class WorkerSchedules(NamedTuple):
-    """What a worker has queued by the clock."""
+    """The scheduled runs that a worker has queued."""
 
     schedules: Sequence[Schedule]
     root: Path

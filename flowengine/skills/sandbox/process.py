@@ -68,7 +68,7 @@ _QUIET_LOOKS: Final = 3
 
 
 class Command(NamedTuple):
-    """What is started."""
+    """A command to start."""
 
     line: Sequence[str]
     stdin: bytes = b""
@@ -149,7 +149,7 @@ def _stop_below(pid: int) -> list[int]:
 
 
 class _Conversation:
-    """What a running process is given and what it says."""
+    """The input and output of a running process."""
 
     def __init__(self, process: subprocess.Popen[bytes], command: Command, limits: ScriptLimits) -> None:
         self._process = process
@@ -231,7 +231,7 @@ def _decode(raw: bytes) -> str:
 
 
 class _Watch:
-    """What all processes together hold, which no limit of the kernel's bounds for one without privileges."""
+    """Bounds the memory of all processes together, which the kernel does not for unprivileged users."""
 
     def __init__(self, pid: int, limits: ScriptLimits, scratch: str | None) -> None:
         self._pid = pid

@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 class Sandbox:
-    """Where an agent's scripts run."""
+    """The sandbox of an agent's scripts."""
 
     def __init__(
         self, limits: ScriptLimits | None = None, allow_unconfined: bool = False, *, root: Path | None = None
@@ -97,7 +97,7 @@ class Sandbox:
 
 @cache
 def verdict(root: Path | None = None) -> Verdict:
-    """Whether the sandbox holds on this machine, for a project at this root; tried out when first asked."""
+    """Tells whether the sandbox holds on this machine, for a project at this root; tried out when first asked."""
     missing = [each for each in (*PROGRAMS, *(["setpriv"] if _is_root() else [])) if shutil.which(each) is None]
     if missing:
         return Verdict(False, f"{', '.join(missing)} is not installed")
@@ -109,7 +109,7 @@ def verdict(root: Path | None = None) -> Verdict:
 
 
 def _try_out(root: Path | None) -> Verdict:
-    """What a script says that attempts what it must not be able to do."""
+    """Runs a script that attempts what must be impossible, and returns its report."""
     line = [python_program(), "-I", "-c", _PROBE, *([] if root is None else _list_files(root))]
     limits = ScriptLimits(seconds=10, memory=300_000_000, processes=24)
     with tempfile.TemporaryDirectory(prefix="flowengine-probe-") as folder:

@@ -39,7 +39,7 @@ Ending = Literal["exit", "time", "output", "memory", "files"]
 
 @dataclass(frozen=True, slots=True)
 class ScriptLimits:
-    """What one execution of a script may use."""
+    """The limits of one script execution."""
 
     seconds: float = 30.0
     """By the clock; of each process also on the processor."""
@@ -63,7 +63,7 @@ class ScriptLimits:
 
 
 class Outcome(NamedTuple):
-    """How an execution ended."""
+    """The end of an execution."""
 
     code: int
     """The script's exit code; 128 and the signal's number where a signal ended it."""
@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
 
 
 def find_installed(name: str) -> str | None:
-    """Where a program is that scripts may use."""
+    """Returns the path of a program that scripts may use."""
     return shutil.which(name, path=PATH)
 
 

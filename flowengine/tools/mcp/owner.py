@@ -80,7 +80,7 @@ class McpOwner:
             self.ended.set()
 
     async def opened(self) -> Sequence[ListedTool]:
-        """What the server lists, once it has started; a `RunError` where it does not."""
+        """Returns the tools of the started server; raises `RunError` if it does not list them."""
         try:
             connection = await self._live_connection()
         except _GoneError as error:
@@ -89,7 +89,7 @@ class McpOwner:
         return await connection.listed()
 
     async def listed(self) -> Sequence[ListedTool] | None:
-        """What the server lists now, the same object for as long as nothing changes; None where it does not run."""
+        """Returns the server's current tools, the same object while nothing changes; None if it is not running."""
         return await self._connection.listed() if self._connection.is_live else None
 
     def close(self) -> None:

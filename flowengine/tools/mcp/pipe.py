@@ -75,7 +75,7 @@ class Pipe:
                 tasks.cancel_scope.cancel()
 
     def how_it_ended(self) -> str:
-        """Why no message comes any more."""
+        """Explains why no more messages arrive."""
         code = None if self._process is None else self._process.returncode
         return self._fault or ("it closed its stdout" if code is None else f"its process ended with exit code {code}")
 

@@ -62,7 +62,7 @@ class McpServer:
             raise DefinitionError(f"MCP server '{self.name}': {problem}")
 
     def _problem(self) -> str:
-        """What is wrong with the settings together, or the empty string."""
+        """Describes a conflict between settings; empty if there is none."""
         if bool(self.command) == bool(self.url):
             return "give either `command` (a local process) or `url` (streamable HTTP)"
         if self.url and (self.args or self.env):
@@ -83,7 +83,7 @@ class McpServer:
 
 
 def _find_misfit(server: McpServer) -> str:
-    """Which setting is of another type than its own, or the empty string. Values are not repeated: some are secrets."""
+    """Names the setting with a wrong type, without its value, which may be secret; empty if there is none."""
     texts = {"name": server.name, "command": server.command, "url": server.url}
     for name, text in texts.items():
         if not (isinstance(text, str) or (text is None and name != "name")):
