@@ -34,6 +34,8 @@ __all__ = ["RowMeter", "RowsCommand", "pace_of", "rows_exit_code"]
 _BOUNDS: Final = Budget._fields
 CONCURRENCY: Final = 20
 """Rows in flight at once, where nothing is said."""
+_WIDEST_ERROR: Final = 300
+"""Characters of a row's error below the summary; the results have all of it."""
 
 # --- Progress
 
@@ -49,6 +51,8 @@ class RowMeter:
         self.cost = 0.0
         """What was paid now, as far as it is known."""
         self.is_whole = True
+        self.first_errors: dict[str, str] = {}
+        """Status → row and error of the first row that ended so."""
         self.begun = monotonic()
         self._quiet = quiet
         self._is_batched = is_batched
@@ -68,6 +72,8 @@ class RowMeter:
     def hear(self, result: RowResult) -> None:
         """Take a row that has ended, and say from time to time how far it is."""
         self.statuses[result.status] += 1
+        if result.error is not None and result.status not in self.first_errors:
+            self.first_errors[result.status] = f"row {result.row.number}: {result.error.message}"
         if result.was_there:
             self.were_there += 1
         else:
@@ -238,6 +244,8 @@ class RowsCommand:
             self.results.json(dumps(self._to_object(meter, rows), indent=2))
         if not self.reporting.quiet:
             complain(meter.summary())
+            for status, error in sorted(meter.first_errors.items()):
+                complain(f"  first {status}: {' '.join(error.split())[:_WIDEST_ERROR]}")
             if keeps(choose_store(self.store)):
                 self._tell_how_to_go_on(meter, rows, code)
         return code
