@@ -254,21 +254,21 @@ async def resume(
         answers = answers_left(store, run_id, events)
         if not decided and not answers:
             _refuse_batched(run_id, events)
+        records = [*decided, *((node_of_question(path, given), given) for path, given in answers.items())]
+        for node, record in records:
+            walk.attempts.add(node, record)
+        code = EMPTY if plan.code == _last_code(events) else plan.code
+        before = settings_of(events)
+        under = limits_under(plan.limits, {**before, **settings})
+        limits = limits or under
+        anew = {**settings, **chosen_limits(limits, under)}
+        anew = {name: value for name, value in anew.items() if name not in before or before[name] != value}
+        resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats)
+        first = [resumed, *(NodeRecorded(node, time(), record) for node, record in records)]
+        leave = partial(leave_behind, thrifty, store, started, walk) if acts else _leave_nothing
     except BaseException:
         await journal.close()
         raise
-    records = [*decided, *((node_of_question(path, given), given) for path, given in answers.items())]
-    for node, record in records:
-        walk.attempts.add(node, record)
-    code = EMPTY if plan.code == _last_code(events) else plan.code
-    before = settings_of(events)
-    under = limits_under(plan.limits, {**before, **settings})
-    limits = limits or under
-    anew = {**settings, **chosen_limits(limits, under)}
-    anew = {name: value for name, value in anew.items() if name not in before or before[name] != value}
-    resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats)
-    first = [resumed, *(NodeRecorded(node, time(), record) for node, record in records)]
-    leave = partial(leave_behind, thrifty, store, started, walk) if acts else _leave_nothing
     run = await _drive(thrifty, walk, journal, first, limits, leave, store, live, above)
     return await _taken_up(plan, run, store, limits, live, above)
 

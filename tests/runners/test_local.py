@@ -23,13 +23,13 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.engine.merging import StateKey
-from flowengine.errors import StoreCorruptError, StoreUnavailableError
+from flowengine.errors import DefinitionError, StoreCorruptError, StoreUnavailableError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryJournal, MemoryStore
 from flowengine.journal.run_export import store_run
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.runners.local import changed_nodes, read_run
+from flowengine.runners.local import changed_nodes, read_run, resume
 from flowengine.runners.run import Run
 
 
@@ -101,6 +101,18 @@ async def test_an_unfinished_run_is_read_back_as_running():
     flow = flow_of(1, [])
     run = await flow.run(store=MemoryStore())
     assert read_run(flow.plan, run.events[:6]).status == "running"
+
+
+@pytest.mark.anyio
+async def test_a_resumption_with_limits_that_are_none_leaves_the_run_free():
+    async def fail(context: Context) -> None:
+        raise ValueError("no")
+
+    flow, store = Flow("f", {"one": FunctionNode(fail)}), MemoryStore()
+    await flow.run(store=store, run_id="r")
+    for _ in range(2):
+        with pytest.raises(DefinitionError, match="timeout must be a number"):
+            await resume(flow.plan, "r", store, settings={"timeout": "soon"})
 
 
 class FullStore(MemoryStore):
