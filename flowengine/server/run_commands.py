@@ -31,7 +31,7 @@ __all__ = ["ApprovalDecision", "RunCommands", "RunningRuns"]
 # --- Runs of this process
 
 Job: TypeAlias = Callable[[JournalStore, Live], Awaitable[Run]]
-"""RunningRuns in the store that it is given, and tells what agents write."""
+"""Runs in the store that it is given, and tells what agents write."""
 Heard: TypeAlias = Callable[[str, TokenStreamed], None]
 
 
@@ -61,7 +61,7 @@ class RunningRuns:
         self._launched: dict[str, _Launch] = {}
 
     def begin(self, tasks: TaskGroup) -> None:
-        """RunningRuns are tasks of this group from now on."""
+        """Runs are tasks of this group from now on."""
         self._tasks = tasks
 
     async def end(self) -> None:

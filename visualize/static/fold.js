@@ -6,13 +6,18 @@ const OPEN = new Set(["pending", "running", "waiting"]);
 const BETWEEN = { map: /^\[(\d{1,9})\]\./, loop: /^\.round\[(\d{1,9})\]\./, subflow: /^\./ };
 const TELLING = ["running", "waiting", "failed", "succeeded", "cancelled", "skipped", "pending"];
 
+// Of an object whose keys are a flow's own words: `constructor` is one like any other.
+function ownOf(object, key) {
+  return object && Object.hasOwn(object, key) ? object[key] : undefined;
+}
+
 // --- the shape
 
 function levelOf(graph, parent = null) {
   const sites = new Map();
   for (const [id, kind, body] of graph.nodes || []) {
     const path = parent === null ? id : `${parent}.${id}`;
-    sites.set(id, { path, id, kind, parent, body: body ? levelOf(body, path) : null, model: graph.models?.[id] ?? "" });
+    sites.set(id, { path, id, kind, parent, body: body ? levelOf(body, path) : null, model: ownOf(graph.models, id) ?? "" });
   }
   const containers = [...sites.values()].filter((site) => site.body).sort((a, b) => b.id.length - a.id.length);
   return { sites, containers, edges: graph.edges || [], most: graph.most ?? null };
@@ -332,7 +337,7 @@ function stateOf(run) {
 }
 
 function write(state, rules, key, value) {
-  const [rule] = rules[key] || ["replace"];
+  const [rule] = ownOf(rules, key) ?? ["replace"];
   const fold = FOLDS[rule];
   try {
     state.set(key, fold ? fold(state.get(key) ?? null, value) : value);

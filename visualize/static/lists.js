@@ -17,12 +17,13 @@ function moveIn(by) {
 }
 
 function pressInList(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
   const chosen = document.querySelector("[data-list] tr.chosen a");
   const act = {
     x: () => document.querySelector("[data-list] tr.chosen [name=run]")?.click(),
     j: () => moveIn(1), k: () => moveIn(-1), "/": () => document.querySelector("[type=search]")?.focus(),
-    Enter: chosen ? () => chosen.click() : undefined,
+    // What has the focus is pressed itself.
+    Enter: chosen && !event.target.closest("a, button, summary") ? () => chosen.click() : undefined,
   }[event.key];
   if (!act) return;
   event.preventDefault();

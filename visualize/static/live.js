@@ -12,7 +12,7 @@ function timeLeft(run, usual, now) {
   const left = (id) => {
     const row = run.rows.get(id);
     if (!row || SETTLED.has(row.status)) return 0;
-    const whole = usual[id] ?? 0;
+    const whole = ownOf(usual, id) ?? 0;
     return row.started === null || row.status === "pending" ? whole : Math.max(0, whole - (now - row.started));
   };
   for (const id of run.top.sites.keys()) {

@@ -32,14 +32,22 @@ function readInline(text) {
   return parts;
 }
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const FENCE = /^ {0,3}(`{3,}(?![^]*`)|~{3,})\s*([\w+#.-]*)/; // Code in a line that ends in it is no fence.
+const HEADING = /^ {0,3}(#{1,6})\s+([^]*)$/;
 const RULE = /^ {0,3}([-*_])(\s*\1){2,}\s*$/;
 const ITEM = /^( *)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const BARS = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
 
 function cellsOf(line) {
   return line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((each) => readInline(each.trim()));
+}
+
+// A heading without the signs that close it, which a blank sets off.
+function titleOf(text) {
+  const whole = text.trim();
+  let end = whole.length;
+  while (whole[end - 1] === "#") end -= 1;
+  return end === 0 || /\s/.test(whole[end - 1]) ? whole.slice(0, end).trim() : whole;
 }
 
 // The blocks of a text: {tag, parts | text | blocks | items | rows}.
@@ -64,7 +72,7 @@ function readMarkdown(text, depth = 0) {
     } else if (HEADING.test(line)) {
       const found = HEADING.exec(line);
       at += 1;
-      blocks.push({ tag: `h${Math.min(6, found[1].length + 2)}`, parts: readInline(found[2]) });
+      blocks.push({ tag: `h${Math.min(6, found[1].length + 2)}`, parts: readInline(titleOf(found[2])) });
     } else if (RULE.test(line)) {
       at += 1;
       blocks.push({ tag: "hr" });
@@ -103,7 +111,7 @@ function readList(lines, depth) {
 
 // Whether a text is likely to be Markdown.
 function isMarkdown(text) {
-  return /^ {0,3}(#{1,6} |```|> |[-*+] \S|\d{1,3}\. \S)/m.test(text) || /\*\*\S[^\n]*\*\*|\|\s*:?-{3,}|\[[^\]\n]+\]\(https?:/.test(text);
+  return /^ {0,3}(#{1,6} |```|> |[-*+] \S|\d{1,3}\. \S)/m.test(text) || /\*\*\S[^\n]*\*\*|\|\s*:?-{3,}|\[[^[\]\n]+\]\(https?:/.test(text);
 }
 
 function showMarkdown(text) {

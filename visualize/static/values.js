@@ -9,9 +9,15 @@ function isObject(value) {
   return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
+const LARGE = /"[^"\\]*(?:\\[^][^"\\]*)*"|(?<![\w.+-])-?[1-9]\d{15,}(?![\d.eE])/g; // Texts, and whole numbers.
+const EXACT = "\uE000whole number "; // Before one that is too large for a number of this language.
+
+// A value; of whole numbers every digit is kept.
 function parseJson(text) {
   try {
-    return JSON.parse(text);
+    if (typeof text !== "string" || !/\d{16}/.test(text)) return JSON.parse(text);
+    const marked = text.replace(LARGE, (found) => (found[0] === '"' ? found : `"${EXACT}${found}"`));
+    return JSON.parse(marked, (_, each) => (typeof each === "string" && each.startsWith(EXACT) ? BigInt(each.slice(EXACT.length)) : each));
   } catch {
     return undefined;
   }
@@ -196,10 +202,11 @@ function openAll(root) {
 // --- the forms
 
 function leafOf(value) {
-  const name = value === null ? "null" : typeof value;
+  const isWhole = typeof value === "bigint";
+  const name = value === null ? "null" : isWhole ? "number" : typeof value;
   const element = document.createElement(typeof value === "string" && value.includes("\n") ? "pre" : "span");
   element.className = `leaf ${name}`;
-  element.textContent = typeof value === "string" ? value : JSON.stringify(value);
+  element.textContent = typeof value === "string" || isWhole ? String(value) : JSON.stringify(value);
   return element;
 }
 

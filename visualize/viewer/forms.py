@@ -138,7 +138,9 @@ def _read_properties(properties: Mapping[str, Mapping[str, Any]], fields: Mappin
     found: list[tuple[str, Any]] = []
     for name, schema in properties.items():
         kind, said = schema.get("type", "string"), fields.get(_PREFIX + name, "")
-        if kind == "boolean":
+        if schema.get("enum"):
+            found += [(name, next((each for each in schema["enum"] if _to_text(each) == said), said))] if said else []
+        elif kind == "boolean":
             found.append((name, said == "true"))
         elif said:
             found.append((name, said if kind == "string" else _parse_number(name, said, kind)))
@@ -150,7 +152,7 @@ def _parse_number(name: str, said: str, kind: str) -> float | int:
         found = int(said) if kind == "integer" else float(said)
     except ValueError:
         found = inf
-    if isfinite(found):
+    if isinstance(found, int) or isfinite(found):
         return found
     raise ValueError(f"'{name}' takes {'a whole number' if kind == 'integer' else 'a number'}, found '{said:.40}'")
 
@@ -235,7 +237,7 @@ def answer_fields(asked: Asked, *, has_arguments: bool = True, choice: str | Non
 
     `choice`: the only one that can be made.
     """
-    fields = fields_for(asked.form, "FormAnswer, as JSON") if asked.form and not asked.tool else []
+    fields = fields_for(asked.form, "Answer, as JSON") if asked.form and not asked.tool else []
     if asked.tool and has_arguments:
         fields = _argument_fields(asked)
     if asked.form_for and not asked.tool:

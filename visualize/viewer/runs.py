@@ -108,7 +108,7 @@ def query_of(filters: Filters) -> RunQuery:
         filters.status,
         filters.labels,
         None if filters.since is None else _midnight_of(filters.since),
-        None if filters.until is None else _midnight_of(filters.until + timedelta(days=1)),
+        None if filters.until is None else _midnight_of(filters.until, 1),
         filters.text,
         filters.mark,
         filters.answerer if filters.is_mine else None,
@@ -117,8 +117,13 @@ def query_of(filters: Filters) -> RunQuery:
     )
 
 
-def _midnight_of(day: date) -> float:
-    return datetime(day.year, day.month, day.day).astimezone().timestamp()
+def _midnight_of(day: date, later: int = 0) -> float | None:
+    """When a day begins; None at the ends of the calendar, which leave no run out."""
+    try:
+        day += timedelta(days=later)
+        return datetime(day.year, day.month, day.day).astimezone().timestamp()
+    except (OverflowError, ValueError):
+        return None
 
 
 def run_before(infos: Sequence[RunInfo], run_id: str) -> str | None:
@@ -371,7 +376,7 @@ def _link_labels(labels: Mapping[str, str], in_file: bool) -> Sequence[Markup]:
     return [
         element("span", each, class_="label")
         if in_file
-        else element("a", each, href=f"{runs_url()}?{urlencode({'label': each})}", class_="label")
+        else element("a", each, href=f"{runs_url()}?{urlencode({'label': each}, errors='replace')}", class_="label")
         for each in _list_label_pairs(labels)
     ]
 

@@ -15,6 +15,12 @@ test("headings, lists in lists, fences and tables are told apart", () => {
   assert.deepStrictEqual(blocks[3].rows, [[["1"], ["2"]]]);
 });
 
+test("code in a line that ends in it is no fence, and a heading keeps its signs", () => {
+  const blocks = plain(readMarkdown("```print(1)``` is the call.\n\n# Learn C#\n\n## Two ##\n\n# #"));
+  assert.deepStrictEqual(blocks[0].parts, [{ tag: "code", text: "print(1)" }, " is the call."]);
+  assert.deepStrictEqual(blocks.slice(1).map((each) => each.parts), [["Learn C#"], ["Two"], []]);
+});
+
 test("only addresses of the web become links", () => {
   assert.strictEqual(plain(readInline("[x](https://a.b/c)"))[0].href, "https://a.b/c");
   for (const text of ["[x](javascript:alert(1))", "[x](data:text/html,1)", "[x](//a.b)", "[x](JaVaScript:1)"]) {
@@ -28,8 +34,9 @@ test("markup stays text, and names with underscores stay whole", () => {
 });
 
 test("what is unclosed, empty or long ends", () => {
-  for (const text of ["", "```", "**", "> ".repeat(500), "|".repeat(3000), "- ".repeat(2000), "[".repeat(20000), "*a ".repeat(20000), "`".repeat(9000)]) {
+  for (const text of ["", "```", "**", "> ".repeat(500), "|".repeat(3000), "- ".repeat(2000), "[".repeat(20000), "*a ".repeat(20000), "`".repeat(9000), `# a${" ".repeat(5000)}b`]) {
     const begun = performance.now();
+    isMarkdown(text);
     readMarkdown(text);
     assert.ok(performance.now() - begun < 5000, text.slice(0, 9));
   }

@@ -4,7 +4,8 @@ const test = require("node:test");
 const assert = require("node:assert");
 const { load } = require("./load.cjs");
 
-const { formsOf, columnsOf } = load(["markdown.js", "values.js"], ["formsOf", "columnsOf"]);
+const document = { createElement: () => ({}) };
+const { formsOf, columnsOf, leafOf } = load(["markdown.js", "values.js"], ["formsOf", "columnsOf", "leafOf"], { document });
 const forms = (text, kind = "json") => [...formsOf(text, kind).forms];
 
 test("a list of like objects is a table, messages are a chat, anything else of JSON a tree", () => {
@@ -19,4 +20,13 @@ test("JSON in a text is read, text that is none stays text", () => {
   assert.deepStrictEqual(forms('{"a": 1', "text"), ["text"]);
   assert.deepStrictEqual(forms("# Title\n\ntext", "text"), ["markdown", "text"]);
   for (const text of ["null", "3", "true", '"text"', "", "NaN"]) assert.deepStrictEqual(forms(text), ["text"], text);
+});
+
+test("large whole numbers keep every digit, and texts that look like them stay texts", () => {
+  const text = '{"a": [12345678901234567890, -98765432109876543], "b": "12345678901234567890 \\" 9", "c": 1.2345678901234567, "d": 5}';
+  const { value } = formsOf(text, "json");
+  assert.deepStrictEqual([...value.a].map((each) => leafOf(each).textContent), ["12345678901234567890", "-98765432109876543"]);
+  assert.deepStrictEqual([value.b, value.c, value.d], ['12345678901234567890 " 9', 1.2345678901234567, 5]);
+  assert.strictEqual(leafOf(value.a[0]).className, "leaf number");
+  assert.deepStrictEqual(forms('{"a": 012345678901234567890}', "text"), ["text"]);
 });

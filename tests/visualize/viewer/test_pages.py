@@ -85,6 +85,7 @@ def test_the_filters_of_an_address_are_what_the_store_is_asked_for():
     ended = query_of(filters_of({"ended": "2026-03-02"}))
     assert ended == RunQuery(ended_from=query.started_from)
     assert query_of(filters_of({"ended": "x", "since": "yesterday", "page": "-1"})) == RunQuery()
+    assert query_of(filters_of({"since": "0001-01-01", "until": "9999-12-31"})) == RunQuery()
 
 
 def test_labels_are_shown_lead_to_their_runs_and_stay_while_pages_are_turned():
@@ -93,6 +94,7 @@ def test_labels_are_shown_lead_to_their_runs_and_stay_while_pages_are_turned():
     assert 'href="/?label=team%3D%3Cb%3E" class="label">team=&lt;b&gt;</a>' in text
     assert 'href="/?page=2&amp;label=team%3D%3Cb%3E"' in text
     assert '<input type="hidden" name="label" value="team=&lt;b&gt;">' in text
+    assert 'href="/?label=team%3D%3F"' in runs_page(listed([INFOS[2]._replace(labels={"team": "\udcff"})]))
 
 
 def test_the_list_tells_what_runs_cost_ask_and_failed_with_and_leaves_out_what_no_run_has():
@@ -301,9 +303,12 @@ def test_what_was_posted_is_read_by_the_types_of_the_form():
     posted = {"choice": "yes", "comment": " fine ", "form.channel": "mail", "form.copies": "3", "form.urgent": "true"}
     assert answer_of(asked, posted) == FormAnswer("yes", "fine", {"channel": "mail", "copies": 3, "urgent": True})
     assert answer_of(Asked("?", ["yes"]), {"choice": "yes"}) == FormAnswer("yes")
+    numbers = {"type": "object", "properties": {"size": {"enum": [1, 2.5, None]}, "count": {"type": "integer"}}}
+    posted = {"choice": "yes", "form.size": "2.5", "form.count": "9" * 400}
+    assert answer_of(Asked("?", ["yes"], numbers), posted).form == {"size": 2.5, "count": int("9" * 400)}
     nested = Asked("?", ["yes"], {"type": "object", "properties": {"a": {"type": "array"}}})
     assert answer_of(nested, {"choice": "yes", "form": '{"a": [1]}'}).form == {"a": [1]}
-    assert '<textarea name="form"' in approval_form("r", "n", nested, Acting("t"))
+    assert '<span>Answer, as JSON</span><textarea name="form"' in approval_form("r", "n", nested, Acting("t"))
 
 
 @pytest.mark.parametrize(
