@@ -6,13 +6,13 @@ them, with the modules that are public beside this one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
-
-from flowengine.version import __version__ as __version__
+TYPE_CHECKING = False
+"""As that of `typing`, whose import is most of the time in which Ctrl-C at the start of a command is not heard yet."""
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Final
+
     from flowengine.agents.agent import Agent as Agent
     from flowengine.agents.evaluation import EvaluationAgent as EvaluationAgent
     from flowengine.agents.routing import RoutingAgent as RoutingAgent
@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from flowengine.typed_contexts.manager import ContextManager as ContextManager
     from flowengine.typed_contexts.typed import ToolCallResult as ToolCallResult
     from flowengine.typed_contexts.typed import TypedContext as TypedContext
+    from flowengine.version import __version__ as __version__
 
 PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "Flows and their nodes": {
@@ -218,7 +219,7 @@ PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 
 _PUBLIC: Final = {
     name: module for modules in PUBLIC_GROUPS.values() for module, names in modules.items() for name in names
-}
+} | {"__version__": "flowengine.version"}
 
 __all__ = [
     "Agent",
@@ -306,6 +307,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'flowengine' has no attribute {name!r}")
+    from importlib import import_module  # As above.
+
     value = getattr(import_module(_PUBLIC[name]), name)
     globals()[name] = value
     return value

@@ -225,3 +225,11 @@ def test_a_closed_stdout_and_stderr_are_no_error(folder: Path) -> None:
 def test_the_module_ends_as_the_command_does(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "flowengine", "validate", "nowhere.yaml"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 2
+
+
+def test_hardly_anything_is_loaded_before_ctrl_c_is_heard() -> None:
+    """The script that an installer makes imports the package outside of every handler of ours."""
+    root = Path(__file__).parents[2]
+    told = f"import sys; sys.path.insert(0, {str(root)!r}); import flowengine.__main__; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-S", "-c", told], capture_output=True, text=True, check=True).stdout
+    assert {"typing", "collections", "re", "importlib.util", "signal"}.isdisjoint(loaded.split())
