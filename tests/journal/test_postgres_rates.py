@@ -334,3 +334,25 @@ async def test_a_turn_is_one_trip_to_the_server(workers: list[PostgresRates], ur
             assert turn is not None
             turn.took(20)
     assert asked == 5
+
+
+async def test_calls_that_are_cancelled_while_they_wait_keep_the_others_for_a_minute_at_most(
+    workers: list[PostgresRates], url: str
+) -> None:
+    limiter, *_ = limiters(workers, requests_per_minute=1)
+
+    async def call() -> None:
+        async with limiter.turn(0):
+            pass
+
+    await call()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            await workers[0].done(lambda _: None)  # Behind their asking: all of them wait for their turns.
+            scope.cancel()
+    await workers[0].done(lambda _: None)  # Behind what was said of the places.
+    ((last,),) = rows(url, "SELECT max(at) - extract(epoch FROM clock_timestamp()) FROM flowengine.turn")
+    assert last <= 0

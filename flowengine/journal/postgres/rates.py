@@ -37,6 +37,10 @@ T = TypeVar("T")
 
 _TAKE: Final = b"SELECT slot, entry, wait FROM flowengine.take_turn(%s, %s, %s, %s, %s, %s, %s)"
 _CORRECT: Final = b"UPDATE flowengine.turn SET tokens = %s WHERE limiter = %s AND number = %s"
+_WITHDRAW: Final = b"""
+    UPDATE flowengine.turn SET at = least(at, extract(epoch FROM clock_timestamp())) WHERE limiter = %s AND number = %s
+"""
+"""Counts as a call that was made now: those that were made before may be forgotten for its sake."""
 _GIVE_BACK: Final = b"SELECT pg_advisory_unlock(flowengine.slot_key(%s, %s))"
 _HOLD_AGAIN: Final = b"SELECT pg_try_advisory_lock(flowengine.slot_key(%s, %s))"
 
@@ -171,9 +175,13 @@ class _SharedLimiter:
     async def turn(self, tokens: int) -> AsyncGenerator[RateTurn | None]:
         place = _Place(self, tokens)
         try:
-            await self._take_place(place)
-            if place.wait > 0:
-                await anyio.sleep(place.wait)
+            try:
+                await self._take_place(place)
+                if place.wait > 0:
+                    await anyio.sleep(place.wait)
+            except BaseException:
+                self.rates.soon(partial(self._withdraw, place))  # Behind the taking, if that is still under way.
+                raise
             yield place
         finally:
             if self.limits.max_parallel is not None:
@@ -206,6 +214,10 @@ class _SharedLimiter:
         if slot is not None:
             self.held.add(slot)
         return True
+
+    def _withdraw(self, place: _Place, connection: Connection) -> None:
+        if place.entry is not None:
+            connection.execute(_WITHDRAW, (self.name, place.entry))
 
     def _give_back(self, place: _Place, connection: Connection) -> None:
         if place.slot is not None:
