@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -255,11 +255,11 @@ def show(
         for event in chosen:
             results.json(event_line(event))
     elif views:
-        view = _View(everything, node, now, call)
+        viewed = _view(views[0], everything, node, now, call, as_json)
         if as_json:
-            results.json(dumps(view.make_object(views[0]), indent=2))
+            results.json(dumps(viewed, indent=2))
         else:
-            results.line("\n".join(view.format(views[0])))
+            results.line("\n".join(viewed))
     elif as_json:
         about = {**notes_to_object(said), "led_to": list(led_to)} if node is None else {}
         results.json(_to_json(everything, chosen, node, about))
@@ -282,44 +282,32 @@ def _until(events: Sequence[Event], at: int | None) -> Sequence[Event]:
     return events if at is None else events[: at + 1]
 
 
-class _View(NamedTuple):
-    """The views that the options `--why` to `--state` select, of a run or of one node."""
+def _view(
+    option: str, events: Sequence[Event], node: str | None, now: float | None, call: int | None, as_json: bool
+) -> Any:
+    """What one of `--why` to `--state` shows of a run, or of one of its nodes: an object of JSON, or lines."""
+    match option:
+        case "--why":
+            return _why_to_objects(events, node) if as_json else _format_why(fold_events(events), node)
+        case "--time":
+            return times_to_object(events, node, now) if as_json else format_times(events, node, now)
+        case "--calls":
+            return calls_to_object(events, node) if as_json else format_calls(events, node)
+        case "--state":
+            state = Reading(events).states.so_far()
+            return state if as_json else format_state(state)
+        case _:
+            at, record = _find_call(events, call or 0)
+            made = {"call": call, "node": at, **record._asdict()}
+            return made if as_json else [f"node {at}, event {call}", *_format_record(record)]
 
-    events: Sequence[Event]
-    node: str | None
-    now: float | None
-    call: int | None
 
-    def format(self, option: str) -> Iterator[str]:
-        if option == "--why":
-            return _format_why(fold_events(self.events), self.node)
-        if option == "--time":
-            return format_times(self.events, self.node, self.now)
-        if option == "--calls":
-            return format_calls(self.events, self.node)
-        if option == "--state":
-            return format_state(Reading(self.events).states.so_far())
-        recorded = self._find_call()
-        return iter([f"node {recorded.node}, event {self.call}", *_format_record(recorded.record)])
-
-    def make_object(self, option: str) -> Any:
-        if option == "--why":
-            return _why_to_objects(self.events, self.node)
-        if option == "--time":
-            return times_to_object(self.events, self.node, self.now)
-        if option == "--calls":
-            return calls_to_object(self.events, self.node)
-        if option == "--state":
-            return Reading(self.events).states.so_far()
-        recorded = self._find_call()
-        return {"call": self.call, "node": recorded.node, **recorded.record._asdict()}
-
-    def _find_call(self) -> NodeRecorded:
-        number = self.call or 0
-        found = self.events[number] if number < len(self.events) else None
-        if not isinstance(found, NodeRecorded) or not isinstance(found.record, ModelCall | ToolCall):
-            raise click.UsageError(f"event {number} is no call of a model or a tool: --calls lists those of models")
-        return found
+def _find_call(events: Sequence[Event], number: int) -> tuple[str, ModelCall | ToolCall]:
+    """A call of a model or a tool by its position, and whose it is."""
+    found = events[number] if number < len(events) else None
+    if not isinstance(found, NodeRecorded) or not isinstance(found.record, ModelCall | ToolCall):
+        raise click.UsageError(f"event {number} is no call of a model or a tool: --calls lists those of models")
+    return found.node, found.record
 
 
 def _format_definition(progress: Progress, node: str) -> Iterator[str]:
