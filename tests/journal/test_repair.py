@@ -116,6 +116,18 @@ def test_a_run_is_cut_at_a_flipped_bit_and_resumed_from_there(
     assert repair_store(done.path).path is None
 
 
+def test_a_run_that_is_lost_takes_the_id_of_no_other(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:  # As a page that was free has it: once there was another "r4".
+        ((four,),) = connection.execute("SELECT number FROM run WHERE run_id = 'r4'").fetchall()
+        ((first,),) = connection.execute("SELECT number FROM run WHERE run_id = 'r0'").fetchall()
+        connection.execute("UPDATE run SET run_id = 'other' WHERE number = ?", (four,))
+        connection.execute("UPDATE run SET run_id = 'r4' WHERE number = ?", (first,))
+        connection.execute("DELETE FROM event WHERE position / 4294967296 = ?", (first,))
+        connection.commit()
+    states = {run.run_id: run.state for run in repair_store(path).runs}
+    assert (states["r4"], states[f"#{first}"]) == ("whole", "lost")
+
+
 @pytest.mark.long
 def test_each_page_may_be_zeroed_and_the_others_are_kept(
     path: Path, whole: tuple[bytes, dict[str, Sequence[Event]]]

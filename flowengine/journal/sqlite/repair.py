@@ -147,9 +147,9 @@ def _read_whole(tables: SqliteTables, run_id: str) -> RepairedRun:
 
 def _save(path: Path, copy: Path) -> Repair:
     found = _find_rows(copy)
+    read = [(number, _keep_until_gap(number, found)) for number in sorted({*found.rows, *found.names})]
     kept: dict[str, _Kept] = {}
-    for number in sorted({*found.rows, *found.names}):
-        one = _keep_until_gap(number, found)
+    for number, one in sorted(read, key=lambda each: each[1].run.state == "lost"):
         if one.run.run_id in kept:  # A removed run that damage to the list of free pages has brought back.
             one = _Kept((), (), RepairedRun(f"#{number}", "lost", 0, one.run.kept, "another run has its id"))
         kept[one.run.run_id] = one
