@@ -35,6 +35,7 @@ __all__ = ["LongTermMemoryProvider", "LongTermMemorySettings", "memory_source"]
 
 
 DEFAULT_STORE: Final = ".flowengine/memory.db"
+DEFAULT_SCOPE_ID: Final = "default"
 _NEARNESS: Final = 0.8
 """Share of the best score from which on an item counts as about as near, where none reaches the threshold."""
 _WITH_NEIGHBOURS: Final = 5
@@ -48,7 +49,9 @@ class LongTermMemorySettings(BaseModel):
 
     store: str = Field(DEFAULT_STORE, min_length=1, description="The SQLite file that holds the memory")
     scope: MemoryScope = Field(MemoryScope.WORKSPACE, description="Whose it is: workspace, channel or thread")
-    scope_id: str = Field("default", min_length=1, description="Which one; of a thread `channel:ts`")
+    scope_id: str = Field(
+        DEFAULT_SCOPE_ID, min_length=1, description="Which one; of a thread `channel:ts`. Left out, all runs share one"
+    )
     limit: int = Field(20, ge=1, le=1000, description="Interactions that enter a prompt at most")
     threshold: float = Field(
         0.4,
@@ -74,7 +77,7 @@ class LongTermMemoryProvider(ContextProvider):
         self,
         store: str | os.PathLike[str] = DEFAULT_STORE,
         scope: str = "workspace",
-        scope_id: str = "default",
+        scope_id: str = DEFAULT_SCOPE_ID,
         limit: int = 20,
         threshold: float = 0.4,
         max_tokens: int = 400,
@@ -104,6 +107,11 @@ class LongTermMemoryProvider(ContextProvider):
             },
             "example": "- long_term_memory: {store: memory.db, scope: channel, scope_id: C1}",
         }
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether nothing says whose it is, so that all runs have the same."""
+        return self._settings.scope_id == DEFAULT_SCOPE_ID
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flowengine.errors import DefinitionError, InputError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.nodes.container import every_node
 
-__all__ = ["explain_code", "plan_flow", "validate_flow"]
+__all__ = ["explain_code", "nodes_with_shared_memory", "plan_flow", "validate_flow"]
 
 
 def validate_flow(flow: Flow) -> Mapping[str, Any]:
@@ -23,6 +24,21 @@ def validate_flow(flow: Flow) -> Mapping[str, Any]:
     found = [*problems, *check_file(path, project=project)]
     errors = sum(each.severity == "error" for each in found)
     return {"flow": flow.name, "errors": errors, "problems": [str(each) for each in found]}
+
+
+def nodes_with_shared_memory(flow: Flow) -> Sequence[str]:
+    """The agents whose memory is one for all runs, since nothing says whose it is."""
+    from flowengine.context_providers.long_term_memory import LongTermMemoryProvider  # As above.
+    from flowengine.nodes.agent import AgentNode, Templated
+
+    found: list[str] = []
+    for path, node in every_node(flow.plan.definitions):
+        if isinstance(node, AgentNode):
+            agent = node.agent.prototype if isinstance(node.agent, Templated) else node.agent
+            chain = () if agent.sources is None else agent.sources.providers
+            if any(isinstance(each, LongTermMemoryProvider) and each.is_shared for each in chain):
+                found.append(path)
+    return found
 
 
 def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ import logging
 import re
 import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -19,6 +19,7 @@ from flowengine.cli.options import FiniteRange, duration
 from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.engine.ports import Durability
+from flowengine.flow import Flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.server.safety import LOOPBACK, is_loopback
 from flowengine.version import install_hint
@@ -151,7 +152,7 @@ def command(
         def announce() -> None:
             results.line(address)
             if not quiet:
-                _announce(sorted(service.flows), format_store(store), address, service.is_queued, no_keys)
+                _announce(service.flows, format_store(store), address, service.is_queued, no_keys)
 
         with listening, results.alone():
             serve(app, listening, announce, ConnectionLimits(request_timeout, _WITHOUT_HEAD), service.drain)
@@ -169,14 +170,19 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _announce(flows: Sequence[str], store: str, address: str, is_queued: bool, no_keys: bool) -> None:
-    complain(f"serves {', '.join(flows)}; runs are kept in {store}; Ctrl-C ends it")
+def _announce(flows: Mapping[str, Flow], store: str, address: str, is_queued: bool, no_keys: bool) -> None:
+    complain(f"serves {', '.join(sorted(flows))}; runs are kept in {store}; Ctrl-C ends it")
     if not keeps(store):
         complain("notice: runs are lost when it ends; --store names a place where they are kept")
     if is_queued:
         complain("runs go into the queue: `flowengine worker` goes on with them")
     if no_keys:
         complain("notice: it lets in whoever reaches it")
+    from flowengine.serving.flow_inspection import nodes_with_shared_memory  # `keys` serves nothing.
+
+    shared = [f"{name}: {path}" for name, flow in sorted(flows.items()) for path in nodes_with_shared_memory(flow)]
+    if shared:
+        complain(f"notice: one memory for all who call ({', '.join(shared)}); `scope_id` of `memory` says whose it is")
     complain(f"try: curl {address}/flows" + ("" if no_keys else ' -H "Authorization: Bearer KEY"'))
 
 

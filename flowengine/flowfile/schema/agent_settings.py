@@ -219,7 +219,8 @@ class MemorySpec(Keys):
     scope: Maybe[Literal["workspace", "channel", "thread"]] = None
     """Whose it is."""
     scope_id: Maybe[Template] = None
-    """Which workspace, channel or thread; of a thread `channel:ts`."""
+    """Which workspace, channel or thread; of a thread `channel:ts`. Left out, all runs share one memory: where many
+    people are answered, say whose it is, as in `{{ inputs.customer }}`."""
     limit: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
     """Exchanges that enter a prompt at most."""
     threshold: Maybe[Score] = None
