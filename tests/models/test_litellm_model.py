@@ -97,6 +97,15 @@ async def test_an_error_of_a_server_is_its_message_alone(server: ModelServer, pr
     assert str(await error_of(model)) == f"{provider}/m: model overloaded"
 
 
+async def test_a_key_that_a_request_names_is_told_nobody_either(server: ModelServer) -> None:
+    key = "sk-own-0123456789"
+    request = asking(extra={"api_key": key})
+    server.respond_with([Failure(401, f"the key {key} is wrong"), f"your key is {key}"])
+    assert key not in str(await error_of(model_of(server), request))
+    assert key not in (await model_of(server).complete(request)).content
+    assert [each.headers["authorization"] for each in server.requests] == [f"Bearer {key}"] * 2
+
+
 class LateThread(ThreadPoolExecutor):
     """Calls `begun` when its first work is done, and hands the result out after `close`."""
 

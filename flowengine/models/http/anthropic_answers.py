@@ -125,6 +125,8 @@ class MessageCollector:
         self.is_complete = False
         self._blocks: dict[int, dict[str, Any]] = {}
         self._inputs: dict[int, list[str]] = {}
+        self._texts: dict[tuple[int, str], list[str]] = {}
+        """(block, field) → the pieces of its text."""
         self._usage: dict[str, Any] = {}
         self._model = ""
         self._stop_reason = ""
@@ -141,10 +143,12 @@ class MessageCollector:
     def answer(self) -> VendorAnswer:
         if not self._stop_reason:
             raise IncompleteAnswerError("the answer broke off before its end")
+        blocks = {index: dict(self._blocks[index]) for index in sorted(self._blocks)}
+        for (index, field), pieces in self._texts.items():
+            blocks[index][field] = _text(blocks[index].get(field)) + "".join(pieces)
         for index, pieces in self._inputs.items():
-            self._blocks[index]["input"] = "".join(pieces) or self._blocks[index].get("input") or {}
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        return VendorAnswer(_to_reply(blocks, self._stop_reason, self._usage, self._model))
+            blocks[index]["input"] = "".join(pieces) or blocks[index].get("input") or {}
+        return VendorAnswer(_to_reply([*blocks.values()], self._stop_reason, self._usage, self._model))
 
     def _take(self, event: dict[str, Any]) -> str:
         match event.get("type"):
@@ -184,11 +188,11 @@ class MessageCollector:
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         match delta.get("type"):
             case "text_delta":
-                return self._append(block, "text", delta)
+                return self._append(index, "text", delta)
             case "thinking_delta":
-                self._append(block, "thinking", delta)
+                self._append(index, "thinking", delta)
             case "signature_delta":
-                self._append(block, "signature", delta)
+                self._append(index, "signature", delta)
             case "input_json_delta":
                 piece = _text(delta.get("partial_json"))
                 self._inputs.setdefault(index, []).append(piece)
@@ -197,10 +201,9 @@ class MessageCollector:
                 pass
         return ""
 
-    @staticmethod
-    def _append(block: dict[str, Any], field: str, delta: Mapping[str, Any]) -> str:
+    def _append(self, index: int, field: str, delta: Mapping[str, Any]) -> str:
         piece = _text(delta.get(field))
-        block[field] = _text(block.get(field)) + piece
+        self._texts.setdefault((index, field), []).append(piece)
         return piece
 
 

@@ -51,14 +51,18 @@ class KeptFields:
 
     def __init__(self, traits: VendorTraits) -> None:
         self._traits = traits
-        self._fields: dict[str, Any] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._lists: dict[str, Any] = {}
         self._of_calls: dict[int, dict[str, Any]] = {}
 
     def add(self, delta: Mapping[str, Any]) -> None:
         """Take a piece of the message."""
         for name in self._traits.kept_fields:
-            if piece := delta.get(name):
-                self._fields[name] = _joined(self._fields.get(name), piece)
+            piece = delta.get(name)
+            if isinstance(piece, str):
+                self._texts.setdefault(name, []).append(piece)
+            elif piece:
+                self._lists[name] = _joined(self._lists.get(name), piece)
 
     def add_call(self, index: int, call: Mapping[str, Any]) -> None:
         """Take a piece of a tool call."""
@@ -69,13 +73,12 @@ class KeptFields:
     def parts(self, ids: Mapping[int, str]) -> tuple[Mapping[str, Any], ...]:
         """Returns the parts that the vendor needs back. `ids`: those of the tool calls."""
         calls = ((ids[index], fields) for index, fields in self._of_calls.items() if index in ids)
-        return vendor_parts_of(self._fields, calls, self._traits)
+        texts = {name: "".join(pieces) for name, pieces in self._texts.items()}
+        return vendor_parts_of(self._lists | texts, calls, self._traits)
 
 
 def _joined(before: Any, piece: Any) -> Any:
-    """A text that goes on, or a list whose entries of one index do."""
-    if isinstance(piece, str):
-        return (before if isinstance(before, str) else "") + piece
+    """A list whose entries of one index go on."""
     if not isinstance(piece, list):
         return piece
     entries: list[Any] = list(cast("list[Any]", before)) if isinstance(before, list) else []

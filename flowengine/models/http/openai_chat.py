@@ -249,6 +249,9 @@ class ChatCollector:
         self._texts: list[str] = []
         self._refusals: list[str] = []
         self._calls: dict[int, list[str]] = {}
+        """Id and name."""
+        self._arguments: dict[int, list[str]] = {}
+        """Their pieces."""
         self._indices: dict[int, int] = {}
         """Index as the server tells it → the call that its pieces belong to by now."""
         self._kept = KeptFields(traits)
@@ -277,7 +280,9 @@ class ChatCollector:
     def answer(self) -> VendorAnswer:
         if not (self._reason or (self.is_complete and (self._texts or self._calls))):
             raise IncompleteAnswerError("the answer broke off before its end")
-        calls = tuple(ToolRequest(*self._calls[index]) for index in sorted(self._calls))
+        calls = tuple(
+            ToolRequest(id, name, "".join(self._arguments[index])) for index, (id, name) in sorted(self._calls.items())
+        )
         reply = Reply(
             content="".join(self._texts),
             tool_calls=calls,
@@ -306,13 +311,13 @@ class ChatCollector:
         """Name and id come with the first piece of a tool call, its arguments bit by bit."""
         told = call.get("index")
         index = self._told_index(told, call) if isinstance(told, int) else self._next_index(call, position)
-        parts = self._calls.setdefault(index, [f"call_{index}", "", ""])
+        parts = self._calls.setdefault(index, [f"call_{index}", ""])
         named = _as_object(call.get("function"))
         self._kept.add_call(index, call)
         parts[0] = _text(call.get("id")) or parts[0]
         name = _text(named.get("name"))
         parts[1] += "" if name == parts[1] else name  # Some servers say it again with every piece.
-        parts[2] += _read_arguments(named.get("arguments"))
+        self._arguments.setdefault(index, []).append(_read_arguments(named.get("arguments")))
 
     def _told_index(self, told: int, call: Mapping[str, Any]) -> int:
         """Some servers give every call the index 0: another id with a name begins another call."""

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -21,6 +21,7 @@ from flowengine.core.threads import post_to_this_loop, postpone_cancellation
 from flowengine.errors import FlowEngineError, TransientModelError
 from flowengine.models.attachments import openai_parts
 from flowengine.models.call_timeline import spent_on
+from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS
 from flowengine.models.litellm import loading as litellm_import
 from flowengine.models.litellm.error_classes import as_model_error, secrets_of, tellable
 from flowengine.models.litellm.loading import (
@@ -37,6 +38,18 @@ from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import Vendor
 
 __all__ = ["LiteLLMEmbedding", "LiteLLMModel"]
+
+
+class _CallSecrets(NamedTuple):
+    """What of the settings of a call nobody is told."""
+
+    all: Secrets
+    keys: Secrets
+    """What is taken out of answers too."""
+
+
+def _find_secrets(settings: Mapping[str, Any]) -> _CallSecrets:
+    return _CallSecrets(secrets_of(settings), Secrets(filter(is_random, find_secret_values(settings))))
 
 
 class LiteLLMModel:
@@ -62,9 +75,7 @@ class LiteLLMModel:
         self._full_name = f"{provider}/{name}"
         self._prefix = provider if prefix is None else prefix
         self._settings = dict(settings or {})
-        self._secrets = secrets_of(self._settings)
-        self._keys = Secrets(filter(is_random, find_secret_values(self._settings)))
-        """What is taken out of answers too."""
+        self._secrets = _find_secrets(self._settings)
 
     @staticmethod
     def preload() -> None:
@@ -81,6 +92,7 @@ class LiteLLMModel:
 
     async def complete(self, request: Request) -> Reply:
         self._check_outbound(request)
+        secrets = self._secrets_of(request)
         litellm = await self._litellm()
         started = time.perf_counter()
         arguments = self._to_arguments(litellm, request)
@@ -94,12 +106,13 @@ class LiteLLMModel:
         except TimeoutError as error:
             raise self._timeout_error(request) from error
         except Exception as error:  # foreign code
-            raise self._to_model_error(error) from tellable(error, self._secrets)
-        return read_reply(response, self.provider, self.name, time.perf_counter() - started, self._keys)
+            raise self._to_model_error(error, secrets) from tellable(error, secrets.all)
+        return read_reply(response, self.provider, self.name, time.perf_counter() - started, secrets.keys)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         self._check_outbound(request)
+        secrets = self._secrets_of(request)
         litellm = await self._litellm()
         send, receive = anyio.create_memory_object_stream[str | Reply](math.inf)
         post = post_to_this_loop()
@@ -113,8 +126,8 @@ class LiteLLMModel:
 
         async def call() -> None:
             mute_background_logging(litellm)
-            collector = PieceCollector(litellm, self.provider, self.name, arguments["model"], self._keys)
-            shown = HiddenStream(self._keys)
+            collector = PieceCollector(litellm, self.provider, self.name, arguments["model"], secrets.keys)
+            shown = HiddenStream(secrets.keys)
             try:
                 async for chunk in await litellm.acompletion(**arguments):
                     if piece := shown.feed(collector.add(chunk)):
@@ -141,7 +154,7 @@ class LiteLLMModel:
             except TimeoutError as error:
                 raise self._timeout_error(request) from error
             except Exception as error:  # foreign code
-                raise self._to_model_error(error) from tellable(error, self._secrets)
+                raise self._to_model_error(error, secrets) from tellable(error, secrets.all)
 
         job = LITELLM_LOOP.begin(call, request.timeout)
         iterator = pieces()
@@ -195,8 +208,13 @@ class LiteLLMModel:
             return self._structured_output == "json_schema"
         return bool(litellm.supports_response_schema(self.name, self._prefix))
 
-    def _to_model_error(self, error: Exception) -> FlowEngineError:
-        return as_model_error(error, self.provider, self.name, self._secrets, self._settings.get("api_base"))
+    def _secrets_of(self, request: Request) -> _CallSecrets:
+        """A request may name a key of its own."""
+        own = {name: request.extra[name] for name in request.extra if name in CONNECTION_SETTINGS}
+        return _find_secrets({**self._settings, **own}) if own else self._secrets
+
+    def _to_model_error(self, error: Exception, secrets: _CallSecrets) -> FlowEngineError:
+        return as_model_error(error, self.provider, self.name, secrets.all, self._settings.get("api_base"))
 
     def _timeout_error(self, request: Request) -> TransientModelError:
         return TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s")

@@ -20,6 +20,7 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
 from flowengine.errors import ModelConfigError, ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.native_model import NativeModel
+from flowengine.models.http.vendor_batches import BatchableCall, batches_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply, Request, TokenUsage
 from flowengine.models.open import get_llm
@@ -554,3 +555,11 @@ async def test_a_proxy_that_is_no_address_is_told_without_its_text(monkeypatch: 
     monkeypatch.setenv(VARIABLE, "1")
     error = await error_of(model_at("http://models.example:8000/v1"))
     assert str(error).endswith("the proxy that the environment names for http:// is no address")
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_a_list_of_batches_that_is_none_has_none(provider: str) -> None:
+    with ScriptedHttp(b'{"data": 5}') as address:
+        model = model_at(address, provider)
+        call = BatchableCall(model._endpoint, model._post(asking(), stream=False), provider, "m")
+        assert await batches_of(call).find("mark", ("a",), 0.0) is None
