@@ -120,6 +120,7 @@ def enter_level(
     if not isinstance(context, NodeContext):
         raise RunError("a container runs inside a flow's run only")
     outside, number = context.walk, context.number
+    inherited = outside.variables if store is None else EMPTY
     walk = Walk(
         body.graph,
         outside.store.inside(outside.seen(number), before) if store is None else store,
@@ -128,7 +129,7 @@ def enter_level(
         run_id=outside.run_id,
         history=outside.history,
         prefix=f"{outside.path_of(number)}{at}",
-        variables=frozen_dict({**outside.variables, **variables}) if store is None else variables,
+        variables=frozen_dict({**inherited, **variables} if inherited else variables),
         received=received,
         outer=(outside, number) if store is None else None,
         container=(outside, number),

@@ -563,7 +563,8 @@ class Walk:
 
     def final(self) -> Layer:
         """Where the states that all nodes left behind meet."""
-        return self.store.meet(len(self.graph), [self._left[number] for number in self.graph.leaves])
+        left = [self._left[number] for number in self.graph.leaves]
+        return left[0] if len(left) == 1 else self.store.meet(len(self.graph), left)
 
     def _named(self, conflict: Conflict) -> StateConflictError:
         first, second = (self.graph.ids[number] for number in conflict.numbers)
