@@ -81,7 +81,8 @@ def _find_status(path: str | Path) -> os.stat_result | None:
 
 def _place_beside(path: Path, place: Path, status: os.stat_result | None) -> Path | None:
     """Returns the path to write to first; None to write in place. `status` is that of the existing file."""
-    name = f".flowengine-{secrets.token_hex(6)}.part"
+    # Where a process is killed the file stays, and says whose it is.
+    name = f".{place.name[:40]}.{secrets.token_hex(4)}.part"
     if status is None:
         return place.with_name(name)
     if not stat.S_ISREG(status.st_mode) or str(path.parent) in _STREAM_FOLDERS:
