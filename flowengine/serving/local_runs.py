@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import FlowEngineError, FlowNotFoundError, JournalError, RunBusyError, RunNotFoundError
+from flowengine.errors import FlowEngineError, FlowNotFoundError, JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError
 from flowengine.flow import Flow
 from flowengine.journal.value_types import only_looking
 from flowengine.masking.masker import Masker
@@ -172,8 +172,9 @@ class LocalRuns:
 
     async def _rescue_runs(self) -> None:
         """Go on with what a server of this store left, at the start and whenever one has died since."""
-        await logging_failure(self._wake_waiting, "looking for what waits")
+        has_looked = False
         while True:
+            has_looked = has_looked or await logging_failure(self._wake_waiting, "looking for what waits")
             await logging_failure(self._rescue_abandoned, "looking for what was left")
             await anyio.sleep(_RESCUE_PAUSE)
 
@@ -215,26 +216,36 @@ class LocalRuns:
         reach."""
         times = [each.expires for each in RunRecord(events).questions if each.expires is not None]
         times += [] if (retry := next_try(events)) is None else [retry]
-        if times and self._tasks is not None and min(times) < self._wakes.get(run_id, inf):
-            self._wakes[run_id] = min(times)
-            self._tasks.start_soon(logging_failure, partial(self._wake, run_id, min(times)), f"run {run_id}")
+        if times:
+            self._wake_soon(run_id, min(times))
+
+    def _wake_soon(self, run_id: str, at: float) -> None:
+        if self._tasks is not None and at < self._wakes.get(run_id, inf):
+            self._wakes[run_id] = at
+            self._tasks.start_soon(logging_failure, partial(self._wake, run_id, at), f"run {run_id}")
 
     async def _wake(self, run_id: str, at: float) -> None:
         await anyio.sleep(max(0.0, at - time()) + 0.01)
         if self._wakes.get(run_id) != at:  # It was to be woken earlier since.
             return
         del self._wakes[run_id]
-        with suppress(RunBusyError, RunNotFoundError):
-            if RunOutcome.of(await self._follower.events(run_id)).status == "waiting":
-                await self.go_on(run_id)
+        try:
+            with suppress(RunBusyError, RunNotFoundError):
+                if RunOutcome.of(await self._follower.events(run_id)).status == "waiting":
+                    await self.go_on(run_id)
+        except StoreUnavailableError as error:
+            log_failure(f"run {run_id}", error)
+            self._wake_soon(run_id, time() + _RESCUE_PAUSE)
 
 
-async def logging_failure(work: Callable[[], Awaitable[None]], what: str) -> None:
-    """Do something beside the runs; what goes wrong with it is logged, and ends nothing else."""
+async def logging_failure(work: Callable[[], Awaitable[None]], what: str) -> bool:
+    """Do something beside the runs; what goes wrong with it is logged, and ends nothing else. Whether nothing did."""
     try:
         await work()
     except Exception as error:
         log_failure(what, error)
+        return False
+    return True
 
 
 def log_failure(run_id: str, error: Exception) -> None:

@@ -402,6 +402,31 @@ async def test_a_question_that_expires_before_an_earlier_one_would_have_is_not_f
     assert told[-1].outputs == {"done": "done"}  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("away", ["list", "open"])
+async def test_a_store_that_is_away_for_a_moment_forgets_no_expiry(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch, away: str
+):
+    approval = ApprovalNode(lambda context: "A?", {"yes": None, "no": "done"}, expires=0.05, on_expire="no")
+    flow = Flow("one", {"ask": approval, "done": FunctionNode(lambda: "done")})
+    async with FlowService(store, [flow]) as service:
+        run = await service.start("one", {})
+        assert (await service.wait(run.run_id)).status == "waiting"
+    errors, found = [StoreUnavailableError("locked")], getattr(store, away)
+
+    def failing_once(*given: Any, **named: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return found(*given, **named)
+
+    monkeypatch.setattr(store, away, failing_once)
+    monkeypatch.setattr(local_runs, "_RESCUE_PAUSE", 0.001)
+    async with FlowService(store, [flow]) as service:
+        with anyio.fail_after(30):
+            told = [event async for _, event in service.follow(run.run_id, stay=True)]
+    assert not errors
+    assert told[-1].outputs == {"done": "done"}  # type: ignore[union-attr]
+
+
 async def test_a_store_that_is_away_for_a_moment_ends_no_rescue(
     store: JournalStore, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ):
