@@ -36,6 +36,7 @@ __all__ = [
     "frozen_dict",
     "frozen_list",
     "is_json_type",
+    "is_one_of",
     "label_key",
     "thaw",
 ]
@@ -197,6 +198,15 @@ def is_json_type(value: object, kind: str) -> bool:
     (True, False)
     """
     return isinstance(value, _JSON_TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def is_one_of(value: object, allowed: Iterable[object]) -> bool:
+    """Tells whether a value is among others, as JSON has them: `true` is not 1.
+
+    >>> is_one_of(1.0, [1, 2]), is_one_of(True, [1, 2])
+    (True, False)
+    """
+    return any(value == each and isinstance(value, bool) is isinstance(each, bool) for each in allowed)
 
 
 # --- Labels of routes and choices

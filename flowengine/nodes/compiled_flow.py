@@ -21,7 +21,7 @@ from flowengine.core.context import Context
 from flowengine.core.file_values import FileRules
 from flowengine.core.json_values import load_json
 from flowengine.core.media_types import allows_media_type
-from flowengine.core.values import describe_value, freeze, is_json_type
+from flowengine.core.values import describe_value, freeze, is_json_type, is_one_of
 from flowengine.engine.graph import Graph
 from flowengine.engine.merging import StateKey, state_rules
 from flowengine.engine.ports import Node, Notifier
@@ -130,7 +130,7 @@ def _problem(field: InputField, value: Any) -> str | None:
         return f"expected {field.type}, found {describe_value(value)}"
     if field.media_types is not None and not allows_media_type(field.media_types, value.media_type):
         return f"expected {' or '.join(field.media_types)}, found {value.media_type}, by the file's content"
-    if field.enum is not None and value not in field.enum:
+    if field.enum is not None and not is_one_of(value, field.enum):
         allowed = ", ".join(map(str, field.enum))
         return f"{describe_value(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
     return None

@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.errors import PermanentModelError
+from flowengine.models.messages import Message
+from flowengine.models.model import Request
+from flowengine.models.offline.model import OfflineModel
 from flowengine.models.offline.schema_values import Filler
 
 TEXT = ["Alice is 42 years of age.", "Write to alice@example.org by 2024-05-17.", "緑茶は 80 度で淹れる。"]
@@ -139,3 +142,12 @@ def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
         },
     }
     jsonschema.validate(Filler(tree, TEXT, "blank").value(), tree)
+
+
+ITSELF = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize("schema", [{"anyOf": []}, {"pattern": "("}, {"type": "integer", "minimum": 10**400}, ITSELF])
+async def test_a_schema_that_no_value_is_found_for_is_an_error_of_the_model(schema: dict[str, Any]) -> None:
+    with pytest.raises(PermanentModelError, match="no value of the schema is found"):
+        await OfflineModel().complete(Request("offline", (Message("user", "Five apples."),), response_schema=schema))

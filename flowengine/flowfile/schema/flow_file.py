@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from flowengine.core.media_types import is_media_pattern
+from flowengine.core.values import is_one_of
 from flowengine.flowfile.analysis.shapes import fits
 from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSpec, JsonSchema, Servers
 from flowengine.flowfile.schema.fields import (
@@ -92,7 +93,7 @@ class InputSpec(Keys):
                 raise refuse("FE407", f"the default of a file is its path, found {found(self.default)}", at="default")
         elif self.type is not None and self.default is not None and not fits(self.default, self.type):
             raise refuse("FE407", f"the default {found(self.default)} is not of type {self.type}", at="default")
-        if self.enum is not None and self.default is not None and self.default not in self.enum:
+        if self.enum is not None and self.default is not None and not is_one_of(self.default, self.enum):
             raise refuse("FE407", f"the default {found(self.default)} is not one of 'enum'", at="default")
         return self
 

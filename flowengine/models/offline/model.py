@@ -14,6 +14,8 @@ from typing import Any, Final, cast
 
 import anyio.lowlevel
 
+from flowengine.core.user_code import describe_error
+from flowengine.errors import PermanentModelError
 from flowengine.models.model import Reply, Request, TokenUsage
 from flowengine.models.offline.decisions import (
     OfflineMaterial,
@@ -101,7 +103,12 @@ def _write_text(material: OfflineMaterial) -> str:
 def _make_structured(material: OfflineMaterial, schema: Mapping[str, Any]) -> Any:
     """A value of the schema: a route, a judgement, or whatever the text offers for the places."""
     filler = Filler(schema, material.all_sentences, offline_texts(material.language)["value"])
-    value = filler.value()
+    try:
+        value = filler.value()
+    except PermanentModelError:
+        raise
+    except Exception as error:  # What the schema asks for may be senseless, or without an end.
+        raise PermanentModelError(f"no value of the schema is found: {describe_error(error)}") from error
     if not isinstance(value, dict):
         return value
     found = cast("dict[str, Any]", value)
