@@ -165,10 +165,10 @@ _SPENDING_OPTIONS: Final = (
         "--max-cost",
         type=FiniteRange(min=0, min_open=True),
         metavar="USD",
-        help="Limit of what its models may cost.",
+        help="Limit of the models' cost in USD.",
     ),
-    click.option("--max-calls", type=click.IntRange(min=1), metavar="N", help="Limit of its calls of models."),
-    click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Limit of its tokens, in and out."),
+    click.option("--max-calls", type=click.IntRange(min=1), metavar="N", help="Limit of model calls."),
+    click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Limit of input and output tokens."),
 )
 """Limits of a whole run, what it has spent before included."""
 OPTION_OF: Final[Mapping[str, str]] = {
@@ -180,20 +180,22 @@ OPTION_OF: Final[Mapping[str, str]] = {
 
 
 _RUN_OPTIONS: Final = (
-    click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names."),
+    click.option("--model", metavar="NAME", help="Use this model in place of all models of the flow."),
     store_option,
     click.option("--json", "as_json", is_flag=True, help="Print the run as one JSON object."),
-    click.option("--events", is_flag=True, help="Print each event as a line of JSON while it happens."),
-    click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Nodes in flight at once."),
-    click.option("--timeout", callback=duration, metavar="TIME", help="Limit of the whole run: 30s, 10m, 2h."),
+    click.option("--events", is_flag=True, help="Print each event as a JSON line as it happens."),
+    click.option(
+        "--concurrency", type=click.IntRange(min=1), metavar="N", help="Maximum number of nodes running at once."
+    ),
+    click.option("--timeout", callback=duration, metavar="TIME", help="Time limit of the run: 30s, 10m, 2h."),
     *_SPENDING_OPTIONS,
-    click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
+    click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr."),
     click.option(
         "--durability",
         type=click.Choice(DURABILITIES),
         default="full",
         show_default=True,
-        help="What a record survives: a power cut, the death of the process, or neither.",
+        help="What the journal survives: a power cut, the end of the process, or neither.",
     ),
 )
 

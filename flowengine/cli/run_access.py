@@ -47,7 +47,7 @@ def store_option(function: F) -> F:
     return click.option(
         "--store",
         metavar="URL",
-        help=f"Where runs are kept: a file, sqlite:///… or postgresql://…  [default: $FLOWENGINE_STORE or {DEFAULT}]",
+        help=f"Store of the runs: a file, sqlite:///… or postgresql://…  [default: $FLOWENGINE_STORE or {DEFAULT}]",
     )(function)
 
 

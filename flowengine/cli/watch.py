@@ -32,7 +32,7 @@ def format_run_standing(store: JournalStore, run_id: str) -> Iterator[str]:
     if standing is not None:
         yield from _format_standing(standing)
     elif run_id in store.abandoned():
-        yield "interrupted: nobody works on it any more"
+        yield "interrupted: no process works on it any more"
 
 
 def _format_standing(standing: Standing) -> Iterator[str]:

@@ -123,7 +123,7 @@ class ServerBackend:
                 found = await _send(call)
             except NoConnectionError as error:
                 if is_last:
-                    raise ClientError(f"nobody answers at {self}: {error}") from error
+                    raise ClientError(f"no server answers at {self}: {error}") from error
             except (BrokenExchangeError, OSError) as error:
                 if is_last or not may_repeat or (isinstance(error, BrokenExchangeError) and error.is_final):
                     raise ClientError(f"the connection to {self} broke: {error}") from error

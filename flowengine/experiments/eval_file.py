@@ -164,7 +164,7 @@ class EvalSpec(Keys):
     samples: Annotated[int, Field(ge=1, le=1000)] = 1
     """How often each row is run; every time asks anew."""
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 20
-    """Rows in flight at once."""
+    """Maximum number of rows running at once."""
     limits: SpendingLimits = SpendingLimits()
     """What the eval may spend."""
     fakes: FakesSpec = FakesSpec()

@@ -296,7 +296,7 @@ def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tu
         if len(waiting) == 1:
             return next(iter(waiting.items()))
         several = f"waits with several questions: name one of {', '.join(waiting)}"
-        raise ApprovalError(f"run {run_id} {several if waiting else 'waits for nobody'}")
+        raise ApprovalError(f"run {run_id} {several if waiting else 'waits for no answer'}")
     if node in waiting:
         return node, waiting[node]
     given = [each for each in events if isinstance(each, NodeRecorded) and type(each.record) is Answered]
@@ -305,7 +305,7 @@ def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tu
         who = f" by {told.by}" if told.by else ""
         raise ApprovalError(f"node '{node}' of run {run_id} was answered already: '{told.choice}'{who}")
     others = f"; it waits with: {', '.join(waiting)}" if waiting else ""
-    raise ApprovalError(f"node '{node}' of run {run_id} waits for nobody{did_you_mean(node, waiting) or others}")
+    raise ApprovalError(f"node '{node}' of run {run_id} waits for no answer{did_you_mean(node, waiting) or others}")
 
 
 def _check_answer(

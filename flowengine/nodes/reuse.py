@@ -107,7 +107,7 @@ class _Inactive:
 
     async def run(self, context: Context, /) -> Ended:
         if isinstance(self._node, ApprovalNode):
-            raise InactiveError("nobody is asked again, and what led to the question is something else than it was")
+            raise InactiveError("the question cannot be asked again, and what led to it has changed")
         if self._node.effect == "external" and not _asks_models(self._node):
             raise InactiveError("its effect outside is not had again, and it is asked something else than it was")
         if isinstance(context, NodeContext) and _asks_models(self._node):

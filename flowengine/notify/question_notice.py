@@ -74,7 +74,7 @@ class QuestionNotice(NamedTuple):
         if self.approvers:
             found.append(f"To be answered by {' or '.join(self.approvers)}.")
         if self.expires is not None:
-            found.append(f"'{self.on_expire}' is taken if nobody has answered by {format_moment(self.expires)}.")
+            found.append(f"'{self.on_expire}' is taken if there is no answer by {format_moment(self.expires)}.")
         return [*found, f"Flow {self.flow}, node {self.path}, run {self.run_id}."]
 
 

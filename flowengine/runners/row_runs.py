@@ -174,7 +174,7 @@ class RowRuns:
     store: JournalStore
     rows: RowSet
     concurrency: int = 20
-    """Rows in flight at once."""
+    """Maximum number of rows running at once."""
     budget: Budget = Budget()  # noqa: RUF009 - frozen
     """What all rows may spend together now; a row that it stops is paused, and no other begins."""
     limits: RunLimits | None = None

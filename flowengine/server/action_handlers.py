@@ -115,7 +115,7 @@ class _Resume:
             ):
                 key = f"{kind}.{node}"
                 yield ActionField(key, label, fields.get(key, ""), f"{option} {node}", "switch",
-                                  "Nobody saw how it ended.")  # fmt: skip
+                                  "Its end was not recorded.")  # fmt: skip
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
         said = read_limits(fields)

@@ -151,6 +151,6 @@ async def _take(request: Request, desk: AnswerDesk) -> Response:
         is_open = link.question in open_questions(await desk.events(link.run_id))
         if is_open:  # It does not fit.
             return _page_of(request, found, str(error), 422)
-        raise ProblemError(410, "Answered already", "Somebody else was faster.") from None
+        raise ProblemError(410, "Answered already", "Somebody else has answered before.") from None
     told = "The run goes on." if goes_on else "It counts when the run goes on."
     return _respond(request, f"Your answer is kept: {link.choice}", told)

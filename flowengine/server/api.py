@@ -179,7 +179,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             Parameter("status", "The run's status."),
             Parameter("label", "NAME=VALUE: the run has that label; given several times, all of them."),
             Parameter("q", "Words in the run's inputs, outputs or errors, or in its id, flow's name, file or labels."),
-            Parameter("mark", "Somebody has marked the run so."),
+            Parameter("mark", "The run has this mark."),
             Parameter("session", "The run belongs to it."),
             Parameter("mine", "1: the run waits for an answer of who asks."),
             Parameter("since", "The first day on which they started, as 2026-03-01."),
@@ -219,7 +219,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         body="Answer", parameters=(_RUN_ID_PARAMETER,),
     ),
     Operation(
-        "POST", "/api/runs/{run_id}/resume", "resumeRun", "Go on with a run that was interrupted or failed.",
+        "POST", "/api/runs/{run_id}/resume", "resumeRun", "Resume a run that was interrupted or failed.",
         _resume_run, {202: ("It goes on.", "Started"), **_NO_RUN, **_CONFLICT, **_INVALID_BODY},
         body="Resume", parameters=(_RUN_ID_PARAMETER,),
     ),

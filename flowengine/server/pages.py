@@ -244,7 +244,7 @@ async def _approve_run(request: Request) -> Response:
     fields = await read_own_form(request)
     asked = open_questions(await parts.shelf.events(run_id)).get(node)
     if asked is None:
-        raise ProblemError(409, "Nobody is asked any more", f"node '{node}' of run '{run_id}' waits for no answer")
+        raise ProblemError(409, "The question is closed", f"node '{node}' of run '{run_id}' waits for no answer")
     try:
         found = answer_of(asked, fields)
     except ValueError as error:

@@ -94,7 +94,7 @@ def start_fields(parts: ServerParts, fields: Mapping[str, str] = EMPTY) -> list[
     return [
         *([place] if has_queue(parts.shelf.store) else []),
         ActionField("session", "Session", fields.get("session", ""), "--session", group=_MORE,
-                    hint="Go on with what earlier runs of this name have left."),
+                    hint="Continue the session of this name."),
         ActionField("labels", "Labels, NAME=VALUE, one a line", fields.get("labels", ""), "--label", "list",
                     group=_MORE),
         *model_and_limits(fields),

@@ -53,7 +53,7 @@ START: Final = _object_schema(
     {
         "inputs": _ANY_OBJECT,
         "run_id": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_@-]{0,63}$"},
-        "session": {"type": "string", "description": "Go on with what earlier runs of this name have left."},
+        "session": {"type": "string", "description": "Continue the session of this name."},
         "reuse": {"type": "string", "description": "An earlier run whose results are taken where they still hold."},
         "labels": {"type": "object", "additionalProperties": _TEXT, "description": "By which it is found again."},
         "model": {"type": "string", "description": "Use it instead of every model that the flow names."},

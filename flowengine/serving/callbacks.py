@@ -97,7 +97,7 @@ class CallbackSender:
     def check(self, url: str) -> None:
         """Raise `InputError` for an address that is not told anything."""
         if not self._secrets:
-            raise InputError(f"this server calls nobody back: its environment has no {SECRET}")
+            raise InputError(f"this server sends no callbacks: its environment has no {SECRET}")
         if len(url) > _MAX_URL or not url.isascii() or not url.isprintable():
             raise InputError("the address of a call-back is at most 2,000 printable characters")
         if allowed_url(url, self._allowed) is None:

@@ -235,7 +235,7 @@ class _Calls:
         outcome = await self._service.outcome(run_id, call.caller)
         if choice is None:
             if not outcome.questions:
-                raise InputError(f"run '{run_id}' waits for nobody: it is {outcome.status}")
+                raise InputError(f"run '{run_id}' waits for no answer: it is {outcome.status}")
             if not _can_elicit(call.request):
                 raise InputError("give `choice`: this client cannot ask its user")
             return await self._follow(call, run_id, self._settings.patience, owns=False)

@@ -139,7 +139,7 @@ class ApprovalAnswer(Keys):
     choice: str
     """One of the node's choices."""
     comment: str = ""
-    """Kept with the choice."""
+    """Comment, stored with the choice."""
     by: str = "flowtest"
     """Who answers."""
     form: Any = None

@@ -90,7 +90,7 @@ def test_the_doctor_lists_what_a_flow_may_start_ask_and_run(
         "ok reach.yaml sends to GET https://api.example.com/x with TOKEN",
         "ok reach.yaml calls shop:find",
         "ok reach.yaml runs the code of 'd' in the sandbox",
-        "ok plain.yaml starts nothing, and asks nobody but models",
+        "ok plain.yaml starts nothing, and calls only models",
     ]
 
 

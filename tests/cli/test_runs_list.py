@@ -105,7 +105,7 @@ def test_the_list_tells_cost_model_session_input_and_what_people_say(listed: Com
 
 
 def test_notes_are_printed_and_taken_back(listed: Command) -> None:
-    assert "nobody has said anything of run r2" in listed("runs", "note", "r2").err
+    assert "run r2 has no notes" in listed("runs", "note", "r2").err
     said = listed("runs", "note", "r2", "line one\nline two", "--mark", "odd", "--by", "bob", "--json")
     kept = json.loads(said.out)
     assert [note["text"] for note in kept["notes"]] == ["line one\nline two"]

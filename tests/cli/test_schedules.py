@@ -35,7 +35,7 @@ def test_next_and_last_runs_are_listed(flowengine: Command, folder: Path) -> Non
     assert "T07:30+0" in first
     assert first.split()[-2:] == ["r1", "succeeded"]
     assert "T07:30+0" in second
-    assert "nobody has served them on .flowengine/runs.db lately" in said.err
+    assert "no process has served them on .flowengine/runs.db lately" in said.err
     [told] = json.loads(flowengine("schedules", "daily", "--json").out)
     assert (told["last_run"], told["last_status"], told["is_served"], told["problem"]) == (
         "r1",

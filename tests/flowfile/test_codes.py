@@ -247,7 +247,7 @@ CASES: dict[str, list[tuple[str, str]]] = {
     "FE219": [
         (
             "nodes: {l: {type: loop, max_iterations: 2, nodes: {a: {instructions: i}}}}",
-            "3:52: FE219 node 'l.a': a first node of a loop has nobody's result to work on: give 'prompt'",
+            "3:52: FE219 node 'l.a': the first node of a loop receives no result: give 'prompt'",
         ),
         ("nodes: {a: {}}", "3:9: FE219 node 'a': there is nothing to ask: give 'prompt' or 'instructions'"),
         (
@@ -604,11 +604,11 @@ CASES: dict[str, list[tuple[str, str]]] = {
     "FE904": [
         (
             "shared_state: {n: {}}\nnodes: {a: {prompt: x, set: {n: 1}}}",
-            "3:16: warning FE904 nobody reads the state key 'n'",
+            "3:16: warning FE904 nothing reads the state key 'n'",
         )
     ],
     "FE905": [
-        ("inputs: {n: {type: string}}\nnodes: {a: {prompt: x}}", "3:10: warning FE905 nobody reads the input 'n'")
+        ("inputs: {n: {type: string}}\nnodes: {a: {prompt: x}}", "3:10: warning FE905 nothing reads the input 'n'")
     ],
     "FE907": [
         (

@@ -187,8 +187,8 @@ def test_problems_inside_are_told_under_their_own_name(root: Path) -> None:
 def test_warnings_inside_are_told_where_the_flow_is_checked_that_runs_it(root: Path) -> None:
     (root / "inner.yaml").write_text(INNER + "nodes: {b: {prompt: x}}\n")
     assert told(root, outer(runs("inner.yaml"))) == [
-        "inner.yaml:3:10: warning FE905 nobody reads the input 'question'",
-        "inner.yaml:3:36: warning FE905 nobody reads the input 'most'",
+        "inner.yaml:3:10: warning FE905 nothing reads the input 'question'",
+        "inner.yaml:3:36: warning FE905 nothing reads the input 'most'",
     ]
     assert [each.code for each in check_file(root / "inner.yaml")] == ["FE905", "FE905"]
     assert load_flow(root / "outer.yaml").name == "outer"

@@ -128,7 +128,7 @@ async def test_an_answer_that_does_not_fit_is_refused_while_the_run_works() -> N
             await until(store, open_questions)
             with pytest.raises(ApprovalError, match="did you mean 'yes'"):
                 await answer(store, "r", None, "yess")
-            with pytest.raises(ApprovalError, match="waits for nobody"):
+            with pytest.raises(ApprovalError, match="waits for no answer"):
                 await answer(store, "r", "beside", "yes")
             assert store.recall("answer", "r") is None
             tasks.cancel_scope.cancel()

@@ -148,10 +148,10 @@ async def test_a_form_that_nobody_asked_for_is_refused():
 
 async def test_a_node_that_asks_nothing_is_refused_with_those_that_do():
     store, _ = await parked(release())
-    assert "waits for nobody; it waits with: sign_off" in await refused(store, "build", "ship")
+    assert "waits for no answer; it waits with: sign_off" in await refused(store, "build", "ship")
     await answer(store, "r", None, "ship")
     await release().resume("r", store=store)
-    assert await refused(store, None, "ship") == "run r waits for nobody"
+    assert await refused(store, None, "ship") == "run r waits for no answer"
 
 
 def in_containers() -> Flow:

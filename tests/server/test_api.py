@@ -158,7 +158,7 @@ def test_a_question_is_answered_and_the_run_goes_on(server: Served):
     answered = check(server, "POST", path, "answerRun", 200, {"choice": "yes", "form": {"channel": "blog"}})
     assert answered == {"run_id": run_id, "node": "ask", "resumed": True}
     server.until(run_id, "succeeded")
-    assert "waits for nobody" in check(server, "POST", path, "answerRun", 409, {"choice": "yes"})["detail"]
+    assert "waits for no answer" in check(server, "POST", path, "answerRun", 409, {"choice": "yes"})["detail"]
 
 
 def test_a_call_of_a_tool_is_accepted_with_other_arguments(server: Served):

@@ -160,7 +160,7 @@ def test_an_answer_that_comes_too_late_is_told(tab: Tab, server: Served):
     tab.click("#panel button:text('yes')")  # The choice that has a form opens it first.
     tab.select_option("[name='form.channel']", "mail")
     tab.click("#panel button:text('yes')")
-    tab.wait("document.querySelector('h1').textContent === 'Nobody is asked any more'")
+    tab.wait("document.querySelector('h1').textContent === 'The question is closed'")
     tab.click("text=Back")
     tab.wait("document.querySelector('#status')?.textContent.includes('waiting')")
     tab.trouble.clear()  # The console tells the status 409.

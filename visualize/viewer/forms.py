@@ -224,12 +224,12 @@ def _takes_form(asked: Asked, choice: str) -> bool:
 
 
 def _make_countdown(asked: Asked) -> Markup | None:
-    """Until when somebody is waited for, and what counts then; our script counts down."""
+    """Makes the countdown to the question's expiry, which the script updates, and the default choice."""
     if asked.expires is None:
         return None
     then = [" Then ", element("strong", asked.on_expire), " counts."] if asked.on_expire else []
     left = element("span", class_="left", data_until=asked.expires)
-    return note("Nobody is waited for from ", clock(asked.expires), " on", left, ".", *then)
+    return note("The question expires at ", clock(asked.expires), left, ".", *then)
 
 
 def answer_fields(asked: Asked, *, has_arguments: bool = True, choice: str | None = None) -> list[Markup]:

@@ -61,7 +61,7 @@ def _name_session(session: str, *, links: bool) -> Child:
 
 def chips(notes: RunNotes) -> Markup:
     """Marks, and the mean of each score."""
-    marks = [element("span", each.name, class_="chip", title=f"by {each.by or 'somebody'}") for each in notes.marks]
+    marks = [element("span", each.name, class_="chip", title=f"by {each.by or 'unknown'}") for each in notes.marks]
     names = sorted({each.name for each in notes.scores})
     scores = [element("span", f"{name} {notes.mean(name):g}", class_="chip score") for name in names]
     return join([marks, scores])
@@ -93,7 +93,7 @@ def _show_note(run: Reading, each: RunNote, acting: Acting | None) -> Markup:
 
 
 def _by(by: str, at: float) -> Markup:
-    return element("small", f" {by or 'somebody'}, ", clock(at))
+    return element("small", f" {by or 'unknown'}, ", clock(at))
 
 
 def _take_back(run: Reading, acting: Acting | None, field: str, value: str) -> Markup | None:

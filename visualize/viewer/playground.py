@@ -71,7 +71,7 @@ class PlaygroundPage(NamedTuple):
 
 FORK_NOTE: Final = (
     "A fork shares what the run has done before, and asks the node as it is changed. What is behind it runs where the "
-    "answer differs; nothing has an effect outside, and nobody is asked."
+    "answer differs; external effects and questions are suppressed."
 )
 OPTION_LABELS: Final[Mapping[str, str]] = {
     "temperature": "Temperature",

@@ -32,16 +32,18 @@ _RUN_SETTINGS: Final = ("model", "concurrency", "timeout", "max_cost", "max_call
 @click.argument("reference", metavar="RUN")
 @click.argument("node", required=False)
 @click.option("--choice", help="One of the choices that the node offers.")
-@click.option("--comment", default="", help="Kept with the choice.")
+@click.option("--comment", default="", help="Comment, stored with the choice.")
 @click.option(
     "--form",
     "form",
     metavar="FILE|JSON",
     help="What is filled in beside the choice, or a call's other arguments: a file, - for stdin, or the JSON itself.",
 )
-@click.option("--by", help="Who answers, where the question names no approvers.  [default: the user of this machine]")
-@click.option("--no-resume", is_flag=True, help="Only write the answer down; the run is resumed later.")
-@click.option("--here", is_flag=True, help="Go on in this process, also where the run was submitted to a queue.")
+@click.option(
+    "--by", help="Name of the answerer, if the question names no approvers.  [default: the user of this machine]"
+)
+@click.option("--no-resume", is_flag=True, help="Only store the answer; resume the run later.")
+@click.option("--here", is_flag=True, help="Continue in this process, even if the run is queued.")
 @add_running_options
 @click.pass_context
 def command(

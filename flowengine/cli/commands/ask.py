@@ -31,16 +31,21 @@ __all__ = ["command"]
 @click.command("ask", cls=ReadingCommand)
 @click.argument("reference", metavar="RUN")
 @click.option(
-    "--call", "seq", type=click.IntRange(0), required=True, metavar="N", help="Which: see `runs show --calls`."
+    "--call",
+    "seq",
+    type=click.IntRange(0),
+    required=True,
+    metavar="N",
+    help="Number of the call: see `runs show --calls`.",
 )
 @click.option(
     "--message", "messages", multiple=True, metavar="N=TEXT", help="Another Nth message; @FILE is its text, @@ one @."
 )
 @click.option("--model", metavar="NAME", help="Another model.")
 @click.option("--set", "options", multiple=True, metavar="KEY=VALUE", help="Another option, as temperature=0.")
-@click.option("--again", is_flag=True, help="Another answer to what was asked before.")
-@click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="What it may cost.")
-@click.option("--flow", "file", metavar="FILE", help="The flow file, where it is not the one of the start.")
+@click.option("--again", is_flag=True, help="Request another answer to the same question.")
+@click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="Maximum cost in USD.")
+@click.option("--flow", "file", metavar="FILE", help="The flow file; default: that of the run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @store_option
 def command(

@@ -24,12 +24,12 @@ __all__ = ["command"]
 
 @click.command("blame")
 @click.argument("file", metavar="FILE")
-@click.option("--good", required=True, metavar="REV", help="A revision of git whose score was good.")
-@click.option("--bad", required=True, metavar="REV", help="One whose score is not.")
-@click.option("--scorer", metavar="NAME", help="Whose score.  [default: the eval's first]")
-@click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="What it may cost.")
+@click.option("--good", required=True, metavar="REV", help="A git revision with a good score.")
+@click.option("--bad", required=True, metavar="REV", help="A git revision with a bad score.")
+@click.option("--scorer", metavar="NAME", help="The scorer.  [default: the eval's first]")
+@click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="Maximum cost in USD.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @store_option
 def command(
     file: str,

@@ -155,7 +155,7 @@ def _list_reach(flow: str, spec: FlowSpec) -> Iterator[DoctorFinding]:
     for each in found:
         yield DoctorFinding(flow, f"{each.kind} {each.what}")
     if not found:
-        yield DoctorFinding(flow, "starts nothing, and asks nobody but models")
+        yield DoctorFinding(flow, "starts nothing, and calls only models")
 
 
 def _check_sandbox() -> DoctorFinding:

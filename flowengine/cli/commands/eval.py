@@ -53,12 +53,12 @@ def command() -> None:
 @click.argument("file", metavar="FILE")
 @store_option
 @click.option("--against", metavar="SET", help="Compare with LAST, the id of a set, or git:REVISION.")
-@click.option("--fail-under", "bounds", multiple=True, metavar="SCORER=MEAN", help="Exit code 1 where a mean is lower.")
-@click.option("--fresh", is_flag=True, help="Ask all anew, instead of paying for what changed alone.")
+@click.option("--fail-under", "bounds", multiple=True, metavar="SCORER=MEAN", help="Exit code 1 if a mean is lower.")
+@click.option("--fresh", is_flag=True, help="Repeat all calls, not only those that changed.")
 @click.option("--rows", "first_rows", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
-@click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Rows in flight at once.")
+@click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Maximum number of rows running at once.")
 @click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="Instead of the file's.")
-@click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
+@click.option("--model", metavar="NAME", help="Use this model in place of all models of the flow.")
 @click.option(
     "--format",
     "form",
@@ -68,9 +68,11 @@ def command() -> None:
     help="How the report is printed; github: annotations, and a table into $GITHUB_STEP_SUMMARY.",
 )
 @click.option("--html", metavar="FILE", help="Also write the report as one HTML page.")
-@click.option("--batch", is_flag=True, help="At half price, through the vendors' batches.")
-@click.option("--deadline", callback=duration, metavar="TIME", help="With --batch: from then on live.")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("--batch", is_flag=True, help="Use the vendors' batch APIs, at half the price.")
+@click.option(
+    "--deadline", callback=duration, metavar="TIME", help="With --batch: after this time, make calls directly."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 def run_eval(
     file: str,
     store: str | None,

@@ -49,7 +49,7 @@ def lines_of(spans: Sequence[Span]) -> Iterator[str]:
 @selection
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Of the runs that filters find, the newest N.")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
-@click.option("--unmasked", is_flag=True, help="With mail addresses, phone numbers, keys and the like as they are.")
+@click.option("--unmasked", is_flag=True, help="Do not mask mail addresses, phone numbers, keys and the like.")
 @store_option
 def export_command(selected: Selection, limit: int | None, file: str | None, unmasked: bool, store: str | None) -> int:
     """Write RUNs (ids, starts of ids, or @last), or all that the filters find, into one HTML file.

@@ -34,9 +34,9 @@ _SUFFIXES: Final = {**{f".{form}": form for form in _FORMATS}, ".gv": "dot", ".m
 @click.argument("what", metavar="FLOW|RUN")
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="[default: as FILE ends, else svg]")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
-@click.option("--risks", is_flag=True, help="Of a flow file: also the paths of untrusted text to an effect.")
+@click.option("--risks", is_flag=True, help="For a flow file: also draw paths of untrusted text to effects.")
 @click.option("--theme", type=click.Choice(("auto", "light", "dark")), help="Of an SVG. [default: auto, the reader's]")
-@click.option("--heat", type=click.Choice(("time", "cost")), help="Of a run's SVG: colour its nodes by this.")
+@click.option("--heat", type=click.Choice(("time", "cost")), help="For the SVG of a run: colour nodes by this.")
 @store_option
 def command(
     what: str,

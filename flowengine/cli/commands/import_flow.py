@@ -18,11 +18,11 @@ _SHOWN: Final = 20
 
 @click.command("import")
 @click.argument("source", metavar="FILE|DIR")
-@click.option("-o", "--output", "target", required=True, metavar="DIR", help="Where the project is written.")
-@click.option("--root", metavar="DIR", help="Folder that files may be read from; left out: that of FILE, or DIR.")
-@click.option("--from", "name", metavar="FORMAT", help="Which format it is; left out: found by content.")
-@click.option("--force", is_flag=True, help="Write into a folder that is not empty, over what is there.")
-@click.option("--json", "as_json", is_flag=True, help="Every element as JSON, for scripts.")
+@click.option("-o", "--output", "target", required=True, metavar="DIR", help="The folder to write.")
+@click.option("--root", metavar="DIR", help="Folder that files may be read from; default: that of FILE, or DIR.")
+@click.option("--from", "name", metavar="FORMAT", help="Format of the source; default: detected by content.")
+@click.option("--force", is_flag=True, help="Write into a non-empty folder and overwrite files.")
+@click.option("--json", "as_json", is_flag=True, help="Print every element as JSON.")
 def command(source: str, target: str, root: str | None, name: str | None, force: bool, as_json: bool) -> int:
     """Write a flow of another product, that of FILE or the one in DIR, into a folder, as a project.
 

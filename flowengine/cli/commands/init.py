@@ -55,8 +55,8 @@ _GITIGNORE: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
 
 @click.command("init")
 @click.argument("folder", metavar="[FOLDER]", default=".")
-@click.option("--example", "name", metavar="NAME", help="Which flow to begin with.  [default: hello]")
-@click.option("--list", "listing", is_flag=True, help="Only list the examples.")
+@click.option("--example", "name", metavar="NAME", help="The example to copy.  [default: hello]")
+@click.option("--list", "listing", is_flag=True, help="List the examples.")
 @click.option(
     "--agents", is_flag=True, help="Write AGENTS.md and a skill for coding agents; a flow only with --example."
 )
@@ -65,9 +65,9 @@ _GITIGNORE: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
     default=".agents/skills",
     show_default=True,
     metavar="FOLDER",
-    help="With --agents: where the skill goes, below FOLDER; `.claude/skills` for Claude Code.",
+    help="With --agents: folder of the skill, below FOLDER; `.claude/skills` for Claude Code.",
 )
-@click.option("--force", is_flag=True, help="With --agents: write over what is there.")
+@click.option("--force", is_flag=True, help="With --agents: overwrite existing files.")
 def command(folder: str, name: str | None, listing: bool, agents: bool, skills_folder: str, force: bool) -> int:
     """Write a project into FOLDER: a flow with a test, the project file, and a schema that editors complete from.
 

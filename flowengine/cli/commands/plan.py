@@ -102,17 +102,17 @@ def _format_bound(most: Most) -> str:
     "pairs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="An input that is known; a list tells how often a map over it runs.",
+    help="A known input; the length of a list bounds maps over it.",
 )
-@click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
-@click.option("--data", metavar="FILE", help="Add up all rows of a file, as `run --data` would run them.")
-@click.option("--map", "mapping", multiple=True, metavar="COLUMN=INPUT", help="With --data: a column's input.")
-@click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
-@click.option("--max-cost", type=FiniteRange(min=0), metavar="USD", help="Exit code 1 where it may cost more.")
-@click.option("--against", metavar="git:REV", help="Say what has changed since a revision of git, and why.")
+@click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i overrides it.")
+@click.option("--data", metavar="FILE", help="Add up all rows of a file, as for `run --data`.")
+@click.option("--map", "mapping", multiple=True, metavar="COLUMN=INPUT", help="With --data: the input for a column.")
+@click.option("--model", metavar="NAME", help="Use this model in place of all models of the flow.")
+@click.option("--max-cost", type=FiniteRange(min=0), metavar="USD", help="Exit code 1 if it may cost more.")
+@click.option("--against", metavar="git:REV", help="Show what changed since a git revision, and why.")
 @click.option("--markdown", is_flag=True, help="With --against: print it as Markdown, for a pull request.")
 @click.option("--risks", is_flag=True, help="List instead the paths on which untrusted text reaches an effect.")
-@click.option("--batch", is_flag=True, help="Say also what it takes through the vendors' batches.")
+@click.option("--batch", is_flag=True, help="Also show the cost with the vendors' batch APIs.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as one JSON object.")
 def command(
     flow: str,

@@ -44,15 +44,15 @@ def _parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -
 @click.command("submit")
 @click.argument("flow", metavar="FLOW", required=False)
 @click.option("-i", "--input", "pairs", multiple=True, metavar="KEY=VALUE", help="An input, as for `flowengine run`.")
-@click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
+@click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i overrides it.")
 @click.option(
     "--run-id",
     callback=options.run_id,
     metavar="ID",
-    help="Instead of an id drawn at random. Submitting the same again under it makes no second run.",
+    help="The run's id; default: random. Submitting the same again under it makes no second run.",
 )
-@click.option("--session", metavar="NAME", help="Go on with what earlier runs of this name have left.")
-@click.option("--reuse", metavar="RUN", help="Take the results of an earlier run that still hold: an id or @last.")
+@click.option("--session", metavar="NAME", help="Continue the session of this name.")
+@click.option("--reuse", metavar="RUN", help="Re-use unchanged results of an earlier run: an id or @last.")
 @click.option("--queue", metavar="NAME", help="Which workers take it.  [default: default]")
 @click.option("--priority", type=int, metavar="N", help="The greater, the sooner.  [default: 0, or as before]")
 @click.option("--at", callback=_parse_time, metavar="TIME", help="Not before: 2030-01-31T08:00, or 30m from now.")
@@ -60,11 +60,11 @@ def _parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -
 @click.option(
     "--allow-changed", is_flag=True, help="With --resume: also in a worker that has other versions of its functions."
 )
-@click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
+@click.option("--model", metavar="NAME", help="Use this model in place of all models of the flow.")
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Nodes of the run in flight at once.")
-@click.option("--timeout", callback=duration, metavar="TIME", help="Limit of the whole run: 30s, 10m, 2h.")
+@click.option("--timeout", callback=duration, metavar="TIME", help="Time limit of the run: 30s, 10m, 2h.")
 @add_spending_options
-@label_option("A label, by which the run is found again (`runs list --label`).")
+@label_option("A label to find the run by (`runs list --label`).")
 @store_option
 def submit_command(
     flow: str | None,
@@ -265,7 +265,7 @@ def cancel_command(reference: str, store: str | None) -> int:
         run_id = place.find(reference)
         found = anyio.run(partial(cancel, place, run_id))
     if found == "nothing to stop":
-        complain(f"run {run_id} is in no queue, and waits for nobody")
+        complain(f"run {run_id} is in no queue and waits for no answer")
         return 1
     complain(f"run {run_id} is asked to stop" if found == "asked to stop" else f"run {run_id} is cancelled")
     return 0

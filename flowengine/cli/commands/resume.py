@@ -74,7 +74,7 @@ def _localize_path(path: str, folder: str) -> str:
 @click.option(
     "-i", "--input", "changed", metavar="KEY=VALUE", multiple=True, help="With --from: another value of an input."
 )
-@click.option("--flow", "file", metavar="FILE", help="The flow file, where it is not the one of the start.")
+@click.option("--flow", "file", metavar="FILE", help="The flow file; default: that of the run.")
 @add_running_options
 def command(
     reference: str,

@@ -28,21 +28,23 @@ __all__ = ["command"]
     "pairs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="An input; other types than text are JSON, @FILE is a file's text.",
+    help="An input; JSON for other types than text, @FILE for a file's text.",
 )
-@click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
-@click.option("--run-id", callback=options.run_id, metavar="ID", help="Instead of an id drawn at random.")
-@click.option("--reuse", metavar="RUN", help="Take the results of an earlier run that still hold: an id or @last.")
-@click.option("--session", metavar="NAME", help="Go on with what earlier runs of this name have left.")
-@label_option("A label, by which the run is found again (`runs list --label`).")
-@click.option("--data", metavar="FILE", help="Run it once for each row: .jsonl, or .csv with the inputs as columns.")
-@click.option("-o", "--output", metavar="FILE", help="With --data: where the results go, .jsonl or .csv.")
-@click.option("--map", "mapping", multiple=True, metavar="COLUMN=INPUT", help="With --data: a column of another name.")
-@click.option("--retry-failed", is_flag=True, help="With --data: go on with the rows that failed.")
-@click.option("--fresh", is_flag=True, help="With --data: run rows anew that were done before.")
-@click.option("--allow-changed", is_flag=True, help="With --data: go on although the flow was edited since.")
-@click.option("--batch", is_flag=True, help="With --data: at half price, through the vendors' batches.")
-@click.option("--deadline", callback=options.duration, metavar="TIME", help="With --batch: from then on live.")
+@click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i overrides it.")
+@click.option("--run-id", callback=options.run_id, metavar="ID", help="The run's id; default: random.")
+@click.option("--reuse", metavar="RUN", help="Re-use unchanged results of an earlier run: an id or @last.")
+@click.option("--session", metavar="NAME", help="Continue the session of this name.")
+@label_option("A label to find the run by (`runs list --label`).")
+@click.option("--data", metavar="FILE", help="Run once for each row: .jsonl, or .csv with inputs as columns.")
+@click.option("-o", "--output", metavar="FILE", help="With --data: file for the results, .jsonl or .csv.")
+@click.option("--map", "mapping", multiple=True, metavar="COLUMN=INPUT", help="With --data: the input for a column.")
+@click.option("--retry-failed", is_flag=True, help="With --data: resume failed rows.")
+@click.option("--fresh", is_flag=True, help="With --data: run finished rows again.")
+@click.option("--allow-changed", is_flag=True, help="With --data: continue although the flow was edited.")
+@click.option("--batch", is_flag=True, help="With --data: use the vendors' batch APIs, at half the price.")
+@click.option(
+    "--deadline", callback=options.duration, metavar="TIME", help="With --batch: after this time, make calls directly."
+)
 @add_running_options
 def command(
     flow: str,

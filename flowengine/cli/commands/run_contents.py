@@ -24,7 +24,7 @@ __all__ = ["list_files"]
 @click.command("files", cls=ReadingCommand)
 @click.argument("reference", metavar="RUN")
 @click.option(
-    "-o", "--output", "folder", metavar="FOLDER", help="Write their contents there; none that is there is lost."
+    "-o", "--output", "folder", metavar="FOLDER", help="Write their contents there, without overwriting files."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
 @store_option

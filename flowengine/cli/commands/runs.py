@@ -33,7 +33,7 @@ __all__ = ["cancel_runs", "command", "remove", "resume_runs"]
 @click.command("rm")
 @selection
 @click.option("--force", is_flag=True, help="Also a RUN that has not ended: queued, waiting, paused or interrupted.")
-@click.option("--dry-run", is_flag=True, help="Only say which.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs.")
 @store_option
 def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -> int:
     """Forget RUNs with all their events: ids, starts of ids, or @last; or all runs that the filters find.
@@ -74,9 +74,9 @@ Act = Callable[["App", "PostgresStore", str], Awaitable[str]]
 
 @click.command("resume")
 @selection
-@click.option("--queue", metavar="NAME", help="Which workers take them.  [default: as before]")
-@click.option("--allow-changed", is_flag=True, help="Also in a worker that has other versions of their functions.")
-@click.option("--dry-run", is_flag=True, help="Only say which.")
+@click.option("--queue", metavar="NAME", help="Queue for the runs.  [default: as before]")
+@click.option("--allow-changed", is_flag=True, help="Accept workers with other versions of the functions.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs.")
 @store_option
 def resume_runs(selected: Selection, queue: str | None, allow_changed: bool, dry_run: bool, store: str | None) -> int:
     """Put runs that have stopped back into their queue: RUNs (ids, starts of ids, or @last), or all that are found.
@@ -100,7 +100,7 @@ def resume_runs(selected: Selection, queue: str | None, allow_changed: bool, dry
 
 @click.command("cancel")
 @selection
-@click.option("--dry-run", is_flag=True, help="Only say which.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs.")
 @store_option
 def cancel_runs(selected: Selection, dry_run: bool, store: str | None) -> int:
     """Stop runs of the queue that have not ended: RUNs (ids, starts of ids, or @last), or all that the filters find."""
@@ -114,7 +114,7 @@ def cancel_runs(selected: Selection, dry_run: bool, store: str | None) -> int:
         else:
             found = await cancel_in(app, place, run_id)
         if found == "nothing to stop":
-            raise JournalError(f"run {run_id} is in no queue, and waits for nobody")
+            raise JournalError(f"run {run_id} is in no queue and waits for no answer")
         return f"run {run_id} {_CANCEL_WORDS.get(found, found)}"
 
     return _act_on_runs(selected, store, stop, "cancel", of=_CANCELLABLE, found=_CANCELLABLE)

@@ -96,7 +96,7 @@ _MACHINE_FIELDS: Final = frozenset({"folder", "queue", "priority"})
 @click.command("export", cls=ReadingCommand)
 @selection
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Of the runs that filters find, the newest N.")
-@click.option("-o", "--output", metavar="FILE", help="Where to; left out: stdout.")
+@click.option("-o", "--output", metavar="FILE", help="Output file; default: stdout.")
 @click.option(
     "--format",
     "shape",
@@ -183,7 +183,7 @@ class RunLines:
 
 @click.command("import")
 @click.argument("file", metavar="FILE")
-@click.option("--as", "run_id", callback=options.run_id, metavar="ID", help="Under another id than its own.")
+@click.option("--as", "run_id", callback=options.run_id, metavar="ID", help="Import under another id.")
 @store_option
 def import_run(file: str, run_id: str | None, store: str | None) -> int:
     """Put the runs of an exported FILE (- is stdin) into the store.

@@ -93,7 +93,7 @@ def add_filter_options(function: Command) -> Command:
         metavar="WORDS",
         help='Only runs with these words in inputs, outputs, errors, id, flow, file or labels; "in quotes": in a row.',
     )
-    @click.option("--mark", default="", metavar="NAME", help="Only runs that somebody has marked so.")
+    @click.option("--mark", default="", metavar="NAME", help="Only runs with this mark.")
     @click.option("--session", default="", metavar="NAME", help="Only runs of this session.")
     @click.option(
         "--waits-for",
@@ -222,11 +222,11 @@ def notes_to_object(notes: RunNotes) -> dict[str, Any]:
 @click.argument("reference", metavar="RUN")
 @click.argument("text", default="", required=False)
 @click.option("--mark", "marks", multiple=True, metavar="NAME", help="Mark the run, as `golden`.")
-@click.option("--unmark", "unmarks", multiple=True, metavar="NAME", help="Take a mark away.")
-@click.option("--score", "scores", multiple=True, metavar="NAME=NUMBER", help="How good it is in some respect.")
-@click.option("--remove", "removed", multiple=True, metavar="ID", help="Take a note back.")
-@click.option("--by", help="Who says so.  [default: the user of this machine]")
-@click.option("--json", "as_json", is_flag=True, help="Print what is said of the run as one JSON object.")
+@click.option("--unmark", "unmarks", multiple=True, metavar="NAME", help="Remove a mark.")
+@click.option("--score", "scores", multiple=True, metavar="NAME=NUMBER", help="Score the run in some respect.")
+@click.option("--remove", "removed", multiple=True, metavar="ID", help="Remove a note.")
+@click.option("--by", help="Author.  [default: the user of this machine]")
+@click.option("--json", "as_json", is_flag=True, help="Print the notes as one JSON object.")
 @store_option
 def note_run(
     reference: str,
@@ -264,15 +264,15 @@ def note_run(
     for line in lines:
         results.line(line)
     if not lines:
-        complain(f"nobody has said anything of run {run_id}")
+        complain(f"run {run_id} has no notes")
     return 0
 
 
 def format_notes(said: RunNotes) -> list[str]:
     """Formats the notes on a run, one per line; further lines of a note are indented."""
-    lines = [f"marked {each.name} by {each.by or 'somebody'}, {format_clock(each.at)}" for each in said.marks]
-    lines += [f"{each.name} {each.value:g} by {each.by or 'somebody'}, {format_clock(each.at)}" for each in said.scores]
+    lines = [f"marked {each.name} by {each.by or 'unknown'}, {format_clock(each.at)}" for each in said.marks]
+    lines += [f"{each.name} {each.value:g} by {each.by or 'unknown'}, {format_clock(each.at)}" for each in said.scores]
     for each in said.notes:
-        lines.append(f"note {each.id} by {each.by or 'somebody'}, {format_clock(each.at)}")
+        lines.append(f"note {each.id} by {each.by or 'unknown'}, {format_clock(each.at)}")
         lines += [f"  {line}" for line in each.text.splitlines()]
     return lines

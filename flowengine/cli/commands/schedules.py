@@ -126,4 +126,4 @@ def _print(results: Results, schedules: Sequence[Schedule], found: Sequence[Mapp
         if each["told"]:
             complain(f"schedule '{each['name']}': {each['told']}")
     if not any(each["is_served"] for each in found):
-        complain(f"nobody has served them on {store} lately: `flowengine worker` and `flowengine serve` do")
+        complain(f"no process has served them on {store} lately: start `flowengine worker` or `flowengine serve`")

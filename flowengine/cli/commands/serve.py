@@ -63,27 +63,29 @@ def _read_names(ctx: click.Context, param: click.Parameter, values: Sequence[str
 @click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="0 takes any free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen: 0.0.0.0 for other machines.")
 @click.option("--allow-host", "names", metavar="NAME", multiple=True, callback=_read_names,
-              help="A name by which it may be asked for; * is any.")  # fmt: skip
+              help="A host name that it answers to; * is any.")  # fmt: skip
 @click.option("--allow-origin", "origins", metavar="URL", multiple=True, callback=_read_origins,
-              help="Another site whose pages may ask.")  # fmt: skip
-@click.option("--no-keys", is_flag=True, help="Let in whoever reaches it: on this machine alone.")
+              help="A web origin whose pages may send requests.")  # fmt: skip
+@click.option("--no-keys", is_flag=True, help="Require no key; only for addresses of this machine.")
 @click.option("--runs", "at_once", type=click.IntRange(min=1), default=16, show_default=True, metavar="N",
-              help="Runs that go on here at once.")  # fmt: skip
+              help="Maximum number of runs at once.")  # fmt: skip
 @click.option("--waiting", type=click.IntRange(min=0), default=1_000, show_default=True, metavar="N",
               help="Runs that may wait for their turn; more are answered with 429.")  # fmt: skip
-@click.option("--grace", callback=duration, default="20s", show_default=True, help="That runs have to end at SIGTERM.")
-@click.option("--queue", default="default", show_default=True, metavar="NAME", help="Where runs go on PostgreSQL.")
+@click.option(
+    "--grace", callback=duration, default="20s", show_default=True, help="Time for runs to end after SIGTERM."
+)
+@click.option("--queue", default="default", show_default=True, metavar="NAME", help="Queue for runs on PostgreSQL.")
 @click.option("--request-timeout", type=FiniteRange(0, min_open=True), default=20.0, show_default=True,
               metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
 @click.option("--max-body", type=click.IntRange(min=1), default=4_000_000, show_default=True, metavar="BYTES",
-              help="The most that a request's body may have.")  # fmt: skip
+              help="Maximum size of a request's body.")  # fmt: skip
 @click.option("--mcp-patience", callback=duration, default="50s", show_default=True,
-              help="After this long a call of an MCP tool hands back the id of its run, which goes on.")  # fmt: skip
+              help="After this time, a call of an MCP tool returns the id of its run, which continues.")  # fmt: skip
 @click.option("--mcp-on-cancel", type=click.Choice(["cancel", "detach"]), default="cancel", show_default=True,
               help="What becomes of the run of a call of an MCP tool that is cancelled.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="Lines on stderr: as text, or an object of JSON each.")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @store_option
 @click.option("--durability", type=click.Choice(DURABILITIES), default="full", show_default=True,
               help="What the record of runs survives, as for `run`.")  # fmt: skip
@@ -177,7 +179,7 @@ def _announce(flows: Mapping[str, Flow], store: str, address: str, is_queued: bo
     if is_queued:
         complain("runs go into the queue: `flowengine worker` goes on with them")
     if no_keys:
-        complain("notice: it lets in whoever reaches it")
+        complain("notice: it requires no key")
     from flowengine.serving.flow_inspection import nodes_with_shared_memory  # `keys` serves nothing.
 
     shared = [f"{name}: {path}" for name, flow in sorted(flows.items()) for path in nodes_with_shared_memory(flow)]
@@ -204,13 +206,15 @@ def keys_command() -> None:
 @click.argument("name")
 @click.option("--flows", metavar="NAME,NAME", help="Flows that it may use.  [default: all]")
 @click.option("--budget-usd-day", type=FiniteRange(0, min_open=True), metavar="USD",
-              help="What its runs may cost in a day (UTC).")  # fmt: skip
-@click.option("--requests-per-minute", type=click.IntRange(min=1), metavar="N", help="How often it may ask.")
+              help="Maximum cost of its runs per day (UTC), in USD.")  # fmt: skip
+@click.option(
+    "--requests-per-minute", type=click.IntRange(min=1), metavar="N", help="Maximum number of requests per minute."
+)
 @store_option
 def add_key(
     name: str, flows: str | None, budget_usd_day: float | None, requests_per_minute: int | None, store: str | None
 ) -> int:
-    """Make a key for NAME, and print it: this once, and as the last word."""
+    """Create a key for NAME and print it once, as the last word."""
     wanted = None if flows is None else [each.strip() for each in flows.split(",") if each.strip()]
     if wanted == []:
         raise click.UsageError("--flows names no flow")
@@ -263,7 +267,7 @@ def _format_budget(budget: float | None, spent: float, reserved: float) -> str:
 @click.argument("name")
 @store_option
 def remove_key(name: str, store: str | None) -> int:
-    """Let nobody in any more with the key of NAME."""
+    """Remove the key of NAME."""
     with open_journal(_choose_kept(store)) as kept:
         _ring(kept).remove(name)
     complain(f"the key of '{name}' is no more")

@@ -84,7 +84,7 @@ def _to_data(skill: Skill) -> dict[str, Any]:
 
 @command.command("check")
 @_paths_argument
-@click.option("--strict", is_flag=True, help="Judge by the Agent Skills specification: what it forbids is an error.")
+@click.option("--strict", is_flag=True, help="Treat violations of the Agent Skills specification as errors.")
 @_json_option
 def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
     """Say everything that is irregular about skills, and whether their scripts can run here.

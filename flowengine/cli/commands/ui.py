@@ -29,12 +29,12 @@ __all__ = ["command"]
 @click.option("--port", type=click.IntRange(0, 65_535), default=8700, show_default=True, help="0 takes any free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; others than this machine's own "
               "need --token.")  # fmt: skip
-@click.option("--token", envvar="FLOWENGINE_UI_TOKEN", metavar="TEXT", help="What opens it.  [default: "
+@click.option("--token", envvar="FLOWENGINE_UI_TOKEN", metavar="TEXT", help="Access token.  [default: "
               "$FLOWENGINE_UI_TOKEN or one drawn at random]")  # fmt: skip
-@click.option("--allow-host", "names", metavar="NAME", multiple=True, help="A name by which it may be asked for.")
+@click.option("--allow-host", "names", metavar="NAME", multiple=True, help="A host name that it answers to.")
 @click.option("--request-timeout", type=FiniteRange(0, min_open=True), default=20.0, show_default=True,
               metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
-@click.option("--read-only", is_flag=True, help="Nothing can be started, answered or changed there.")
+@click.option("--read-only", is_flag=True, help="Refuse to start, answer or change anything.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @store_option
 @click.option(

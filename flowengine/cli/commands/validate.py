@@ -29,11 +29,11 @@ _SUFFIXES: Final = (".yaml", ".yml")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option(
     "--format", "form", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
-    help="text: one line a problem; json: an array; github: annotations.",
+    help="text: one line per problem; json: an array; github: annotations.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
-@click.option("--deny-risks", is_flag=True, help="Exit code 1 where untrusted text reaches an effect (FE921).")
-@click.option("-v", "--verbose", is_flag=True, help="Also say which vendor each model goes to, and why.")
+@click.option("--deny-risks", is_flag=True, help="Exit code 1 if untrusted text reaches an effect (FE921).")
+@click.option("-v", "--verbose", is_flag=True, help="Also show the vendor of each model, and why.")
 def command(paths: tuple[str, ...], form: Format, strict: bool, deny_risks: bool, verbose: bool) -> int:
     """Check flow files; a folder stands for the .yaml and .yml files in it.
 

@@ -94,7 +94,9 @@ def _format_time(record: logging.LogRecord) -> str:
 @click.command("worker")
 @click.option("--queue", default="default", show_default=True, metavar="NAME", help="Which runs to take.")
 @click.option("--concurrency", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at once.")
-@click.option("--grace", callback=duration, default="20s", show_default=True, help="That runs have to end at SIGTERM.")
+@click.option(
+    "--grace", callback=duration, default="20s", show_default=True, help="Time for runs to end after SIGTERM."
+)
 @click.option(
     "--takeovers", type=click.IntRange(min=0), default=5, show_default=True, metavar="N",
     help="How often in a row a run is taken over whose worker died, before it is given up.",
@@ -109,7 +111,7 @@ def _format_time(record: logging.LogRecord) -> str:
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
     help="Lines on stderr: as text, or an object of JSON each.",
 )  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @store_option
 def command(
     queue: str,
@@ -123,7 +125,7 @@ def command(
     quiet: bool,
     store: str | None,
 ) -> int:
-    """Work on the runs of a queue. At SIGTERM or Ctrl-C nothing new begins; runs that do not end within the
+    """Execute the runs of a queue. At SIGTERM or Ctrl-C nothing new begins; runs that do not end within the
     grace are interrupted, and put back for another worker.
 
     A run that waits for a person holds no slot. What a worker leaves that dies is taken up by another. The code that

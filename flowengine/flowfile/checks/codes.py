@@ -41,7 +41,7 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE104": Code(
         "the YAML does not parse",
-        "The text is not YAML 1.2. The message says what the parser met and where.",
+        "The text is not YAML 1.2. The message shows what the parser found and where.",
         "nodes: {a: [1, 2}",
     ),
     "FE105": Code("the file is empty", "There is no value in the file, only blanks or comments.", "# to do"),
@@ -52,7 +52,7 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE107": Code(
         "duplicate key",
-        "A map names a key twice; which of the values is meant cannot be known.",
+        "A map has a key twice, so its value is ambiguous.",
         "nodes:\n  a: {prompt: one}\n  a: {prompt: two}",
     ),
     "FE108": Code(
@@ -235,8 +235,8 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE231": Code(
         "a race between branches",
-        "There is no node that goes on with whichever branch ends first and cancels the others: what a node sees would "
-        "depend on timing, and a branch may be what somebody else waits for. A map does it where nobody else can see: "
+        "No node continues with the branch that ends first and cancels the others: what a node sees would "
+        "depend on timing, and another node may wait for a branch. A map does it inside: "
         "`over` names the alternatives, its body tries one, and `until: results | length >= 1` ends it with the first "
         "success, which is recorded; with `on_item_error: skip` a failure is no result.",
         "answer: {needs: [quick, thorough], join: first}",
@@ -259,8 +259,8 @@ CODES: Final[Mapping[str, Code]] = {
     "FE304": Code("unknown state key", "The flow declares no such key of shared state.", "when: shared_state.totl > 1"),
     "FE305": Code(
         "unknown node in a reference",
-        "No node that is seen from here has this id. A body sees its own nodes and those outside; from outside nobody "
-        "sees into a body, only what its container gives.",
+        "No node that is seen from here has this id. A body sees its own nodes and those outside; from outside "
+        "a body is not visible, only the output of its container.",
         "prompt: '{{ nodes.drft.output }}'",
     ),
     "FE306": Code(
@@ -412,8 +412,8 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE511": Code(
         "a model that goes to no vendor",
-        "The name's prefix is no vendor's, or it has none and no table knows the name, so it would have to be guessed "
-        "who is asked. Write `vendor/model`, or a name of the project's own (`[models.NAME]` in its file). "
+        "The name's prefix is no vendor's, or it has none and no table knows the name, so the "
+        "vendor is unknown. Write `vendor/model`, or a name of the project's own (`[models.NAME]` in its file). "
         "Names that no table knows go to a default vendor where one is set: by "
         "OLLAMA_HOST, OLLAMA_BASE_URL, OLLAMA_API_BASE or OPENAI_BASE_URL in the environment, or by "
         "`default_provider` in the project file.",
@@ -428,7 +428,7 @@ CODES: Final[Mapping[str, Code]] = {
     "FE513": Code(
         "an option that the model refuses",
         "The model that the node asks, or one of its fallbacks, is known to refuse the option: a call would fail. "
-        "Leave it out, or choose another model. Of models that are not known nothing is said.",
+        "Leave it out, or choose another model. Unknown models are not checked.",
         "model: openai/gpt-4o, reasoning_effort: low",
     ),
     "FE521": Code(
@@ -444,7 +444,7 @@ CODES: Final[Mapping[str, Code]] = {
         "url: https://elsewhere.example.com/",
     ),
     "FE523": Code(
-        "address that is told too late",
+        "an address that is not literal",
         "Scheme and host stand in the file, and `{{ … }}` only behind them; or the whole is a lone `{{ … }}`.",
         "url: https://{{ inputs.host }}/orders",
     ),
@@ -455,7 +455,7 @@ CODES: Final[Mapping[str, Code]] = {
         "triage: {model: openai/gpt-3.5-turbo, attach: ['{{ inputs.photo }}']}",
     ),
     "FE524": Code(
-        "code that cannot run",
+        "invalid code",
         "`code` is the body of a Python function: it parses, it returns a value, and it reads only names of `with`, "
         "its own, and those that Python knows.",
         "code: return totl",
@@ -467,7 +467,7 @@ CODES: Final[Mapping[str, Code]] = {
         "tools: [shop:refund], approve: [refnd]",
     ),
     "FE531": Code(
-        "people who cannot be told",
+        "a notification that cannot be sent",
         "`notify` names channels of the project file (`[notify.channels.NAME]`), or channels of its own. The project "
         "file says where links lead (`url` of `[notify]`), which server mails are given to (`[notify.mail]`), and to "
         "whom questions may have mails sent (`allow_to` in it).",
@@ -481,7 +481,7 @@ CODES: Final[Mapping[str, Code]] = {
         "routes: {long: shorten, short: publish}\n# and publish needs shorten",
     ),
     "FE902": Code(
-        "a node that nobody can reach",
+        "a node that cannot be reached",
         "What the node waits for can never be true together, so it is skipped in every run.",
         "x and y are branches of one condition; z has needs: [x, y] and join: all",
     ),
@@ -492,16 +492,16 @@ CODES: Final[Mapping[str, Code]] = {
         "a has `when`; b prints {{ nodes.a.output }}",
     ),
     "FE904": Code(
-        "a state key that nobody reads",
+        "an unused state key",
         "The key is declared, and nothing in the file reads it.",
         "shared_state: {n: {}}",
     ),
     "FE905": Code(
-        "an input that nobody reads",
+        "an unused input",
         "The input is declared, and nothing in the file reads it.",
         "inputs: {unused: {type: string}}",
     ),
-    "FE906": Code("an agent that nobody names", "The agent is declared, and no node names it.", "agents: {spare: {}}"),
+    "FE906": Code("an unused agent", "The agent is declared, and no node names it.", "agents: {spare: {}}"),
     "FE907": Code(
         "a loop that only ends exhausted",
         "Nothing that `until` reads changes from round to round: neither a node of the body, nor a variable that "

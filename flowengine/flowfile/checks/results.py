@@ -71,7 +71,7 @@ def _check_first(spec: FlowSpec, runs: LevelAnalysis, number: int, report: Repor
     if is_loop(runs.level.holder):
         if _is_first(runs, number):
             key = "prompt" if is_agent(node) else "target"
-            text = f"a first node of a loop has nobody's result to work on: give '{key}'"
+            text = f"the first node of a loop receives no result: give '{key}'"
             report.at_key("FE219", text, path)
     elif runs.level.holder is None and not runs.graph.parents[number] and not _has_inputs(spec):
         _ask_for_something(spec, runs, number, report)

@@ -239,10 +239,10 @@ def check_unused(spec: FlowSpec, report: Report) -> None:
 def _check_reads(spec: FlowSpec, report: Report) -> None:
     paths = [use.reference.path for use in reads_of(spec).uses]
     for name in () if "FE304" in report.errors else _unread("shared_state", spec.shared_state, paths):
-        report.at_key("FE904", f"nobody reads the state key '{name}'", ("shared_state", name))
+        report.at_key("FE904", f"nothing reads the state key '{name}'", ("shared_state", name))
     if not _takes_inputs_unnamed(spec) and "FE303" not in report.errors:
         for name in _unread("inputs", spec.inputs, paths):
-            report.at_key("FE905", f"nobody reads the input '{name}'", ("inputs", name))
+            report.at_key("FE905", f"nothing reads the input '{name}'", ("inputs", name))
 
 
 def _unread(root: str, declared: Iterable[str], paths: Iterable[tuple[str, ...]]) -> list[str]:

@@ -57,7 +57,7 @@ def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Descriptio
     twice = next((name for name, count in Counter(tool.name for tool in kept).items() if count > 1), None)
     if twice is not None:
         raise RunError(
-            f"MCP server '{server.name}' lists two tools named {cut(twice, 100)!r}, which nobody could tell apart"
+            f"MCP server '{server.name}' lists two tools named {cut(twice, 100)!r}, which cannot be told apart"
             f"; leave the name out of `allow` to use the others"
         )
     names = _offered_names(server.name, [tool.name for tool in kept])
