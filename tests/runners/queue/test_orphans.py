@@ -199,7 +199,7 @@ async def test_a_job_of_a_run_that_was_removed_keeps_no_other_from_being_rescued
     await cancel(store, "removed")
     store.remove("removed")
     async with opened(store, kind=PatientConnector) as app:
-        rescue = Rescue(app, store, "default", stalled=0, hanging=0, pause=1)
+        rescue = Rescue(app, store, "default", stalled=0, hanging=0, pause=60)
         assert sorted(await rescue.look()) == ["left", "removed"]
     assert jobs(store) == [("left", "todo")]
 
