@@ -243,6 +243,8 @@ def higher_limit(error: ErrorInfo, limits: RunLimits) -> str:
     '4'
     >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd", needed=0.512), RunLimits())
     '0.52'
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd"), RunLimits(bounds=Budget(cost_usd=0.07)))
+    '0.14'
     """
     most = max(2 * (getattr(limits.bounds, error.limit) or 0), error.needed or 0)
-    return f"{ceil(100 * most) / 100:.2f}" if error.limit == "cost_usd" else str(ceil(most))
+    return f"{ceil(round(100 * most, 6)) / 100:.2f}" if error.limit == "cost_usd" else str(ceil(most))
