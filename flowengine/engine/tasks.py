@@ -42,7 +42,7 @@ _MANY: Final = 1 << 60
 
 
 class NodeSlots:
-    """NodeSlots for nodes in flight; containers hold none, and neither does a node that waits for a person.
+    """Slots for nodes in flight; containers hold none, and neither does a node that waits for a person.
 
     Where `used` is below `limit`, a caller that wants a slot counts it; else it waits with `take`.
     """

@@ -163,7 +163,7 @@ class _SharedLimiter:
     name: str = field(init=False)
     """Under which all processes know it."""
     held: set[int] = field(init=False, default_factory=set[int])
-    """CallSlots of this process; the thread's."""
+    """Slots of this process; the thread's."""
     _turnstile: CallSlots = field(init=False, default_factory=partial(CallSlots, 1))
     """One call of a process waits for a free slot, the others in their order behind it."""
 

@@ -79,13 +79,10 @@ def finishing(held: Held, event: RunFinished) -> Change:
 
 
 def resuming(held: Held, owner: str) -> Change:
-    return (
-        "UPDATE run SET status = 'running', finished = NULL, ended = NULL, owner = ? WHERE number = ? AND epoch = ?",
-        (
-            owner,
-            *held,
-        ),
+    statement = (
+        "UPDATE run SET status = 'running', finished = NULL, ended = NULL, owner = ? WHERE number = ? AND epoch = ?"
     )
+    return statement, (owner, *held)
 
 
 def releasing(held: Held) -> Change:
