@@ -43,7 +43,9 @@ MOST_RUNS: Final = 10
 """Runs that are compared at once."""
 _MAX_CALLS: Final = 20
 """Calls of one node that are compared."""
-_OWN_SETTINGS: Final = frozenset({"folder", "forked", "from", "set", "edited", "session", "run_id"})
+_OWN_SETTINGS: Final = frozenset(
+    {"folder", "forked", "from", "set", "edited", "session", "run_id", "labels", "reuse", "queue", "priority"}
+)
 """Settings of a run that are no choice of how it answers."""
 
 

@@ -152,8 +152,6 @@ class WhatIf:
 
     def __post_init__(self) -> None:
         self.chosen = [each.run_id for each in parse_runs(self.runs).select(self.store)]
-        if not self.chosen:
-            raise InputError(f"there are no runs '{self.runs}'")
         if not self.change:
             raise InputError("say what is changed: a model, a prompt or an option of the node")
         self._plan_of(self._start_of(self.chosen[0]))  # What is wrong with the change is told before anything is paid.

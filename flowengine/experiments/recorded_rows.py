@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from time import time
 from typing import Any, Final, NamedTuple
 
@@ -35,14 +35,22 @@ class RunChoice(NamedTuple):
     limit: int | None = None
     run: str = ""
     """One run, however it ended and whoever made it."""
+    text: str = ""
+    """As it was asked for."""
 
     def select(self, store: JournalStore) -> list[RunInfo]:
-        """The runs, the newest first; those that experiments made are left out unless a label asks for them."""
+        """The runs, the newest first, those that experiments made only where a label asks for them.
+
+        `InputError` where there are none.
+        """
         if self.run:
             run_id = store.find(self.run)
             return [each for each in store.list() if each.run_id == run_id]
         asks = not _EXPERIMENTS.isdisjoint(self.query.labels) or "set" in self.query.labels
-        found = [each for each in self.query.select(store.list()) if asks or _EXPERIMENTS.isdisjoint(each.labels)]
+        matching = self.query.select(store.list())
+        found = [each for each in matching if asks or _EXPERIMENTS.isdisjoint(each.labels)]
+        if not found:
+            raise InputError(f"there are no runs '{self.text}'{_hint_at_left_out(matching)}")
         return found[: self.limit]
 
 
@@ -87,7 +95,16 @@ def parse_runs(text: str, *, now: float | None = None) -> RunChoice:
             raise InputError(
                 f"runs {word!r:.80}: there is no key '{key}'{did_you_mean(key, _KEYS)} ({', '.join(_KEYS)})"
             )
-    return RunChoice(RunQuery(labels=check_labels(labels), **given), limit, run)
+    return RunChoice(RunQuery(labels=check_labels(labels), **given), limit, run, text)
+
+
+def _hint_at_left_out(runs: Sequence[RunInfo]) -> str:
+    """How runs of experiments are asked for, where there are no others."""
+    label = next((label for label in sorted(_EXPERIMENTS) for run in runs if label in run.labels), None)
+    if label is None:
+        return ""
+    name = next(run.labels[label] for run in runs if label in run.labels)
+    return f" but {len(runs):,} of experiments, which are left out: label.{label}={shlex.quote(name)} asks for them"
 
 
 def _moment(word: str, value: str, now: float) -> float:
@@ -109,8 +126,6 @@ def recorded_rows(
     Inputs that the flow does not have any more are left out. `InputError` where no run is found.
     """
     chosen = parse_runs(text).select(store)
-    if not chosen:
-        raise InputError(f"there are no runs '{text}'")
     for number, info in enumerate(reversed(chosen), 1):
         with only_looking():
             events = store.events(info.run_id)

@@ -99,6 +99,7 @@ async def test_a_node_that_nothing_depends_on_changes_its_output_alone(flow: Flo
 
 async def test_what_cannot_be_asked_is_told_before_anything_is_paid(flow: Flow) -> None:
     store = await recorded(flow)
+    await flow.run({"topic": "tea"}, store=store, labels={"eval": "an eval", "kind": "new"})
     runs = len(store.list())
     with pytest.raises(InputError, match="the flow has no node 'drat'; did you mean 'draft'"):
         await ask(store, "drat", model="offline")
@@ -106,6 +107,8 @@ async def test_what_cannot_be_asked_is_told_before_anything_is_paid(flow: Flow) 
         await ask(store, "draft", modell="offline")
     with pytest.raises(InputError, match="there are no runs"):
         WhatIf(store=store, node="draft", change={"model": "x"}, runs="flow=other")
+    with pytest.raises(InputError, match=r"but 1 of experiments, which are left out: label\.eval='an eval' asks"):
+        WhatIf(store=store, node="draft", change={"model": "x"}, runs="status=any label.kind=new")
     with pytest.raises(InputError, match="say what is changed"):
         await ask(store, "draft")
     assert len(store.list()) == runs

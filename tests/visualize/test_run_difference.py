@@ -67,6 +67,12 @@ def causes(a: RunSide, b: RunSide) -> list[tuple[str, str]]:
     return [(each.kind, each.title) for each in compare_runs(a, b).causes]
 
 
+def test_where_a_run_stands_in_a_set_or_a_queue_is_no_cause() -> None:
+    one, other = run(), run()
+    other.settings |= {"labels": {"row": "2"}, "reuse": ["r"], "queue": "night", "priority": 3, "model": "m"}
+    assert [each.title for each in compare_runs(one, other).causes] == ["Setting model: not set → m"]
+
+
 def test_runs_that_are_the_same_have_no_causes() -> None:
     found = compare_runs(run(), run())
     assert (list(found.causes), found.first) == ([], None)
