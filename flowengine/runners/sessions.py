@@ -37,7 +37,8 @@ def check_session_name(name: str) -> str:
     Traceback (most recent call last):
     flowengine.errors.InputError: a session is named by 1 to 200 characters, not ' '
     """
-    if not name.strip() or len(name) > 200:
+    is_text = "\0" not in name and name == name.encode(errors="replace").decode()  # As every store can keep it.
+    if not (name.strip() and len(name) <= 200 and is_text):
         raise InputError(f"a session is named by 1 to 200 characters, not {name!r:.80}")
     return name
 

@@ -92,5 +92,6 @@ async def test_a_resumed_run_goes_on_with_the_session_as_it_was_at_its_start_and
 
 
 async def test_a_session_needs_a_name():
-    with pytest.raises(DefinitionError, match="1 to 200 characters"):
-        await said(MemoryStore(), " ")
+    for name in (" ", "n" * 201, "half \ud83d", "nul \0"):
+        with pytest.raises(DefinitionError, match="1 to 200 characters"):
+            await said(MemoryStore(), name)
