@@ -154,7 +154,7 @@ class CallbackSender:
         self._quiet = {run_id: each for run_id, each in self._quiet.items() if run_id in known}
         async with anyio.create_task_group() as tasks:
             for run_id, due in known.items():
-                if due <= now and self._quiet.get(run_id, (0.0, 0.0))[0] <= now:
+                if not _is_leased(due, now) and self._quiet.get(run_id, (0.0, 0.0))[0] <= now:
                     tasks.start_soon(self._tell_logged, run_id, limiter)
 
     async def _tell_logged(self, run_id: str, limiter: anyio.CapacityLimiter) -> None:
@@ -174,15 +174,14 @@ class CallbackSender:
         if known is None:
             await anyio.to_thread.run_sync(self._revise_open, run_id, None)
             return
-        state: dict[str, Any] = thaw(known)
-        pending = [each for each in self._messages(record) if not _is_done(state["messages"].get(each.id))]
-        if not pending:
+        if not self._pending(record, thaw(known))[0]:
             pause = min(2 * self._quiet.get(run_id, (0.0, _LOOK / 2))[1], _LONGEST_LOOK)
             self._quiet[run_id] = time() + pause, pause
             return
         if not await anyio.to_thread.run_sync(self._lease, run_id):
             return
-        due: list[float] = []
+        state: dict[str, Any] = thaw(await anyio.to_thread.run_sync(self._store.recall, _KIND, run_id))
+        pending, due = self._pending(record, state)  # As another server has left them.
         has_ended = any(each.is_last for each in self._messages(record))
         for message in pending:
             tried = await self._try(state["url"], message)
@@ -211,6 +210,17 @@ class CallbackSender:
         except FlowEngineError as error:
             return str(error)[:300]
         return str(sent.answer.status)
+
+    def _pending(self, record: RunRecord, state: Mapping[str, Any]) -> tuple[Sequence[_Message], list[float]]:
+        """What is to be sent now, and when the other messages are that nobody has taken yet."""
+        messages = state["messages"]
+        tries = [
+            (each, messages.get(each.id, {}).get("next", 0.0))
+            for each in self._messages(record)
+            if not _is_done(messages.get(each.id))
+        ]
+        now = time()
+        return [each for each, at in tries if at <= now], [at for _, at in tries if at > now]
 
     def _messages(self, record: RunRecord) -> Iterator[_Message]:
         """Returns the messages that a run has so far."""
@@ -251,7 +261,7 @@ class CallbackSender:
         def change(known: Any) -> Any:
             nonlocal is_ours
             state: dict[str, float] = thaw(known) if known else {}
-            is_ours = state.get(run_id, float("inf")) <= time()
+            is_ours = run_id in state and not _is_leased(state[run_id], time())
             return {**state, run_id: time() + _LEASE} if is_ours else state or None
 
         self._store.revise(_KIND, _OPEN, change)
@@ -266,6 +276,12 @@ class CallbackSender:
             return {**rest, run_id: due} if due is not None else rest or None
 
         self._store.revise(_KIND, _OPEN, change)
+
+
+def _is_leased(due: float, now: float) -> bool:
+    """Whether another server may be at the messages of a run; where the next try is later, it is none's: what is new is
+    told before."""
+    return now < due <= now + 2 * _LEASE
 
 
 def _is_done(message: Mapping[str, Any] | None) -> bool:

@@ -18,7 +18,14 @@ from anyio.abc import TaskGroup
 
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import FlowEngineError, FlowNotFoundError, JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError
+from flowengine.errors import (
+    FlowEngineError,
+    FlowNotFoundError,
+    JournalError,
+    RunBusyError,
+    RunNotFoundError,
+    StoreUnavailableError,
+)
 from flowengine.flow import Flow
 from flowengine.journal.value_types import only_looking
 from flowengine.masking.masker import Masker

@@ -217,6 +217,22 @@ async def test_the_end_and_the_question_of_a_run_are_told_signed_and_once(store:
     assert question["state"] == "delivered"
 
 
+async def test_the_end_does_not_wait_for_the_next_try_to_tell_a_question(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows) as service, anyio.create_task_group() as tasks:
+        receiver = Receiver(404)
+        told = sender(service, receiver, pauses=(7_200.0,))
+        run = await service.start("ask", {}, around=lambda run_id: told.expecting(URL, run_id))
+        tasks.start_soon(told.run)
+        await receiver.came.wait()
+        receiver.came = anyio.Event()
+        await service.answer(run.run_id, None, "yes")
+        with anyio.fail_after(30):
+            await receiver.came.wait()
+        tasks.cancel_scope.cancel()
+    assert [json.loads(each.content)["type"] for each in receiver.got] == ["run.question", "run.succeeded"]
+    assert told.record(run.run_id)[0]["state"] == "open"
+
+
 async def test_what_was_to_be_told_is_told_by_the_next_server(store: JournalStore, counted: Counted):
     async with FlowService(store, counted.flows, grace=0) as service:
         told = sender(service, Receiver())
