@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import anyio
@@ -110,11 +110,7 @@ class DirectGateway:
             try:
                 reply = _add_model_name(await model.complete(request), model)
             except ModelError as error:
-                paid: Reply = error.reply or Reply("")
-                failed = paid._replace(content="", tool_calls=(), finish_reason="", seconds=time.perf_counter() - start)
-                record = model_call(
-                    model, request, failed, purpose=purpose, key=key, occurrence=occurrence, error=str(error)
-                )
+                record = _failed_call(model, request, error, start, purpose=purpose, key=key, occurrence=occurrence)
                 await self._listener(record._replace(timeline=steps()))
                 raise
         record = model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence)
@@ -125,18 +121,33 @@ class DirectGateway:
     async def stream(
         self, model: Model, request: Request, *, purpose: str
     ) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        """One completion, piece by piece; noted when its last piece has been taken."""
+        """One completion, piece by piece; noted when its last piece has been taken, or when it fails."""
+        start = time.perf_counter()
         key, occurrence = self._count_call(request.key())
 
-        async def pieces(source: AsyncIterator[str | Reply]) -> AsyncGenerator[str | Reply]:
-            async for piece in source:
-                if isinstance(piece, Reply):
-                    record = model_call(model, request, piece, purpose=purpose, key=key, occurrence=occurrence)
-                    await self._listener(record)
-                yield piece
+        async def note(error: ModelError) -> None:
+            await self._listener(
+                _failed_call(model, request, error, start, purpose=purpose, key=key, occurrence=occurrence)
+            )
 
-        async with model.stream(request) as source, aclosing(pieces(source)) as noted:
-            yield noted
+        async def pieces(source: AsyncIterator[str | Reply]) -> AsyncGenerator[str | Reply]:
+            try:
+                async for piece in source:
+                    if isinstance(piece, Reply):
+                        record = model_call(model, request, piece, purpose=purpose, key=key, occurrence=occurrence)
+                        await self._listener(record)
+                    yield piece
+            except ModelError as error:
+                await note(error)
+                raise
+
+        async with AsyncExitStack() as stack:
+            try:
+                source = await stack.enter_async_context(model.stream(request))
+            except ModelError as error:
+                await note(error)
+                raise
+            yield await stack.enter_async_context(aclosing(pieces(source)))
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool; what goes wrong in it is a result as well.
@@ -209,6 +220,13 @@ def check_refusal(reply: Reply, request: Request) -> None:
     """Raise if the vendor's content filter took the answer."""
     if reply.finish_reason == "content_filter":
         raise PermanentModelError(f"model '{reply.model or request.model}' refused to answer (content filter)")
+
+
+def _failed_call(model: Model, request: Request, error: ModelError, start: float, **call: Any) -> ModelCall:
+    """The record of a call that failed, with what it took all the same."""
+    paid: Reply = error.reply or Reply("")
+    failed = paid._replace(content="", tool_calls=(), finish_reason="", seconds=time.perf_counter() - start)
+    return model_call(model, request, failed, error=str(error), **call)
 
 
 def model_call(

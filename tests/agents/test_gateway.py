@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from flowengine.agents.standalone import DirectGateway
 from flowengine.core.records import ModelCall, ToolCall
-from flowengine.errors import NotJournalableError
+from flowengine.errors import NotJournalableError, PermanentModelError
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request, TokenUsage
 from flowengine.models.scripted import ScriptedModel
@@ -50,6 +52,29 @@ async def test_a_streamed_call_is_told_about_as_well(recorder: Any) -> None:
         assert [piece async for piece in pieces][:-1] == ["a ", "b"]
     first, second = recorder.of(ModelCall)
     assert second == first._replace(occurrence=1)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_a_stream_that_fails_is_told_about_with_what_it_took(recorder: Any, is_begun: bool) -> None:
+    error = PermanentModelError("refused")
+    error.reply = Reply("", usage=TokenUsage(3, 2), cost_usd=0.01)
+
+    class Breaking(ScriptedModel):
+        @asynccontextmanager
+        async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+            async def pieces() -> AsyncGenerator[str | Reply]:
+                yield "a "
+                raise error
+
+            if not is_begun:
+                raise error
+            yield pieces()
+
+    with pytest.raises(PermanentModelError):
+        async with recorder.stream(Breaking([]), ASKED, purpose="generation") as pieces:
+            assert [piece async for piece in pieces] == []
+    (call,) = recorder.of(ModelCall)
+    assert (call.error, call.prompt_tokens, call.cost_usd, call.content) == ("refused", 3, 0.01, "")
 
 
 async def test_a_reply_says_who_answered_as_its_record_does(recorder: Any) -> None:
