@@ -19,7 +19,7 @@ from flowengine.core.file_values import FileRules, RefusedFileError
 __all__ = ["fetch_file"]
 
 _SECONDS: Final = 30.0
-"""For all of it."""
+"""For each wait for the server, and for the whole content."""
 _PIECE: Final = 65_536
 
 
