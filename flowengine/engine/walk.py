@@ -49,7 +49,7 @@ from flowengine.engine.graph import ON_ERROR, Graph, OnError
 from flowengine.engine.restoring import TOP, History, RestoredPast, past_of
 from flowengine.engine.result_propagation import NOTHING, ResultPropagation
 from flowengine.engine.state import ENGINE_OWNED, EVALUATION, ROUTING, Conflict, Layer, StateStore, kept_key
-from flowengine.errors import StateConflictError
+from flowengine.errors import NotJournalableError, StateConflictError
 
 __all__ = ["Decision", "Walk"]
 
@@ -279,7 +279,7 @@ class Walk:
     def admit(self, number: int, result: NodeResult) -> NodeResult:
         """The result as it may be applied: values read-only, writes checked against the merge rules.
 
-        Raises `StateError`, before anything is journaled.
+        Raises `StateError`, or `NotJournalableError` where values have no end, before anything is journaled.
         """
         output, state, route, passed, routing, evaluation, prompt, generation, kept, given = result
         if state:
@@ -291,7 +291,10 @@ class Walk:
         if number in self._id_readers:
             given = OF_THIS_RUN
         if type(output) not in UNCHANGEABLE:
-            output = freeze(output)
+            try:
+                output = freeze(output)
+            except RecursionError:
+                raise NotJournalableError("the output contains itself, or is nested too deep") from None
         if passed is not None or routing is not None or evaluation is not None:
             passed, routing, evaluation = freeze(passed), freeze(routing), freeze(evaluation)
         if generation is not None or kept is not None:

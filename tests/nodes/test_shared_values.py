@@ -285,3 +285,15 @@ outputs:
     run = await Flow.from_yaml(file).run()
     assert run.status == "succeeded", run.error
     assert run.outputs["all"] == [["a"], ["a"], [["a"]]]
+
+
+def test_an_output_that_contains_itself_fails_its_node_with_the_reason():
+    def make(context: Context) -> list[Any]:
+        endless: list[Any] = []
+        endless.append(endless)
+        return endless
+
+    run = Flow("endless", {"make": FunctionNode(make)}).run_sync()
+    assert run.error is not None
+    assert (run.status, run.error.type) == ("failed", "NotJournalableError")
+    assert run.error.message == "the output contains itself, or is nested too deep"
