@@ -205,7 +205,7 @@ def round_(meter: Meter, value: Any, precision: Any = 0, method: Any = "common")
     try:
         if method == "common":
             return round(amount, places)
-        if method not in ways:
+        if not isinstance(method, str) or method not in ways:
             raise TemplateError("round knows the methods 'common', 'ceil' and 'floor'")
         return ways[method](amount * 10.0**places) / 10.0**places
     except (ValueError, ArithmeticError) as error:

@@ -39,6 +39,7 @@ def test_without_a_table_nothing_is_said(tmp_path: Path) -> None:
         ("[prices.m]\ninput = 1", r"the price of 'm' lacks 'output'"),
         ("[prices.m]\ninput = 1\noutput = -2", r"'output' of the price of 'm' is a number of at least 0"),
         ("[prices.m]\ninput = 1\noutput = nan", r"'output' of the price of 'm' is a number of at least 0"),
+        ("[prices.m]\ninput = 1\noutput = 1" + "0" * 400, r"'output' of the price of 'm' is a number of at least 0"),
         ("[prices.m]\ninput = true\noutput = 1", r"'input' of the price of 'm' is a number of at least 0"),
         ("[prices.m]\ninput = 1\noutput = 2\nouput = 3", r"unknown key 'ouput' .*; did you mean 'output'\?"),
     ],

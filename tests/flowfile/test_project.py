@@ -70,6 +70,7 @@ def test_without_a_project_file_the_flows_folder_is_the_root(tmp_path: Path) -> 
         ("mcp_servers.a = {command = 'x', timeout = true}", "`timeout` is a number of seconds"),
         ("notify.mail = {server = 'h', from = 'a@b.example', security = []}", "'security' is one of starttls"),
         ("= 3", "FE501 cannot read the project file"),
+        ("x = " + "[" * 5000, "FE501 cannot read the project file"),
     ],
 )
 def test_what_is_wrong_with_a_project_file_is_told(text: str, expected: str, tmp_path: Path) -> None:

@@ -388,6 +388,11 @@ def test_a_template_takes_any_value_as_a_test() -> None:
     assert compile_template("{{ x or y }}")(scope) == "text"
 
 
+def test_a_way_to_round_that_is_no_text_is_refused() -> None:
+    with pytest.raises(TemplateError, match="round knows the methods"):
+        compile_expression("1.5 | round(1, ['ceil'])")(SCOPE)
+
+
 def test_a_long_value_is_cut_in_the_message() -> None:
     with pytest.raises(TemplateError) as raised:
         compile_predicate("x")({"x": ["y" * 100] * 10_000})

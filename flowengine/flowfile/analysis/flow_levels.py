@@ -6,7 +6,7 @@ Source of the rules: rule 2 of the flow format.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from flowengine.flowfile.analysis.node_settings import agent_path, setting_of
 from flowengine.flowfile.schema.agent_settings import AgentRouting, ModelSettings
@@ -15,9 +15,6 @@ from flowengine.flowfile.schema.keys import OwnRoute, routes_to
 from flowengine.flowfile.schema.node_guards import is_agent
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "Leads",

@@ -126,11 +126,10 @@ class Project:
         ones.
         """
         first = module.partition(".")[0]
-        folders = self.pythonpath or (self.root,)
         return (
             self.module_file(first) is not None
-            or any((each / first).is_dir() for each in folders)
-            or (_is_installed(first))
+            or any((each / first).is_dir() for each in self._folders)
+            or _is_installed(first)
         )
 
     def problem_with(self, target: str) -> ProjectProblem | None:
@@ -269,7 +268,7 @@ def _settings(file: Path) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
     """FlowEngine's part of a TOML file; None where the file has none."""
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return None, [Diagnostic("FE501", f"cannot read the project file: {error}", str(file))]
     if file.name == "flowengine.toml":
         inner: Any = content.get("tool", {}).get("flowengine") if is_map(content.get("tool")) else None

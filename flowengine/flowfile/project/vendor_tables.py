@@ -6,7 +6,7 @@ Which vendors there are is the model column's to say; nothing is opened or asked
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import isfinite
+from sys import float_info
 from typing import Any, Final
 
 from flowengine.errors import did_you_mean, find_nearest
@@ -57,10 +57,8 @@ def _is_sound(model: str, given: Mapping[str, Any], tell: TellProblem) -> bool:
 
 
 def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= float_info.max
 
-
-"""Takes what is wrong, and the hint that goes with it."""
 
 _LIMITS: Final = ("requests_per_minute", "tokens_per_minute", "max_parallel")
 _CHOICES: Final[Mapping[str, Sequence[str]]] = {
