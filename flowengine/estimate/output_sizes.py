@@ -185,7 +185,9 @@ class OutputSizes:
             return UNKNOWN
         value: Any = self._inputs
         for field in fields:
-            value = value.get(field) if isinstance(value, dict | Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - any value of an input
+            if not isinstance(value, Mapping):  # A file, or a list, of which the position of an item is not told.
+                return Size(size_of_value(value).tokens)
+            value = cast("Mapping[str, Any]", value).get(field)
         return size_of_value(value)
 
     def _all_inputs(self) -> Size:
