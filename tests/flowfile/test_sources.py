@@ -156,6 +156,12 @@ def test_memory_may_depend_on_the_runs_inputs(project: Path):
     assert (project / "memory.db").is_file()
 
 
+def test_memory_of_nobody_is_refused(project: Path):
+    nodes = """  a: {prompt: x, memory: {store: m.db, scope: channel, scope_id: "{{ {'id': none}.id }}"}}"""
+    failure = Flow.from_yaml(written(project, nodes), model="offline").run_sync({"message": "Hi"}).error
+    assert "`scope_id` of the memory gives null" in str(failure)
+
+
 def test_checking_a_flow_opens_no_memory(project: Path):
     assert problems(project, "  a: {prompt: '{{ inputs.message }}', memory: {store: sub/memory.db}}") == []
     assert not (project / "sub").exists()

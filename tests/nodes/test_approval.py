@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +55,16 @@ async def test_the_run_parks_once_nothing_else_can_run_and_the_others_go_on():
     statuses = {node: part.status for node, part in run.nodes.items()}
     assert statuses == {"build": "succeeded", "beside": "succeeded", "sign_off": "waiting", "publish": "pending"}
     assert isinstance(store.events("r")[-1], RunFinished)
+
+
+async def test_a_value_that_is_the_whole_message_is_shown_as_templates_print_it(tmp_path: Path):
+    text = (
+        "{flowengine: v1, name: f, inputs: {order: {type: object}}, nodes: {ask: {type: approval, "
+        "message: '{{ inputs.order }}', routes: {yes: {}}}}}"
+    )
+    store = MemoryStore()
+    await Flow.from_text(text, tmp_path / "f.yaml").run({"order": {"paid": True, "note": None}}, store=store, run_id="r")
+    assert [each.message for each in open_questions(store.events("r")).values()] == ['{"paid": true, "note": null}']
 
 
 async def test_an_answer_takes_its_route_and_is_the_nodes_output():

@@ -80,8 +80,8 @@ async def test_a_model_may_stand_for_a_node_and_is_never_retried(tea: Flow, answ
 
 async def test_agents_that_are_made_from_the_context_are_scripted_as_well(tmp_path: Path) -> None:
     text = (
-        "{flowengine: v1, name: f, inputs: {l: {type: string}}, nodes: {a: {model: openai/x, prompt: Go, "
-        "instructions: 'Speak {{ inputs.l }}.'}}}"
+        "{flowengine: v1, name: f, inputs: {l: {type: string}, rules: {type: array}}, nodes: {a: {model: openai/x, "
+        "prompt: Go, instructions: 'Speak {{ inputs.l }}.', system_message: '{{ inputs.rules }}'}}}"
     )
     seen: list[Request] = []
 
@@ -89,9 +89,11 @@ async def test_agents_that_are_made_from_the_context_are_scripted_as_well(tmp_pa
         seen.append(request)
         return "Oui."
 
-    run = await scripted(Flow.from_text(text, tmp_path / "f.yaml"), {"a": answer}).run({"l": "French"})
+    run = await scripted(Flow.from_text(text, tmp_path / "f.yaml"), {"a": answer}).run({"l": "French", "rules": ["é", True]})
     assert run.outputs == {"a": "Oui."}
-    assert "Speak French." in seen[0].messages[0].content
+    told = "\n".join(each.content for each in seen[0].messages)
+    assert "Speak French." in told
+    assert '["é", true]' in told  # As a template prints it.
 
 
 def judged_agent() -> Agent:

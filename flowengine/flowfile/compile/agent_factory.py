@@ -18,8 +18,9 @@ from flowengine.agents.tooling import ToolChoice
 from flowengine.core.context import EMPTY, Context
 from flowengine.core.locale import load_messages
 from flowengine.core.values import describe_value
+from flowengine.errors import TemplateError
 from flowengine.flowfile.analysis.node_settings import options_of, settings_of
-from flowengine.flowfile.compile.scope import is_static, template
+from flowengine.flowfile.compile.scope import is_static, template, text
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSpec, Evaluate, Guardrails, Improve, MemorySpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
@@ -77,11 +78,17 @@ def memory_of(memory: MemorySpec, project: Project, context: Context | None = No
 
     settings = memory.settings(project.memory)
     if memory.scope_id is not None and not is_static(memory.scope_id):
-        settings["scope_id"] = "C:0" if context is None else str(template(memory.scope_id)(context))
+        settings["scope_id"] = "C:0" if context is None else _scope_id(memory.scope_id, context)
     store = settings.get("store")
     if "store" in memory.model_fields_set or not isinstance(store, str):
         return memory_source(settings, project.root)
     return memory_source({**settings, "store": str(project.root / store)}, None)  # The project's choice, not a flow's.
+
+
+def _scope_id(source: str, context: Context) -> str:
+    if template(source)(context) is None:  # As text it would be one memory for all of whom nothing is known.
+        raise TemplateError("`scope_id` of the memory gives null, which says of nobody whose it is")
+    return text(source)(context)
 
 
 def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:
@@ -230,13 +237,13 @@ def _made(make: Callable[..., A], settings: Mapping[str, Any], late: Mapping[str
     `late`: settings that are worked out from each run's context.
     """
     given = {key: value for key, value in settings.items() if value is not None}
-    texts = {key: template(given[key]) for key in _TEMPLATED if key in given and not is_static(given[key])}
+    texts = {key: text(given[key]) for key in _TEMPLATED if key in given and not is_static(given[key])}
     once = make(**given)  # A setting that is wrong is wrong now, not in the middle of a run.
     if not texts and not late:
         return once
 
     def made(context: Context) -> A:
-        rendered = {key: str(text(context)) for key, text in texts.items()}
+        rendered = {key: render(context) for key, render in texts.items()}
         return make(**given | rendered | {key: value(context) for key, value in late.items()})
 
     return Templated(once, made)

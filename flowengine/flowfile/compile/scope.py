@@ -13,7 +13,9 @@ from flowengine.core.values import copy_mutable
 from flowengine.errors import TemplateError
 from flowengine.templating.access import Missing
 from flowengine.templating.compile import compile_encoded, compile_expression, compile_predicate, compile_template
+from flowengine.templating.limits import Meter
 from flowengine.templating.parse import lone_expression, parse_template
+from flowengine.templating.text import to_text
 
 __all__ = [
     "ContextScope",
@@ -24,6 +26,7 @@ __all__ = [
     "is_static",
     "shared_beginning",
     "template",
+    "text",
     "values",
 ]
 
@@ -109,6 +112,16 @@ def template(source: str) -> Value:
     """A template as a function of the context."""
     render = compile_template(source)
     return lambda context: copy_mutable(render(ContextScope(context)))
+
+
+def text(source: str) -> Callable[[Context], str]:
+    """A template as a function of the context that gives text: also what a lone `{{ x }}` gives is printed.
+
+    >>> text("{{ inputs.x }}")(Context(inputs={"x": {"new": True}}))
+    '{"new": true}'
+    """
+    render = compile_template(source)
+    return lambda context: to_text(Meter(), render(ContextScope(context)))
 
 
 def shared_beginning(source: str) -> str:

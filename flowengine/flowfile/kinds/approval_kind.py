@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 from pydantic import Field, model_validator
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import template, values
+from flowengine.flowfile.compile.scope import text, values
 from flowengine.flowfile.schema.agent_settings import JsonSchema
 from flowengine.flowfile.schema.fields import Duration, ListOf, Maybe, Plain, Routes, Template, refuse
 from flowengine.flowfile.schema.keys import TEXT, NodeKeys, OwnRoute, Shape, object_shape, routes_to
@@ -102,7 +102,7 @@ def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompile
 
     notify = None if node.notify is None else _notify(node.notify) if node.notify else tell_nobody
     return ApprovalNode(
-        template(node.message),
+        text(node.message),
         {choice: route.to for choice, route in node.routes.items()},
         form=node.form,
         expires=node.expires,
