@@ -108,7 +108,7 @@ def test_a_call_takes_its_question_and_its_longest_answer() -> None:
 
 @pytest.mark.parametrize("read", ["inputs.tea[1].text", "inputs.tea[1]['text']", "inputs.tea.1.text"])
 def test_a_field_of_an_item_of_a_known_list_is_as_long_as_the_list_may_be(read: str) -> None:
-    node = f"  a: {{prompt: \"{{{{ {read} }}}}\", model: ours, max_tokens: 1, max_retries: 0}}\n"
+    node = f'  a: {{prompt: "{{{{ {read} }}}}", model: ours, max_tokens: 1, max_retries: 0}}\n'
     text = "Say it in Celsius. " * 500
     found = bound(node, "inputs: {tea: {type: array}}", inputs={"tea": [{"text": "x"}, {"text": text}]})
     assert (found.most.tokens or 0) > count_tokens(text)

@@ -63,7 +63,9 @@ async def test_a_value_that_is_the_whole_message_is_shown_as_templates_print_it(
         "message: '{{ inputs.order }}', routes: {yes: {}}}}}"
     )
     store = MemoryStore()
-    await Flow.from_text(text, tmp_path / "f.yaml").run({"order": {"paid": True, "note": None}}, store=store, run_id="r")
+    await Flow.from_text(text, tmp_path / "f.yaml").run(
+        {"order": {"paid": True, "note": None}}, store=store, run_id="r"
+    )
     assert [each.message for each in open_questions(store.events("r")).values()] == ['{"paid": true, "note": null}']
 
 

@@ -89,7 +89,9 @@ async def test_agents_that_are_made_from_the_context_are_scripted_as_well(tmp_pa
         seen.append(request)
         return "Oui."
 
-    run = await scripted(Flow.from_text(text, tmp_path / "f.yaml"), {"a": answer}).run({"l": "French", "rules": ["é", True]})
+    run = await scripted(Flow.from_text(text, tmp_path / "f.yaml"), {"a": answer}).run(
+        {"l": "French", "rules": ["é", True]}
+    )
     assert run.outputs == {"a": "Oui."}
     told = "\n".join(each.content for each in seen[0].messages)
     assert "Speak French." in told
