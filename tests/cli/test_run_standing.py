@@ -53,6 +53,9 @@ def test_a_run_that_waits_for_a_worker_is_listed_as_queued_with_its_place(queue:
     assert "queued in 'default', none before it" in queue("runs", "show", first)
     assert "queued in 'default', 1 before it" in queue("runs", "show", second)
     assert "queued in 'night' for later, not before 20" in queue("runs", "show", later)
+    queue("resume", second)
+    assert queue("runs", "list").count("queued") == 2
+    assert "queued" not in queue("runs", "show", second)
     queue("worker", "--until-idle")
     assert queue("runs", "list").count("succeeded") == 2
     assert "queued" not in queue("runs", "show", first)

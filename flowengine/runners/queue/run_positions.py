@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from flowengine.core.context import EMPTY
 from flowengine.core.values import thaw
 from flowengine.engine.events import RunStarted
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.journal.codec import decode, encode
@@ -35,7 +35,6 @@ __all__ = [
     "queue_of",
     "refuse_another",
     "standing_of",
-    "words_of",
 ]
 
 # --- Runs that are for workers: submitted to a queue, and in a store that has one
@@ -183,15 +182,16 @@ _ONE: Final = f"""
         (SELECT owner_name FROM flowengine.run WHERE run_id = %s AND owner IS NOT NULL)
     FROM {_JOBS} AS job
     WHERE job.task_name = %s AND job.lock = ANY(%s) AND job.status IN ('todo', 'doing')
+        AND NOT EXISTS (SELECT FROM flowengine.run WHERE run_id = %s AND status = 'succeeded')
     ORDER BY job.lock = %s DESC, job.status = 'doing' DESC LIMIT 1
 """
 
 
 def standing_of(store: JournalStore, run_id: str) -> Standing | None:
-    """None: it is in no queue."""
+    """None: it is in no queue, or has succeeded elsewhere, so that a worker only drops its job."""
     locks = [run_id, f"{run_id} expires"]
     for is_taken, queue, at, is_later, is_question, ahead, worker in ask_queue(
-        store, _ONE, run_id, run_id, TASK, locks, run_id
+        store, _ONE, run_id, run_id, TASK, locks, run_id, run_id
     ):
         lacks: Mapping[str, str] = EMPTY if is_taken else lacks_of(store, run_id)
         return Standing(queue, is_taken, ahead, at if is_later else None, is_question, worker, lacks)
@@ -199,10 +199,12 @@ def standing_of(store: JournalStore, run_id: str) -> Standing | None:
 
 
 def queued_runs(store: JournalStore) -> Mapping[str, bool]:
-    """Runs that are in a queue, or in a worker's hands → whether it is the latter."""
+    """Runs in a queue, or in a worker's hands → whether it is the latter; none that has succeeded elsewhere."""
     query = f"""
         SELECT lock, bool_or(status = 'doing') FROM {_JOBS}
-        WHERE task_name = %s AND status IN ('todo', 'doing') AND args ->> 'if_waiting' IS NULL GROUP BY lock
+        WHERE task_name = %s AND status IN ('todo', 'doing') AND args ->> 'if_waiting' IS NULL
+            AND NOT EXISTS (SELECT FROM flowengine.run WHERE run_id = lock AND status = 'succeeded')
+        GROUP BY lock
     """
     return dict(ask_queue(store, query, TASK))
 
@@ -213,15 +215,3 @@ def ask_queue(store: JournalStore | Queryable, query: str, *values: Any) -> list
     if ask is None or ask("SELECT to_regclass(%s)", _JOBS) == [(None,)]:
         return []
     return list(ask(query, *values))
-
-
-def words_of(store: JournalStore, runs: Sequence[RunInfo]) -> Mapping[str, str]:
-    """Run → its status in a word; `queued` and `interrupted` are no statuses of a record."""
-    queued, abandoned = queued_runs(store), set(store.abandoned())
-    return {run.run_id: _word(run, queued.get(run.run_id), run.run_id in abandoned) for run in runs}
-
-
-def _word(run: RunInfo, is_taken: bool | None, is_abandoned: bool) -> str:
-    if is_taken is False:
-        return "queued"
-    return "interrupted" if is_abandoned and not is_taken else run.status
