@@ -255,17 +255,17 @@ class FlowBody:
     @contextmanager
     def loop(self, node: str, *, max_iterations: int, **keys: Unpack[LoopKeywords]) -> Generator[FlowBody]:
         """`with flow.loop("polish", max_iterations=4, until="…") as body: body.agent(…)`"""
-        with self._holding(node, "loop", {"max_iterations": max_iterations, **keys}, LoopKeywords) as body:
+        with self._hold_body(node, "loop", {"max_iterations": max_iterations, **keys}, LoopKeywords) as body:
             yield body
 
     @contextmanager
     def map(self, node: str, *, over: str, **keys: Unpack[MapKeywords]) -> Generator[FlowBody]:
         """`with flow.map("investigate", over="inputs.questions") as body: body.agent(…)`"""
-        with self._holding(node, "map", {"over": over, **keys}, MapKeywords) as body:
+        with self._hold_body(node, "map", {"over": over, **keys}, MapKeywords) as body:
             yield body
 
     @contextmanager
-    def _holding(self, node: str, kind: str, keys: Mapping[str, Any], known: type[Any]) -> Generator[FlowBody]:
+    def _hold_body(self, node: str, kind: str, keys: Mapping[str, Any], known: type[Any]) -> Generator[FlowBody]:
         _check_keys(node, kind, keys, known)
         body = FlowBody()
         yield body

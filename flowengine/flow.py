@@ -250,7 +250,7 @@ class Flow:
                 labels=labels,
                 live=_hear(live),
             )
-        return _kept(run, store)
+        return _keep_run(run, store)
 
     @names_arguments
     async def run_many(
@@ -295,7 +295,7 @@ class Flow:
             )
             async with aclosing(runs.results(rows)) as results:
                 async for result in results:
-                    yield result if result.run is None else result._replace(run=_kept(result.run, store))
+                    yield result if result.run is None else result._replace(run=_keep_run(result.run, store))
                     if store is None and result.run_id is not None:
                         journals.remove(result.run_id)  # So that any number of rows fits.
 
@@ -339,7 +339,7 @@ class Flow:
                 repeat_failed_items=repeat_failed_items,
                 live=_hear(live),
             )
-        return _kept(run, store)
+        return _keep_run(run, store)
 
     @names_arguments
     def stream(
@@ -380,7 +380,7 @@ class Flow:
                 live=hear if tokens else _hear(live),
             )
 
-        return _streamed(store, durability, start)
+        return _open_stream(store, durability, start)
 
     @names_arguments
     def stream_resume(
@@ -410,7 +410,7 @@ class Flow:
                 live=hear if tokens else _hear(live),
             )
 
-        return _streamed(store, durability, go_on)
+        return _open_stream(store, durability, go_on)
 
     @names_arguments
     async def fork(
@@ -432,7 +432,7 @@ class Flow:
             run = await local.fork(
                 self.plan, journals.find(run_id), journals, node, state=state or {}, limits=limits, live=_hear(live)
             )
-        return _kept(run, store)
+        return _keep_run(run, store)
 
     async def approve(
         self,
@@ -462,7 +462,7 @@ class Flow:
             run_id = journals.find(run_id)
             given = await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
             if given.writer is not None:
-                return _kept(local.read_run(self.plan, journals.events(run_id)), store)
+                return _keep_run(local.read_run(self.plan, journals.events(run_id)), store)
         return await self.resume(run_id, store=store, durability=durability, limits=limits, live=live)
 
     def __repr__(self) -> str:
@@ -470,7 +470,7 @@ class Flow:
 
 
 @asynccontextmanager
-async def _streamed(
+async def _open_stream(
     store: Store, durability: Durability, begin: Callable[[JournalStore, local.Live], Awaitable[Run]]
 ) -> AsyncGenerator[EventStream]:
     send, receive = anyio.create_memory_object_stream[Streamed](float("inf"))
@@ -572,7 +572,7 @@ class _opened:  # noqa: N801 - used as a statement, like `open`
             self._store.close()
 
 
-def _kept(run: Run, store: Store) -> Run:
+def _keep_run(run: Run, store: Store) -> Run:
     """A run of a store that is closed by now: reading its journal opens it again."""
     return run.reading(partial(_events_at, store, run.id)) if isinstance(store, str) else run
 

@@ -101,16 +101,16 @@ def described(module: Any, names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _description(value: Any) -> str:
     if isinstance(value, UnionType):
-        return f"One of {_listed(each.__name__ for each in value.__args__)}."
+        return f"One of {_format_names(each.__name__ for each in value.__args__)}."
     if isinstance(value, Mapping):
-        return f"Name → class: {_listed(str(each) for each in cast('Mapping[Any, Any]', value))}."
+        return f"Name → class: {_format_names(str(each) for each in cast('Mapping[Any, Any]', value))}."
     written = (value.__doc__ if isclass(value) else getdoc(value)) or ""
     if isclass(value) and written.startswith(f"{value.__name__}("):  # What a tuple or a dataclass says of itself.
         return ""
     return " ".join(cleandoc(written).partition("\n\n")[0].split())
 
 
-def _listed(names: Iterable[str]) -> str:
+def _format_names(names: Iterable[str]) -> str:
     return ", ".join(f"`{each}`" for each in names)
 
 

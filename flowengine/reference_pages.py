@@ -132,7 +132,7 @@ def _field_rows(table: ProjectTable) -> Iterator[tuple[str, str, str]]:
         docs = field_docs(kind.__module__).get(kind.__name__, {})
         for name, default in _defaults(kind):
             if name not in table.hidden:
-                shown = "–" if name in table.derived else _shown(default)
+                shown = "–" if name in table.derived else _format_default(default)
                 yield f"`{table.renamed.get(name, name)}`", shown, docs.get(name, "")
 
 
@@ -146,7 +146,7 @@ def _defaults(kind: type[Any]) -> Iterator[tuple[str, Any]]:
         yield each.name, None if each.default_factory is not MISSING else each.default
 
 
-def _shown(default: Any) -> str:
+def _format_default(default: Any) -> str:
     if default is MISSING:
         return "**required**"
     if default is None or default in ((), "", {}):

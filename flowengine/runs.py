@@ -231,7 +231,7 @@ class Runs:
         return sorted(found, key=lambda question: question.asked)
 
     def _open(self, run_id: str) -> Iterator[Question]:
-        """Returns a run's unanswered questions; an answer that waits for the run's owner counts as none."""
+        """Yields a run's unanswered questions; an answer that waits for the run's owner counts as none."""
         events = self.events(run_id)
         kept = answers_left(self._store, run_id, events)
         return (question for question in _questions(events) if question.node not in kept)

@@ -409,7 +409,7 @@ class _Fold:
         return None
 
     def _own_spans(self, end: float) -> Iterator[Stretch]:
-        """Returns the spans of the run itself, when none of its nodes is active."""
+        """Yields the spans of the run itself, when none of its nodes is active."""
         assert self._begun is not None
         first = end if self._first is None else self._first
         if first - self._begun >= _LEAST_QUEUE:
@@ -449,7 +449,7 @@ _STEPS: Final[Mapping[str, tuple[Part, str]]] = {
 
 
 def _call_spans(attempt: _Attempt) -> Iterator[Stretch]:
-    """Returns the waiting times of calls; while another call is answered, the node counts as working."""
+    """Yields the waiting times of calls; while another call is answered, the node counts as working."""
     for at, call in attempt.calls:
         for step in steps_of(call):
             if step.what in _STEPS:

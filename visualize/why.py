@@ -92,10 +92,10 @@ def _explain_edge(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> Wor
             return ["taken, since the node failed and ", _name(after), " handles that"]
         return ["taken"] if not labels else ["taken: the route is ", CodeText(str(route))]
     if before.status != "succeeded" and not (before.status == "failed" and ON_ERROR in labels):
-        return [f"not taken, since the node {_standing(before)}"]
+        return [f"not taken, since the node {_describe_standing(before)}"]
     if labels and before.status == "succeeded" and route not in labels:
         return ["not taken: the route is ", CodeText("none" if route is None else route)]
-    return ["not taken, since ", _name(after), f" {_standing(after)}"]
+    return ["not taken, since ", _name(after), f" {_describe_standing(after)}"]
 
 
 # --- what came before a node
@@ -257,11 +257,11 @@ def _list_names(rows: Iterable[NodeRow], *, standing: bool = False) -> list[str 
     found: list[str | NodeName] = []
     every = list(rows)
     for row in every[:_MAX_NAMED]:
-        found += [", " if found else "", _name(row), f" ({_standing(row)})" if standing else ""]
+        found += [", " if found else "", _name(row), f" ({_describe_standing(row)})" if standing else ""]
     more = len(every) - _MAX_NAMED
     return [*found, f" and {more:,} more"] if more > 0 else found
 
 
-def _standing(row: NodeRow) -> str:
+def _describe_standing(row: NodeRow) -> str:
     cause = "" if row.cause is None else f" ({row.cause.replace('_', ' ')})"
     return f"{'was ' if row.status in ('skipped', 'cancelled') else ''}{row.status}{cause}"

@@ -153,7 +153,7 @@ class CallSettings:
         check_options(further, _OVERRIDES)
         if "model" in own:
             own["fallbacks"] = ()
-        return replace(self, **own, extra={**self.extra, **_checked(further)})
+        return replace(self, **own, extra={**self.extra, **_check_options(further)})
 
 
 _OF_ALL_RUNS: Final = frozenset({"agent", "extra", "fallbacks", "max_retries", "surroundings"})
@@ -284,10 +284,10 @@ def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
 def call_settings(known: frozenset[str], extra: Mapping[str, Any], **settings: Any) -> CallSettings:
     """Settings for a model call; `known` are the argument names of the agent that is being made."""
     check_options(extra, known)
-    return CallSettings(**settings, extra=_checked(extra))
+    return CallSettings(**settings, extra=_check_options(extra))
 
 
-def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
+def _check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for problem in find_option_problems(options):
         raise DefinitionError(str(problem))
     return normalize_options(options)

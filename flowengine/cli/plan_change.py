@@ -32,7 +32,7 @@ def change_as_markdown(flow: str, against: str, change: BoundChange) -> Iterator
     """For a pull request: a heading, what the flow costs at most, and a table of the nodes that are the cause."""
     yield f"### {_code(flow)}"
     yield ""
-    yield f"At most: **{_plain(_describe_whole(_code(against), change))}**"
+    yield f"At most: **{_format_dollars(_describe_whole(_code(against), change))}**"
     if change.nodes:
         yield ""
         yield "| node | before | after | change | why |"
@@ -40,7 +40,7 @@ def change_as_markdown(flow: str, against: str, change: BoundChange) -> Iterator
         for each in change.nodes:
             causes = each.causes and tuple(map(_code, each.causes))
             why = "<br>".join(causes or _causes(each))
-            yield f"| {_code(each.path)} | {_plain(' | '.join(_amounts(each)))} | {why} |"
+            yield f"| {_code(each.path)} | {_format_dollars(' | '.join(_amounts(each)))} | {why} |"
 
 
 def change_as_data(flow: str, against: str, commit: str, change: BoundChange) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _describe_whole(against: str, change: BoundChange) -> str:
         return f"{_dollars(after)}, {calls}; {against} has no such flow"
     if before[:3] == after[:3]:
         return f"{_dollars(after)}, {calls}, as at {against}"
-    more = _signed(change.more_usd)
+    more = _format_signed(change.more_usd)
     more = f" ({more})" if more else ""
     return (
         f"{_dollars(before)} → {_dollars(after)}{more}, {_count(before.calls)} → {_count(after.calls)} "
@@ -88,7 +88,7 @@ def _describe_whole(against: str, change: BoundChange) -> str:
 
 def _amounts(node: NodeChange) -> tuple[str, str, str]:
     before, after = node.before or Most(), node.after or Most()
-    said = _signed(difference(before.cost_usd, after.cost_usd))
+    said = _format_signed(difference(before.cost_usd, after.cost_usd))
     if not said and None not in (before.tokens, after.tokens) and before.tokens != after.tokens:
         said = f"{(after.tokens or 0) - (before.tokens or 0):+,} tokens"
     return ("–" if node.before is None else _dollars(before), "–" if node.after is None else _dollars(after), said)
@@ -110,13 +110,13 @@ def _count(number: int | None) -> str:
     return _NO_BOUND if number is None else f"{number:,}"
 
 
-def _signed(amount: float | None) -> str:
+def _format_signed(amount: float | None) -> str:
     if not amount:
         return ""
     return f"{'+' if amount > 0 else '−'}{format_dollars(abs(amount))}"
 
 
-def _plain(text: str) -> str:
+def _format_dollars(text: str) -> str:
     """Dollars that begin no formula."""
     return text.replace("$", "\\$")
 

@@ -96,7 +96,7 @@ class ContextFilterProvider(ContextProvider):
 
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         """The fragments that stay, or the parts of them that do. What is pinned stays, and counts for nothing."""
-        chosen = self._chosen(query, _drop_repeated(_split_sections(previous)))
+        chosen = self._choose_sections(query, _drop_repeated(_split_sections(previous)))
         kept: dict[int, list[str]] = {}
         for number, _, text in sorted(part for section in chosen for part in section.parts):
             kept.setdefault(number, []).append(text)
@@ -105,7 +105,7 @@ class ContextFilterProvider(ContextProvider):
     def fresh(self) -> ContextFilterProvider:
         return self  # It remembers nothing.
 
-    def _chosen(self, query: str, found: Sequence[_Section]) -> list[_Section]:
+    def _choose_sections(self, query: str, found: Sequence[_Section]) -> list[_Section]:
         pinned, loose = [each for each in found if each.is_pinned], [each for each in found if not each.is_pinned]
         subject, asked = subject_terms(query), asked_terms(query)
         if not subject:

@@ -90,9 +90,9 @@ class FixedFileProvider(ContextProvider):
             raise MissingFileError(
                 f"the file '{self.file_path}' cannot be read: {error.strerror}", "file_path"
             ) from error
-        return _FileText(seen, self._decoded(content))
+        return _FileText(seen, self._decode_file(content))
 
-    def _decoded(self, content: bytes) -> str:
+    def _decode_file(self, content: bytes) -> str:
         if b"\0" in content[:8192]:
             raise MissingFileError(f"the file '{self.file_path}' is no text: it holds bytes of zero", "file_path")
         try:

@@ -141,7 +141,7 @@ class LongTermMemoryProvider(ContextProvider):
         fragments: list[Fragment] = []
         left = self._settings.budget
         for rank, item in enumerate(items):
-            text = self._shown(item, locale)
+            text = self._format_item(item, locale)
             tokens = count_tokens(text)
             if tokens <= left or not fragments:
                 fragments.append(Fragment(text, self.provider_name, tokens, priority=-rank, label=_format_day(item)))
@@ -190,7 +190,7 @@ class LongTermMemoryProvider(ContextProvider):
 
     @at_once
     def load(self, value: Any) -> None:
-        self._held = [self._loaded(each) for each in cast("Sequence[Mapping[str, Any]]", value)]
+        self._held = [self._load_items(each) for each in cast("Sequence[Mapping[str, Any]]", value)]
 
     def _item(self, interaction: Mapping[str, Any]) -> MemoryItem | None:
         asked, answered = (str(interaction.get(name) or "").strip() for name in ("user_input", "result"))
@@ -205,10 +205,10 @@ class LongTermMemoryProvider(ContextProvider):
         text = "\n".join(each for each in (asked, answered) if each)
         return MemoryItem(self._settings.scope, self._settings.scope_id, text, at, subject, metadata=said)
 
-    def _loaded(self, value: Mapping[str, Any]) -> MemoryItem:
+    def _load_items(self, value: Mapping[str, Any]) -> MemoryItem:
         return self._made(value["user_input"], value["result"], _time_of(value["at"]), value["subject"])
 
-    def _shown(self, item: MemoryItem, locale: str) -> str:
+    def _format_item(self, item: MemoryItem, locale: str) -> str:
         words = load_messages(locale)
         asked, answered = item.metadata.get("user_input"), item.metadata.get("result")
         said = words("generation.exchange", question=asked, answer=answered) if asked and answered else item.text

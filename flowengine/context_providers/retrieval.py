@@ -44,24 +44,24 @@ class NamedEmbedder:
 
     @property
     def name(self) -> str:
-        return self._current().name
+        return self._current_embedder().name
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        return await self._current().embed(texts)
+        return await self._current_embedder().embed(texts)
 
     @contextmanager
     def asked_by(self, models: Models, gateway: Gateway | None) -> Generator[None]:
         """Within the block, vectors are made by the model that `models` opens, asked through the gateway."""
-        token = self._asking.set(self._opened(models, gateway))
+        token = self._asking.set(self._open_embedder(models, gateway))
         try:
             yield
         finally:
             self._asking.reset(token)
 
-    def _current(self) -> Embedder:
-        return self._asking.get() or self._opened(PROCESS_MODELS, None)
+    def _current_embedder(self) -> Embedder:
+        return self._asking.get() or self._open_embedder(PROCESS_MODELS, None)
 
-    def _opened(self, models: Models, gateway: Gateway | None) -> Embedder:
+    def _open_embedder(self, models: Models, gateway: Gateway | None) -> Embedder:
         model = models.embedding(self.written)
         if model is None:
             return _NoEmbedder()
@@ -185,10 +185,10 @@ class RetrievalProvider(ContextProvider):
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         if self._embedder is None:
-            hits = await self._found(query)
+            hits = await self._find_documents(query)
         else:
             with self._embedder.asked_by(kwargs.get("models", PROCESS_MODELS), kwargs.get("gateway")):
-                hits = await self._found(query)
+                hits = await self._find_documents(query)
         return [_to_fragment(hit)._replace(source=self.provider_name, priority=-rank) for rank, hit in enumerate(hits)]
 
     def prepare_models(self, models: Models) -> None:
@@ -198,7 +198,7 @@ class RetrievalProvider(ContextProvider):
     def fresh(self) -> RetrievalProvider:
         return self  # It remembers nothing but what the documents say.
 
-    async def _found(self, query: str) -> Sequence[Hit]:
+    async def _find_documents(self, query: str) -> Sequence[Hit]:
         if self._source is not None:
             await self._catch_up(self._source)
         return await self._retriever.search(query, self.max_results, self._where)

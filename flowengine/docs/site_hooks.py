@@ -90,12 +90,12 @@ def indent_by_four(text: str) -> str:
     for line in text.split("\n"):
         indent = len(line) - len(line.lstrip(" "))
         if fence or not line.strip():
-            lines.append(_moved(line, offsets))
+            lines.append(_move_line(line, offsets))
             fence = "" if line.strip() == fence else fence
             continue
         while offsets and indent < offsets[-1]:
             offsets.pop()
-        moved = _moved(line, offsets)
+        moved = _move_line(line, offsets)
         content = line[offsets[-1] if offsets else 0 :]
         item, opened = _ITEM.match(content), _FENCE.match(content)
         if item is not None:
@@ -109,5 +109,5 @@ def indent_by_four(text: str) -> str:
     return "\n".join(lines)
 
 
-def _moved(line: str, offsets: list[int]) -> str:
+def _move_line(line: str, offsets: list[int]) -> str:
     return f"{'    ' * len(offsets)}{line[offsets[-1] if offsets else 0 :]}" if line.strip() else ""

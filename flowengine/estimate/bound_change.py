@@ -60,7 +60,7 @@ def compare_bounds(old: tuple[FlowSpec, FlowBound] | None, new: tuple[FlowSpec, 
     old_nodes = () if old is None else old[1].nodes
     definitions = {} if old is None else _definitions(old[0]), _definitions(new_spec)
     rows = {each.path: each for each in old_nodes}, {each.path: each for each in after.nodes}
-    whole = () if old is None else tuple(_differing("", _of_flow(old[0]), _of_flow(new_spec)))
+    whole = () if old is None else tuple(_find_differences("", _of_flow(old[0]), _of_flow(new_spec)))
     changes: list[NodeChange] = []
     for path in dict.fromkeys((*rows[1], *rows[0])):
         one, other = rows[0].get(path), rows[1].get(path)
@@ -94,19 +94,19 @@ def _causes(path: str, old: Mapping[str, _Definition], new: Mapping[str, _Defini
     for depth in range(len(parts), 0, -1):
         name = ".".join(parts[:depth])
         holder = "" if depth == len(parts) else f"{name}."
-        yield from _differing(holder, old.get(name, {}), new.get(name, {}))
+        yield from _find_differences(holder, old.get(name, {}), new.get(name, {}))
 
 
-def _differing(holder: str, old: _Definition, new: _Definition) -> Iterator[str]:
+def _find_differences(holder: str, old: _Definition, new: _Definition) -> Iterator[str]:
     for key in dict.fromkeys((*old, *new)):
         if old.get(key) != new.get(key):
-            yield f"{holder}{key}: {_shown(old.get(key))} → {_shown(new.get(key))}"
+            yield f"{holder}{key}: {_format_value(old.get(key))} → {_format_value(new.get(key))}"
 
 
 _SHOWN: Final = 40
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, str) and len(value) > _SHOWN:

@@ -90,7 +90,7 @@ class Asking:
     def _agent(self, path: NodePath, node: AgentNodeSpec, sizes: OutputSizes) -> Most:
         settings = settings_of(self._spec, node)
         judging = node.improve or node.evaluate or settings.improve or settings.evaluate
-        files = self._attached(node, self._models(settings), sizes)
+        files = self._bound_attachments(node, self._models(settings), sizes)
         prompt, answer = self._prompt(path, node, sizes).and_(files), Size(self.answer(path))
         drafts, added, total = 1, NOTHING, self._sources(settings)
         if judging is not None:
@@ -98,17 +98,17 @@ class Asking:
             judgement = Size(self._longest(models, None))
             drafts += _count_improvements(judging)
             texts = (judging.instructions or "", *judging.criteria, *judging.criteria.values())
-            asked = self._sized(texts, path, sizes).and_(prompt).and_(answer)
+            asked = self._size_of_texts(texts, path, sizes).and_(prompt).and_(answer)
             total = total.and_(_bound_structured(drafts, asked, judgement, models, settings))
             added = answer.and_(judgement) if drafts > 1 else NOTHING
         if (routing := settings.routing) is not None:
             models = self._models(settings)
             texts = (routing.instruction, *_list_descriptions(routing.routes))
-            asked = self._sized(texts, path, sizes).and_(prompt).and_(answer)
+            asked = self._size_of_texts(texts, path, sizes).and_(prompt).and_(answer)
             total = total.and_(_bound_structured(1, asked, Size(self._longest(models, None)), models, settings))
-        return total.and_(self._drafting(drafts, prompt.and_(added), answer, settings))
+        return total.and_(self._bound_drafts(drafts, prompt.and_(added), answer, settings))
 
-    def _drafting(self, drafts: int, asked: Size, answer: Size, settings: AgentSpec) -> Most:
+    def _bound_drafts(self, drafts: int, asked: Size, answer: Size, settings: AgentSpec) -> Most:
         """All generations: each may be corrected, and each may have its rounds of tools."""
         rounds = (settings.max_tool_rounds or _DEFAULT_ROUNDS) if _has_any(settings, _WITH_TOOLS) else 0
         calls = min(2, 1 + _count_retries(settings))
@@ -143,7 +143,7 @@ class Asking:
             return UNKNOWN
         texts = (settings.system_message or "", settings.instructions or "", node.prompt or "")
         size = (
-            self._sized(texts, path, sizes)
+            self._size_of_texts(texts, path, sizes)
             .and_(_measure_fixed_texts(settings.locale))
             .and_(_measure_schema(settings.output))
         )
@@ -159,10 +159,10 @@ class Asking:
         else:
             texts = (node.instructions or "", *node.criteria, *node.criteria.values())
         asked = (
-            self._sized(texts, path, sizes)
+            self._size_of_texts(texts, path, sizes)
             .and_(_measure_fixed_texts(settings.locale))
             .and_(self._subject(path, node, sizes))
-            .and_(self._attached(node, models, sizes))
+            .and_(self._bound_attachments(node, models, sizes))
         )
         return _bound_structured(1, asked, Size(self.answer(path)), models, settings)
 
@@ -190,7 +190,7 @@ class Asking:
             if isinstance(node, AgentNodeSpec) and any(each[: len(one)] == one for one in before):
                 yield each, node
 
-    def _attached(self, node: _AskingSpec, models: Sequence[KnownModel], sizes: OutputSizes) -> Size:
+    def _bound_attachments(self, node: _AskingSpec, models: Sequence[KnownModel], sizes: OutputSizes) -> Size:
         """Files that a model is shown: those that are given, and images by their vendor's rule."""
         total = NOTHING
         for each in attached_in_node(self._spec, node):
@@ -221,7 +221,7 @@ class Asking:
         known = [each.answer(is_bounded=self._is_capped) for each in models]
         return None if None in known else max(each for each in known if each is not None)
 
-    def _sized(self, texts: Iterable[str], path: NodePath, sizes: OutputSizes) -> Size:
+    def _size_of_texts(self, texts: Iterable[str], path: NodePath, sizes: OutputSizes) -> Size:
         total = NOTHING
         for text in texts:
             total = total.and_(sizes.template(text, path[:-1], path[-1])).and_(Size(4))

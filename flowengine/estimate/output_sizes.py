@@ -156,7 +156,7 @@ class OutputSizes:
             return UNKNOWN  # What grows from round to round.
         if path not in self._known:
             self._under_way.add(path)
-            self._known[path] = self._sized(path, level_of(self._spec, path[:-1])[path[-1]])
+            self._known[path] = self._size_of_node(path, level_of(self._spec, path[:-1])[path[-1]])
             self._under_way.discard(path)
         return self._known[path]
 
@@ -202,7 +202,7 @@ class OutputSizes:
         if field == "status":
             return _WORD_SIZE
         if isinstance(node, EvaluationNodeSpec | RoutingNodeSpec):
-            return self._judged((*home, name), field, fields)
+            return self._size_of_judgement((*home, name), field, fields)
         if field == "result" and not isinstance(node, AgentNodeSpec):
             return UNKNOWN
         size = self.output((*home, name))
@@ -212,7 +212,7 @@ class OutputSizes:
         most = shape.get("maxItems") if is_map(shape) else None
         return Size(size.tokens, most if isinstance(most, int) else None)
 
-    def _judged(self, path: NodePath, field: str, fields: list[str]) -> Size:
+    def _size_of_judgement(self, path: NodePath, field: str, fields: list[str]) -> Size:
         if field == "output" and fields and fields[0] in _WORDS_OF_JUDGES:
             return _WORD_SIZE
         return Size(self._answers(path)) if field == "output" and fields and fields[0] in _TEXTS_OF_JUDGES else UNKNOWN
@@ -260,13 +260,13 @@ class OutputSizes:
 
     # --- outputs ----------------------------------------------------------------------------------
 
-    def _sized(self, path: NodePath, node: NodeSpec) -> Size:
+    def _size_of_node(self, path: NodePath, node: NodeSpec) -> Size:
         if isinstance(node, AgentNodeSpec):
             return Size(self._answers(path))
         if isinstance(node, ConditionNodeSpec):
             return _WORD_SIZE
         if isinstance(node, MapNodeSpec):
-            return self._mapped(path, node)
+            return self._size_of_map(path, node)
         if isinstance(node, LoopNodeSpec):
             total = Size(32)
             for name in {**node.initial, **node.carry}:
@@ -274,7 +274,7 @@ class OutputSizes:
             return total
         return self._subflows(path).outputs() if isinstance(node, SubflowNodeSpec) else UNKNOWN
 
-    def _mapped(self, path: NodePath, node: MapNodeSpec) -> Size:
+    def _size_of_map(self, path: NodePath, node: MapNodeSpec) -> Size:
         items = self.over(path).items
         if node.result is not None:
             each = self.values(node.result, path)

@@ -288,7 +288,7 @@ class BatchCollector:
             await self._wait_until_quiet()
             asked, self._asked, self._news = self._asked, {}, anyio.Event()
             self._sent.update((name, each.run_id) for name, each in asked.items())
-            for group in _grouped(asked):
+            for group in _group_requests(asked):
                 await self._send(group, self._groups[asked[group[0]].group], asked)
             if not self._asked:
                 self._requests.clear()
@@ -454,7 +454,7 @@ def _is_alike(one: BatchableCall, other: BatchableCall) -> bool:
     )  # fmt: skip
 
 
-def _grouped(asked: Mapping[str, _Asked]) -> Iterable[list[str]]:
+def _group_requests(asked: Mapping[str, _Asked]) -> Iterable[list[str]]:
     """The names of the requests that go into one batch each."""
     parts: defaultdict[int, list[list[str]]] = defaultdict(lambda: [[]])
     sizes = Counter[int]()

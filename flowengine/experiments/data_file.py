@@ -70,7 +70,7 @@ def read_rows(path: str | PathLike[str]) -> Iterator[RawRow]:
             else:
                 yield from _read_json_lines(where, file)
     except OSError as error:
-        raise _wrong(where, f"cannot read the file: {error.strerror or error}") from error
+        raise _make_error(where, f"cannot read the file: {error.strerror or error}") from error
 
 
 def _read_json_lines(path: Path, file: IO[bytes]) -> Iterator[RawRow]:
@@ -83,12 +83,12 @@ def _read_json_lines(path: Path, file: IO[bytes]) -> Iterator[RawRow]:
         try:
             value: Any = load_json(text.decode("utf-8"))
         except json.JSONDecodeError as error:
-            raise _wrong(path, f"expected one JSON object on the line: {error.msg}", line, error.colno) from None
+            raise _make_error(path, f"expected one JSON object on the line: {error.msg}", line, error.colno) from None
         except (ValueError, RecursionError) as error:
             said = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            raise _wrong(path, f"expected one JSON object on the line: {said}", line) from None
+            raise _make_error(path, f"expected one JSON object on the line: {said}", line) from None
         if not isinstance(value, dict):
-            raise _wrong(
+            raise _make_error(
                 path, f"expected one JSON object on the line, found {text[:40].decode('utf-8', 'replace')}", line
             )
         yield RawRow(number, line, cast("dict[str, Any]", value), False)
@@ -98,16 +98,16 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
     first = True
     while data := file.readline(_MAX_LINE + 1):
         if len(data) > _MAX_LINE:
-            raise _wrong(path, f"a row has at most {_MAX_LINE:,} bytes")
+            raise _make_error(path, f"a row has at most {_MAX_LINE:,} bytes")
         if first and data.startswith(_NO_TEXT):
-            raise _wrong(path, "it is no text: expected .csv, .tsv, or one JSON object on each line")
+            raise _make_error(path, "it is no text: expected .csv, .tsv, or one JSON object on each line")
         yield data.removeprefix(b"\xef\xbb\xbf") if first else data
         first = False
 
 
 def _read_table(path: Path, file: IO[bytes], delimiter: str) -> Iterator[RawRow]:
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))  # One for all readers: nobody lowers it again.
-    reader, began = csv.reader(_decoded(path, file), delimiter=delimiter, strict=True), 1
+    reader, began = csv.reader(_decode_file(path, file), delimiter=delimiter, strict=True), 1
     try:
         head = next(reader, None)
         if head is None:
@@ -121,34 +121,36 @@ def _read_table(path: Path, file: IO[bytes], delimiter: str) -> Iterator[RawRow]
                 continue
             number += 1
             if len(cells) != len(head):
-                raise _wrong(path, f"expected {len(head)} cells as in the head, found {len(cells)}", reader.line_num)
+                raise _make_error(
+                    path, f"expected {len(head)} cells as in the head, found {len(cells)}", reader.line_num
+                )
             yield RawRow(number, reader.line_num, dict(zip(head, cells, strict=True)), True)
     except csv.Error as error:
         said = next((ours for theirs, ours in _TABLE_ERRORS.items() if str(error).startswith(theirs)), str(error))
-        raise _wrong(path, f"expected comma-separated values: {said}", began) from None
+        raise _make_error(path, f"expected comma-separated values: {said}", began) from None
 
 
 def _check_head(path: Path, head: Sequence[str], delimiter: str) -> None:
     other = next((each for each in ",;\t" if len(head) == 1 and each != delimiter and each in head[0]), None)
     if other is not None:
         said = "cells with tabs between them" if delimiter == "\t" else "comma-separated values (.tsv: with tabs)"
-        raise _wrong(path, f"expected {said}, found one column {head[0]!r:.80}: is {other!r} between them?", 1)
+        raise _make_error(path, f"expected {said}, found one column {head[0]!r:.80}: is {other!r} between them?", 1)
     for place, name in enumerate(head, 1):
         if not name:
-            raise _wrong(path, f"column {place} has no name in the head", 1)
+            raise _make_error(path, f"column {place} has no name in the head", 1)
         if head.index(name) != place - 1:
-            raise _wrong(path, f"two columns are called '{name}'", 1)
+            raise _make_error(path, f"two columns are called '{name}'", 1)
 
 
-def _decoded(path: Path, file: IO[bytes]) -> Iterator[str]:
+def _decode_file(path: Path, file: IO[bytes]) -> Iterator[str]:
     for line, data in enumerate(_lines(path, file), 1):
         try:
             yield data.decode("utf-8")
         except UnicodeDecodeError:
-            raise _wrong(path, "it is not UTF-8 text", line) from None
+            raise _make_error(path, "it is not UTF-8 text", line) from None
 
 
-def _wrong(path: Path, message: str, line: int | None = None, column: int | None = None) -> DataError:
+def _make_error(path: Path, message: str, line: int | None = None, column: int | None = None) -> DataError:
     return DataError([Diagnostic("FE117", message, str(path), line, column)])
 
 
@@ -252,7 +254,7 @@ def open_data(
         columns.update(dict.fromkeys(raw.values))
         count += 1
     if not count:
-        raise _wrong(where, "it has no rows")
+        raise _make_error(where, "it has no rows")
     data = DataFile(where, fields, mapping, always, count, list(columns), ())
     problems = list(_find_problems(data))
     if problems:

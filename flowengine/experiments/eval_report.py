@@ -222,7 +222,7 @@ def _compare(before: EvalSet, after: EvalSet) -> Comparison:
         old, new = scores_by_row(before.rows, name), scores_by_row(after.rows, name)
         keys = [each for each in new if each in old]
         differences[name] = estimate_difference([old[each] for each in keys], [new[each] for each in keys])
-        moved = _moved(before, after, name)
+        moved = _list_moved_rows(before, after, name)
         better[name] = sorted((each for each in moved if each.difference > 0), key=lambda each: -each.difference)
         worse[name] = sorted((each for each in moved if each.difference < 0), key=lambda each: each.difference)
     one, other = ({row.place for row in each.rows} for each in (before, after))
@@ -231,7 +231,7 @@ def _compare(before: EvalSet, after: EvalSet) -> Comparison:
     return Comparison(before, changed, differences, better, worse, len(one ^ other))
 
 
-def _moved(before: EvalSet, after: EvalSet, scorer: str) -> list[Moved]:
+def _list_moved_rows(before: EvalSet, after: EvalSet, scorer: str) -> list[Moved]:
     earlier = before.by_place()
     found: list[Moved] = []
     for row in after.rows:

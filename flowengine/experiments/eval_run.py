@@ -200,7 +200,7 @@ class EvalRun:
         """Put the rows with all their scores into a list, in their order."""
         judging, put = self.scorers.judging, found.append
         if judging is None:
-            async with aclosing(self._answered(rows)) as answered:
+            async with aclosing(self._list_answered_rows(rows)) as answered:
                 async for each in answered:
                     put(self._row_of(each, None))
             return
@@ -223,7 +223,7 @@ class EvalRun:
     ) -> None:
         with send:
             try:
-                async with aclosing(self._answered(rows)) as answered:
+                async with aclosing(self._list_answered_rows(rows)) as answered:
                     async for each in answered:
                         await send.send(self._question_of(each))
             except anyio.BrokenResourceError:  # Nobody asks any more.
@@ -240,7 +240,7 @@ class EvalRun:
         earlier = self._earlier_runs((each.key, each.sample), judges=True)
         return DataRow(each.row.number, asked, nothing, each, labels, earlier or None, variant)
 
-    async def _answered(self, rows: RowSet) -> AsyncGenerator[_Answered]:
+    async def _list_answered_rows(self, rows: RowSet) -> AsyncGenerator[_Answered]:
         """The rows whose runs have ended, with the scores that need no model."""
         runs = self._row_runs(self.plan, rows, "flow")
         async with aclosing(runs.results(self._rows())) as results:

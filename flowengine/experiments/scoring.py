@@ -107,7 +107,9 @@ class Scorers:
             if way == "claims":
                 found[name] = _score_claims(spec, view, run)
             elif way == "call":
-                found[name] = await _score_call(self._functions[name], view) if result.succeeded else _failed(result)
+                found[name] = (
+                    await _score_call(self._functions[name], view) if result.succeeded else _failed_score(result)
+                )
         return found
 
     # --- Judges
@@ -118,7 +120,7 @@ class Scorers:
         known: dict[str, Score] = {}
         for name, judge in self._judges.items():
             if not result.succeeded:
-                known[name] = _failed(result)
+                known[name] = _failed_score(result)
                 continue
             if view.against is None and any(map(_reads_pair, _texts_of(judge))):
                 known[name] = Score(None, "there is nothing to compare with")
@@ -240,7 +242,7 @@ def _read_pair(run: Run, node: str) -> Score:
 # --- Claims and functions
 
 
-def _failed(result: RowResult) -> Score:
+def _failed_score(result: RowResult) -> Score:
     error = "" if result.error is None else f": {result.error.message}"
     if result.status in ("failed", "refused", "partial"):
         return Score(0.0, _shorten(f"the run {result.status}{error}"))

@@ -168,14 +168,14 @@ class Subflows:
             problem = self.files.unreadable(path, shown) or self._too_many()
             if problem is not None:
                 return problem
-            self._opened[path] = self._loaded(Located(path, shown), project)
+            self._opened[path] = self._load_file(Located(path, shown), project)
         opened = self._opened[path]
         if len(self._open) - 1 + opened.height > MAX_DEPTH:
             return ProjectProblem("FE227", f"subflows may be nested {MAX_DEPTH} deep, and '{shown}' goes deeper")
         self._heights[-1] = max(self._heights[-1], opened.height)
         return opened.spec
 
-    def _loaded(self, file: Located, project: Project) -> _Opened:
+    def _load_file(self, file: Located, project: Project) -> _Opened:
         self._open.append(file)
         self._heights.append(0)
         spec, problems = self._load(file.shown, project, self)
@@ -247,7 +247,7 @@ def with_texts(data: Mapping[str, Any], read: Read = lambda file, path: STAND_IN
     >>> with_texts({"nodes": {"a": {"prompt": {"file": "a.md"}}}})
     {'nodes': {'a': {'prompt': '-'}}}
     """
-    return _filled(data, (), read)
+    return _fill_texts(data, (), read)
 
 
 def names_text_files(data: Mapping[str, Any]) -> bool:
@@ -273,7 +273,7 @@ def read_text_files(data: Mapping[str, Any], source: SourceText, project: Projec
     return BroughtTexts(with_texts(data, reader.read), reader.texts, reader.places, reader.problems, reader.lost)
 
 
-def _filled(value: Mapping[str, Any], path: KeyPath, read: Read) -> dict[str, Any]:
+def _fill_texts(value: Mapping[str, Any], path: KeyPath, read: Read) -> dict[str, Any]:
     filled = dict(value)
     for key, each in value.items():
         at = (*path, key)
@@ -282,10 +282,10 @@ def _filled(value: Mapping[str, Any], path: KeyPath, read: Read) -> dict[str, An
         if key in _TEXTS and list(each) == ["file"] and isinstance(each["file"], str):
             filled[key] = read(each["file"], at)
         elif key in _HOLDERS:
-            filled[key] = _filled(each, at, read)
+            filled[key] = _fill_texts(each, at, read)
         elif key in _MAPS_OF_HOLDERS:
             filled[key] = {
-                name: _filled(inner, (*at, name), read) if is_map(inner) else inner for name, inner in each.items()
+                name: _fill_texts(inner, (*at, name), read) if is_map(inner) else inner for name, inner in each.items()
             }
     return filled
 

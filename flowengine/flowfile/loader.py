@@ -136,7 +136,7 @@ def _load_one(
         problems.append(
             Diagnostic("FE115", "a flow file is a map with the keys flowengine, name and nodes", file, 1, 1)
         )
-        return Loaded(None, _sorted(problems))
+        return Loaded(None, _sort_problems(problems))
     source = SourceText(read, where, parsed.place)
     data = parsed.data
     beside: set[str | None] = set()
@@ -160,7 +160,7 @@ def _load_one(
         problems += check_models(placed, models) if models is not None else ()
         beside |= {each.file for each in problems if each.code == "FE921"}  # What acts may stand in a subflow's file.
     failed = any(each.severity == "error" for each in problems)
-    return Loaded(None if failed else spec, _sorted(problems, beside - {file}))
+    return Loaded(None if failed else spec, _sort_problems(problems, beside - {file}))
 
 
 def _text_of(path: Path | None, text: str | None, files: FlowFiles) -> str | Diagnostic:
@@ -196,7 +196,7 @@ def _structure(data: dict[str, Any], source: SourceText, gaps: Gaps) -> tuple[Fl
     return None, list(reported.values())
 
 
-def _sorted(problems: Sequence[Diagnostic], beside: Collection[str | None] = ()) -> list[Diagnostic]:
+def _sort_problems(problems: Sequence[Diagnostic], beside: Collection[str | None] = ()) -> list[Diagnostic]:
     """By position; those of the files `beside`, which texts were taken from, come after a file's own."""
 
     def rank(each: Diagnostic) -> tuple[str, int, int, str, str]:

@@ -121,7 +121,7 @@ class Mending:
                 self._mend(path, problem, drop_nodes)
 
     def _mend(self, path: KeyPath, problem: Problem, drop_nodes: bool) -> None:
-        code, proposed = problem.diagnostic.code, _proposed(problem.diagnostic.hint)
+        code, proposed = problem.diagnostic.code, _proposed_name(problem.diagnostic.hint)
         value = self._copy.at(path)
         last, node = str(path[-1]), key_path(node_at(path))
         if node and drop_nodes:
@@ -239,7 +239,7 @@ def _type_by_keys(keys: Set[str], *, but: str | None = None) -> str | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _proposed(hint: str) -> str | None:
+def _proposed_name(hint: str) -> str | None:
     found = re.fullmatch(r"; did you mean '([^']+)'\?", hint)
     return None if found is None else found[1]
 
@@ -282,11 +282,11 @@ class _Copy:
         for key in path:
             inner = _member(value, key)
             if is_map(inner) or isinstance(inner, list):
-                inner = self._own(value, key, cast("Any", inner))
+                inner = self._copy_member(value, key, cast("Any", inner))
             value = inner
         return value
 
-    def _own(self, holder: Any, key: str | int, inner: Any) -> Any:
+    def _copy_member(self, holder: Any, key: str | int, inner: Any) -> Any:
         """A member as a copy that stands in its holder."""
         if id(inner) not in self._copied:
             inner = inner.copy()

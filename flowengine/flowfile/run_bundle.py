@@ -77,8 +77,8 @@ def packed(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
     told: dict[str, Any] = {
         "allow_env": list(project.allow_env),
         "default_provider": project.default_provider,
-        "providers": {name: _plain(each) for name, each in project.providers.items()},
-        "prices": {model: _said(asdict(price)) for model, price in project.prices.items()},
+        "providers": {name: _plain_settings(each) for name, each in project.providers.items()},
+        "prices": {model: _drop_defaults(asdict(price)) for model, price in project.prices.items()},
         "memory": {name: value for name, value in project.memory.items() if name not in _PLACES},
     }
     bag: dict[str, Any] = {"project": {name: value for name, value in told.items() if value}}
@@ -105,7 +105,7 @@ def unpacked(bag: object, path: Path, own: Project) -> Unpacked:
     texts = {key: text for key, text in files.items() if isinstance(text, str)} if is_map(files) else {}
     if isinstance(name, str) and _is_below(name):
         path = own.root / name
-    return Unpacked(path, _merged(own, project if is_map(project) else {}), BroughtFiles(own.root, texts))
+    return Unpacked(path, _merge_tables(own, project if is_map(project) else {}), BroughtFiles(own.root, texts))
 
 
 def _beside(spec: FlowSpec) -> Iterator[tuple[Path, str]]:
@@ -117,17 +117,17 @@ def _beside(spec: FlowSpec) -> Iterator[tuple[Path, str]]:
         yield from _beside(each)
 
 
-def _plain(settings: ProviderSettings) -> dict[str, Any]:
+def _plain_settings(settings: ProviderSettings) -> dict[str, Any]:
     """As a project file has it; an address that holds a password stays at home."""
     limits = settings.limits
     said: dict[str, Any] = {"base_url": settings.base_url if _is_open(settings.base_url) else None}
     for name in () if limits is None else limits.__dataclass_fields__:
         said[name] = getattr(limits, name)
     said |= {"adapter": settings.adapter, "structured_output": settings.structured_output}
-    return _said(said)
+    return _drop_defaults(said)
 
 
-def _said(table: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_defaults(table: Mapping[str, Any]) -> dict[str, Any]:
     """Without what is not said: a project file has no word for it."""
     return {name: value for name, value in table.items() if value is not None}
 
@@ -140,7 +140,7 @@ def _is_open(address: str | None) -> bool:
         return False
 
 
-def _merged(own: Project, said: Mapping[str, Any]) -> Project:
+def _merge_tables(own: Project, said: Mapping[str, Any]) -> Project:
     # Only a run that comes from elsewhere says anything here.
     from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
 

@@ -58,12 +58,14 @@ class _Words(NamedTuple):
 def problems_of(error: ValidationError, source: SourceText) -> list[Problem]:
     """Everything that an error of pydantic holds."""
     nearest = Nearest()
-    found = [_problem(_said(each), source, nearest) for each in cast("list[Any]", error.errors(include_url=False))]
+    found = [
+        _problem(_translate_error(each), source, nearest) for each in cast("list[Any]", error.errors(include_url=False))
+    ]
     proposed = {(each.path[:-1], each.diagnostic.hint) for each in found if each.diagnostic.code == "FE201"}
     return [each for each in found if (each.path, f"; did you mean '{each.lacks}'?") not in proposed]
 
 
-def _said(error: Mapping[str, Any]) -> _Said:
+def _translate_error(error: Mapping[str, Any]) -> _Said:
     location: tuple[str | int, ...] = error["loc"]
     path = tuple(part for part in location if not _is_tag(part) and part != "[key]")
     context: Mapping[str, Any] = error.get("ctx") or {}

@@ -41,13 +41,13 @@ def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
                 if _FLOW.search(text) and _FLOW_CLASS.search(text):
                     found[each] = None
                 elif len(files) == 1 and "@CrewBase" in text:
-                    found |= dict.fromkeys(_configured(tree, each))
+                    found |= dict.fromkeys(_find_task_files(tree, each))
         except SourceError:
             continue
     return list(found)
 
 
-def _configured(tree: SourceTree, file: str) -> Iterator[str]:
+def _find_task_files(tree: SourceTree, file: str) -> Iterator[str]:
     """The files of tasks that the crews of a Python file name."""
     files = PythonFiles(tree, PurePosixPath(file).parent.as_posix())
     source = files.parsed(file)

@@ -190,7 +190,7 @@ class CrewClass:
             self.hooks.append((mark, method))
         if mark not in ("agent", "task", "crew"):
             return
-        call = _made(method, {"agent": "Agent", "task": "Task", "crew": "Crew"}[mark])
+        call = _find_made_call(method, {"agent": "Agent", "task": "Task", "crew": "Crew"}[mark])
         keywords = {each.arg: each.value for each in call.keywords if each.arg} if call is not None else {}
         kind = call_name(call).rpartition(".")[2] if call is not None else ""
         entry = Entry(method.name, keywords, self.place(call or method), kind)
@@ -202,7 +202,7 @@ class CrewClass:
             self.crew = entry
 
 
-def _made(method: Method, ending: str) -> ast.Call | None:
+def _find_made_call(method: Method, ending: str) -> ast.Call | None:
     """The call that makes what a method returns."""
     calls = [each for each in ast.walk(method) if isinstance(each, ast.Call)]
     named = [each for each in calls if call_name(each).rpartition(".")[2].endswith(ending)]
@@ -212,14 +212,14 @@ def _made(method: Method, ending: str) -> ast.Call | None:
 def _assignments(found: ast.ClassDef | None, tree: ast.Module) -> Iterator[dict[str, ast.expr]]:
     """Name → value: of the class and its constructor, then of the module."""
     if found is not None:
-        yield _assigned(found.body)
+        yield _find_assignments(found.body)
         for each in found.body:
             if isinstance(each, Method):
-                yield _assigned(list(ast.walk(each)), "self.")
-    yield _assigned(tree.body)
+                yield _find_assignments(list(ast.walk(each)), "self.")
+    yield _find_assignments(tree.body)
 
 
-def _assigned(body: list[ast.stmt] | list[ast.AST], prefix: str = "") -> dict[str, ast.expr]:
+def _find_assignments(body: list[ast.stmt] | list[ast.AST], prefix: str = "") -> dict[str, ast.expr]:
     values: dict[str, ast.expr] = {}
     for each in body:
         targets = (

@@ -88,7 +88,7 @@ class EdgeReader(FlowParts):
                         terms.append(f'nodes.{needs[-1]}.status == "succeeded"')
                     else:
                         has_labels = True
-                        terms.append(f"{self._said(source, method.name, members)} == {_quote(each)}")
+                        terms.append(f"{self._translate_router(source, method.name, members)} == {_quote(each)}")
             if len(trigger.names) > 1 and not trigger.is_all and outcome == "mapped":
                 outcome, note = "changed", "it runs once, when all that may lead to it are settled"
             if outcome == "mapped":
@@ -112,7 +112,7 @@ class EdgeReader(FlowParts):
         inside = source in members and members.get(target) == members[source]
         return self.ids[source] if inside or source not in members else self.loops[source]
 
-    def _said(self, router: str, target: str, members: Mapping[str, int]) -> str:
+    def _translate_router(self, router: str, target: str, members: Mapping[str, int]) -> str:
         """Returns a router's result as an expression."""
         if router in members and members.get(target) != members[router]:
             return f"shared_state.{self._route_key(router)}"

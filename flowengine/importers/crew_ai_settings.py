@@ -114,22 +114,22 @@ def seconds_of(value: int) -> str:
 def read_model(value: Any, crew: CrewClass | None) -> ModelFound:
     """A model of a text or of code."""
     if isinstance(value, str):
-        return _named(value, {})
+        return _find_named(value, {})
     node = value if isinstance(value, ast.expr) else None
     resolved = crew.resolve(node) if crew is not None else node
     if resolved is None:
         return ModelFound(None, {}, "changed", "the default model is asked")
     text = literal_of(resolved)
     if isinstance(text, str):
-        return _named(text, {})
+        return _find_named(text, {})
     if text is None and isinstance(resolved, ast.Constant):
         return ModelFound(None, {}, "mapped", "the default model is asked")
     if isinstance(resolved, ast.Call) and crew is not None:
-        return _called(resolved, crew, 0)
+        return _model_of_call(resolved, crew, 0)
     if isinstance(resolved, ast.BoolOp | ast.IfExp):
         choices = [one for one in ast.walk(resolved) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         for each in choices:
-            found = _named(str(each.value), {})
+            found = _find_named(str(each.value), {})
             if found.model is not None:
                 return found._replace(outcome="changed", note=f"{found.model}, one of those that the code chooses from")
     return _by_environment()
@@ -140,12 +140,12 @@ def _by_environment() -> ModelFound:
     return ModelFound(None, {}, "changed", "code chooses it: the default model is asked", todo)
 
 
-def _called(call: ast.Call, crew: CrewClass, depth: int) -> ModelFound:
+def _model_of_call(call: ast.Call, crew: CrewClass, depth: int) -> ModelFound:
     name = call_name(call).rpartition(".")[2]
     said = {each.arg: each.value for each in call.keywords if each.arg}
     if name in ("getenv", "get") or call_name(call).endswith("environ.get"):
         fallback = literal_of(call.args[1]) if len(call.args) > 1 else None
-        if isinstance(fallback, str) and (found := _named(fallback, {})).model is not None:
+        if isinstance(fallback, str) and (found := _find_named(fallback, {})).model is not None:
             return found._replace(outcome="changed", note="the name that the code has where its variable is not set")
         return _by_environment()
     keys = {ours: literal_of(crew.resolve(said[theirs])) for theirs, ours in _KEYS.items() if theirs in said}
@@ -155,7 +155,7 @@ def _called(call: ast.Call, crew: CrewClass, depth: int) -> ModelFound:
     )
     given = crew.resolve(node if node is not None else call.args[0] if call.args else None)
     if isinstance(given, ast.Call) and depth < 4:
-        found = _called(given, crew, depth + 1)
+        found = _model_of_call(given, crew, depth + 1)
         return found._replace(keys=keys | found.keys)
     text = literal_of(given)
     if not isinstance(text, str):
@@ -163,20 +163,20 @@ def _called(call: ast.Call, crew: CrewClass, depth: int) -> ModelFound:
         returned = [each.value for each in ast.walk(function[0]) if isinstance(each, ast.Return)] if function else []
         inner = crew.resolve(returned[-1]) if returned else None
         if isinstance(inner, ast.Call):
-            return _called(inner, crew, depth + 1)
+            return _model_of_call(inner, crew, depth + 1)
         return _by_environment()._replace(keys=keys)
     has_address = "base_url" in said or "api_base" in said or "openai_api_base" in said
     prefix = _PREFIXES.get(name, "")
     if prefix and "/" not in text:
         text = prefix + text.removeprefix("models/")
-    found = _named(text, keys, is_openai=name in _OPENAI or has_address)
+    found = _find_named(text, keys, is_openai=name in _OPENAI or has_address)
     if has_address and found.model is not None:
         todo = "say the model's address in `[models]` of the project file, or by the vendor's variable"
         return found._replace(outcome="changed", note=f"{found.model}, without its address", by_hand=todo)
     return found
 
 
-def _named(text: str, keys: dict[str, Any], *, is_openai: bool = False) -> ModelFound:
+def _find_named(text: str, keys: dict[str, Any], *, is_openai: bool = False) -> ModelFound:
     found = model_name(text, is_openai=is_openai)
     if found is None:
         todo = "write `model` into the agent"

@@ -163,7 +163,7 @@ class ToolCode:
         def write(function: str) -> str:
             return (
                 f"\n\ndef {function}({', '.join(parameters)}) -> Any:\n"
-                f"    {_docstring(f'Use the tool {name}.')}\n"
+                f"    {_format_docstring(f'Use the tool {name}.')}\n"
                 f"{format_import(home, name)}"
                 f"    return original({given}).run({', '.join(f'{each}={each}' for each in names)})\n"
             )
@@ -245,7 +245,7 @@ class ToolCode:
             passed = ", ".join(f"{each}={argument_name(each)}" for each in names)
             return (
                 f"\n\n{'async ' if is_async else ''}def {function}({', '.join(head)}) -> Any:\n"
-                f"    {_docstring(text or f'Use the tool {name}.')}\n"
+                f"    {_format_docstring(text or f'Use the tool {name}.')}\n"
                 f"{format_import(module or '', imported)}"
                 f"    return {'await ' if is_async else ''}{called}({passed})\n"
             )
@@ -292,7 +292,7 @@ def _constructor(call: ast.Call) -> str | None:
     return ", ".join([*parts, *(f"{each.arg}={ast.unparse(each.value)}" for each in call.keywords)])
 
 
-def _docstring(text: str) -> str:
+def _format_docstring(text: str) -> str:
     """A text as the docstring of a function that is written."""
     flat = " ".join(text.split())[:1000]
     return json.dumps(flat, ensure_ascii=False)

@@ -150,7 +150,7 @@ def format_flow(flow: ImportedFlow) -> str:
         "nodes": {each.id: each.to_node() for each in flow.steps},
         "outputs": flow.outputs,
     }
-    text = [f"# Imported from {_plain(flow.origin.file)}; IMPORT.md says what became of each of its parts.\n"]
+    text = [f"# Imported from {_clean_line(flow.origin.file)}; IMPORT.md says what became of each of its parts.\n"]
     text.append(to_yaml(head))
     for key, value in parts.items():
         if value:
@@ -183,10 +183,10 @@ def _format_stub(name: str, stub: Stub) -> str:
     returns = f" -> {stub.returns}" if stub.returns else ""
     head = f"{'async ' if stub.is_async else ''}def {name}({', '.join(stub.parameters)}){returns}:"
     head = head if "\n" not in head and _parses(f"{head}\n    ...") else f"def {name}(**arguments):"
-    message = f"{name} is a stub of the import: {_plain(why)}"
+    message = f"{name} is a stub of the import: {_clean_line(why)}"
     quoted = "".join(f"# {line}".rstrip() + "\n" for line in stub.original.splitlines()[:400] if line.isprintable())
     original = f"# What it was:\n#\n{quoted}" if quoted else ""
-    return f"{original}{head}\n    {dumps(_plain(why))}\n    raise NotImplementedError({dumps(message)})\n"
+    return f"{original}{head}\n    {dumps(_clean_line(why))}\n    raise NotImplementedError({dumps(message)})\n"
 
 
 def _parses(text: str) -> bool:
@@ -197,7 +197,7 @@ def _parses(text: str) -> bool:
     return True
 
 
-def _plain(text: str) -> str:
+def _clean_line(text: str) -> str:
     """One line without anything that a terminal or a comment could take for more."""
     return "".join(each if each.isprintable() else " " for each in text)[:300]
 

@@ -136,7 +136,7 @@ class PromptFlowCode(CarriedCode):
         )
 
     def files(self) -> Iterator[CarriedFile]:
-        """Returns the files to copy: all files without a problem, the wrappers, and the used part of promptflow."""
+        """Yields the files to copy: all files without a problem, the wrappers, and the used part of promptflow."""
         yield from self.carried_files()
         if self.uses_parts:
             lines = [f"os.environ.setdefault({key!r}, {value!r})\n" for key, value in self.variables.items()]

@@ -91,7 +91,7 @@ def set_mark(store: JournalStore, run_id: str, name: str, by: str = "", *, on: b
             return known._replace(marks=others)
         if len(others) != len(known.marks):
             return known
-        return known._replace(marks=_bounded([*others, mark], run_id, "marks"))
+        return known._replace(marks=_check_bounds([*others, mark], run_id, "marks"))
 
     _change(store, run_id, put)
 
@@ -105,7 +105,7 @@ def set_score(store: JournalStore, run_id: str, name: str, value: float | None, 
     def put(known: RunNotes) -> RunNotes:
         others = [each for each in known.scores if (each.name, each.by) != (named, who)]
         added = [] if value is None else [RunScore(named, float(value), who, time())]
-        return known._replace(scores=_bounded([*others, *added], run_id, "scores"))
+        return known._replace(scores=_check_bounds([*others, *added], run_id, "scores"))
 
     _change(store, run_id, put)
 
@@ -205,7 +205,7 @@ def _has_shape(row: Any, shape: str) -> bool:
     )
 
 
-def _bounded(rows: Sequence[Any], run_id: str, what: str) -> Sequence[Any]:
+def _check_bounds(rows: Sequence[Any], run_id: str, what: str) -> Sequence[Any]:
     if len(rows) > _MAX_NAMES:
         raise InputError(f"run '{run_id}' has {_MAX_NAMES} {what} already: take one away first")
     return rows

@@ -63,10 +63,10 @@ class TeeStore:
         return getattr(self._store, "is_shared", False)
 
     def create(self, run_id: str, /) -> Journal:
-        return _teed(self._store.create(run_id), self._listener)
+        return _tee_journal(self._store.create(run_id), self._listener)
 
     def open(self, run_id: str, /) -> Journal:
-        return _teed(self._store.open(run_id), self._listener)
+        return _tee_journal(self._store.open(run_id), self._listener)
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         return self._store.events(run_id, after)
@@ -108,7 +108,7 @@ class TeeStore:
         self._store.close()
 
 
-def _teed(journal: Journal, listener: Listener) -> Journal:
+def _tee_journal(journal: Journal, listener: Listener) -> Journal:
     teed = _TeeJournal(journal, listener)
     fence: Fence | None = getattr(journal, "fence", None)
     if fence is not None:

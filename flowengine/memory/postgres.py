@@ -73,11 +73,11 @@ class PostgresMemoryDatabase:
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     async def read(self, work: Callable[[SqlConnection], T]) -> T:
-        return await to_thread.run_sync(self._used, work)
+        return await to_thread.run_sync(self._use_connection, work)
 
     async def write(self, work: Callable[[SqlConnection], T]) -> T:
         """All of the work, or nothing of it; writers wait for each other."""
-        return await to_thread.run_sync(self._used, partial(_alone, work))
+        return await to_thread.run_sync(self._use_connection, partial(_alone, work))
 
     def close(self) -> None:
         """Let go of the server; a later use reaches for it again."""
@@ -86,27 +86,27 @@ class PostgresMemoryDatabase:
                 self._connection.close()
                 self._connection = None
 
-    def _used(self, work: Callable[[SqlConnection], T]) -> T:
+    def _use_connection(self, work: Callable[[SqlConnection], T]) -> T:
         """A transaction. It is done anew, once, where the connection broke meanwhile: then nothing of it was kept, or
         it was a transaction that may be done twice."""
         with self._lock:
             try:
                 try:
-                    return self._transacted(work)
+                    return self._run_transaction(work)
                 except psycopg.Error:
                     if self._connection is None or not self._connection.closed:
                         raise
-                return self._transacted(work)
+                return self._run_transaction(work)
             except (psycopg.Error, UnicodeError) as error:
-                raise self._explained(error) from error
+                raise self._explain_error(error) from error
 
-    def _transacted(self, work: Callable[[SqlConnection], T]) -> T:
+    def _run_transaction(self, work: Callable[[SqlConnection], T]) -> T:
         if self._connection is None or self._connection.closed:
-            self._connection = self._opened()
+            self._connection = self._open_connection()
         with self._connection.transaction():
             return work(_Translated(self._connection))
 
-    def _opened(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def _open_connection(self) -> psycopg.Connection[tuple[Any, ...]]:
         connection = psycopg.connect(**(_SETTINGS | self._parameters), autocommit=True)
         try:
             connection.execute("SET lock_timeout = '10s'")
@@ -131,7 +131,7 @@ class PostgresMemoryDatabase:
         port = f":{given['port']}" if "port" in given else ""
         return f"postgresql://{user}{given.get('host', '')}{port}/{given.get('dbname', '')}"
 
-    def _explained(self, error: Exception) -> FlowEngineError:
+    def _explain_error(self, error: Exception) -> FlowEngineError:
         """Makes a memory error with advice out of an exception."""
         said = " ".join(str(error).split())
         password = str(self._parameters.get("password", ""))

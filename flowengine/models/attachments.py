@@ -88,7 +88,7 @@ def _openai_part(file: FileValue) -> dict[str, Any]:
         case "text":
             return {"type": "text", "text": text_of_file(file)}
         case None:
-            raise _refused(file)
+            raise _explain_refusal(file)
 
 
 def _anthropic_part(file: FileValue) -> dict[str, Any]:
@@ -101,14 +101,14 @@ def _anthropic_part(file: FileValue) -> dict[str, Any]:
         case "text":
             return {"type": "text", "text": text_of_file(file)}
         case "audio" | None:
-            raise _refused(file)
+            raise _explain_refusal(file)
 
 
 def _text_parts(message: Message) -> Iterable[dict[str, Any]]:
     return [{"type": "text", "text": message.content}] if message.content else []
 
 
-def _refused(file: FileValue) -> PermanentModelError:
+def _explain_refusal(file: FileValue) -> PermanentModelError:
     return PermanentModelError(
         f"the model's vendor takes no {file.media_type}: '{file.name}' cannot be attached; images, PDF and text can"
     )

@@ -76,7 +76,7 @@ _SHORTEST: Final = 8
 
 
 def _find_secrets(name: str, value: str) -> Iterator[str]:
-    """Returns the secret parts of a variable's value: all of it, unless it is short, a word, a number or an address.
+    """Yields the secret parts of a variable's value: all of it, unless it is short, a word, a number or an address.
 
     >>> [[*_find_secrets(*each)] for each in (("PIN", "a1b2c3d4e5f6"), ("AI_MODEL", "gpt-4o-mini-2024"))]
     [['a1b2c3d4e5f6'], []]

@@ -77,7 +77,7 @@ class Request:
         True
         """
         if not self._key:
-            object.__setattr__(self, "_key", self._hashed())
+            object.__setattr__(self, "_key", self._compute_hash())
         return self._key
 
     def plain_messages(self) -> Sequence[Mapping[str, Any]]:
@@ -86,7 +86,7 @@ class Request:
             object.__setattr__(self, "_plain_messages", [as_dict(each) for each in self.messages])
         return self._plain_messages
 
-    def _hashed(self) -> str:
+    def _compute_hash(self) -> str:
         shape = {
             "model": self.model,
             "messages": self.plain_messages(),

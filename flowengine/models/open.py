@@ -216,7 +216,7 @@ def connection_to(
 ) -> VendorConnection:
     """Returns how to reach a model, as `get_llm` does; for models that do not chat."""
     environ = os.environ if environ is None else environ
-    vendor, name = _resolved(model, provider, environ, default_provider)
+    vendor, name = _resolve_name(model, provider, environ, default_provider)
     settings = {**_connection(vendor, environ), **settings}
     address = settings.get("api_base")
     if address and not _is_address(str(address)):
@@ -242,7 +242,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _resolved(
+def _resolve_name(
     model: str | None, provider: str | None, environ: Mapping[str, str], default_provider: str | None
 ) -> tuple[Vendor, str]:
     if model is None and provider is not None:

@@ -81,10 +81,10 @@ class ScriptedModel:
         if callable(self._script):
             return self._script(request)
         if isinstance(self._script, Mapping):
-            return self._keyed(self._script, request)
+            return self._find_answer(self._script, request)
         return self._next(None, tuple(self._script), request)
 
-    def _keyed(self, script: Mapping[Any, Any], request: Request) -> Answer:
+    def _find_answer(self, script: Mapping[Any, Any], request: Request) -> Answer:
         text = "\n".join(message.content for message in request.messages)
         for key, answer in script.items():
             if not _fits(key, text, request):

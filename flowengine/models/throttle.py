@@ -116,16 +116,16 @@ class VendorThrottle:
     async def through(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Makes the attempt when its turn comes."""
         if self.is_open:
-            return await self._made(attempt)
+            return await self._make_attempt(attempt)
         async with AsyncExitStack() as turn:
             with spent_on("rate_limit"), anyio.move_on_after(self._longest):
                 await turn.enter_async_context(self._turn.taken())
                 await self._time_has_come()
             if not self.is_open:
-                return await self._made(attempt)
+                return await self._make_attempt(attempt)
         with spent_on("rate_limit"):
             await anyio.sleep(random.uniform(0, self._first_wait))
-        return await self._made(attempt)
+        return await self._make_attempt(attempt)
 
     async def _time_has_come(self) -> None:
         left = self._until - monotonic()
@@ -133,7 +133,7 @@ class VendorThrottle:
             await anyio.sleep(left)
             await self._time_has_come()  # A refusal that came in between may have put it off.
 
-    async def _made(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _make_attempt(self, attempt: Callable[[], Awaitable[T]]) -> T:
         begun = monotonic()
         try:
             given = await attempt()

@@ -171,7 +171,7 @@ def choose(question: VendorQuestion) -> VendorChoice:
         found = rule(question)
         if found is not None:
             return found
-    raise _unknown(question.model)
+    raise _refuse_unknown(question.model)
 
 
 def default_vendor(environ: Mapping[str, str], default_provider: str | None = None) -> VendorChoice | None:
@@ -210,7 +210,7 @@ def _split(model: str) -> tuple[str | None, str]:
     """The known provider in front of a model's name, or None, and the rest."""
     if is_stand_in(model):
         return model, model
-    prefix, name = _slashed(model)
+    prefix, name = _choose_prefixed(model)
     if prefix is not None:
         canonical = ALIASES.get(prefix, prefix)
         if is_vendor(canonical):
@@ -223,13 +223,13 @@ def _split(model: str) -> tuple[str | None, str]:
     return (canonical, name) if colon and name and canonical in VENDORS else (None, model)
 
 
-def _slashed(model: str) -> tuple[str | None, str]:
+def _choose_prefixed(model: str) -> tuple[str | None, str]:
     prefix, slash, name = model.partition("/")
     return (prefix, name) if slash and name and ":" not in prefix else (None, model)
 
 
-def _unknown(model: str) -> ModelConfigError:
-    prefix, _ = _slashed(model)
+def _refuse_unknown(model: str) -> ModelConfigError:
+    prefix, _ = _choose_prefixed(model)
     if prefix is not None:
         text = (
             f"unknown provider '{prefix}' in model '{model}', and no default vendor is set for names that no table "

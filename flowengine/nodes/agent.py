@@ -436,10 +436,10 @@ def _subject(context: Context, target: Value | None, attach: Value | None = None
 
 async def _scored_by(scorer: Callable[[Any], Any], content: Any, threshold: float) -> EvaluationResult:
     answer = scorer(content)
-    return _scored(await answer if isawaitable(answer) else answer, content, threshold)
+    return _score_of(await answer if isawaitable(answer) else answer, content, threshold)
 
 
-def _scored(answer: Any, content: Any, threshold: float) -> EvaluationResult:
+def _score_of(answer: Any, content: Any, threshold: float) -> EvaluationResult:
     if isinstance(answer, EvaluationResult):
         return answer
     if isinstance(answer, int | float) and not isinstance(answer, bool) and 0.0 <= answer <= 1.0:

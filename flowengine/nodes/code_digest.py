@@ -70,7 +70,7 @@ def _read(value: Any) -> tuple[str, list[tuple[str, Any]]]:
     function = getattr(value, "__func__", value)
     code = getattr(function, "__code__", None)
     if isinstance(code, CodeType):
-        return _body(code), list(_used(function, code))
+        return _body(code), list(_used_names(function, code))
     if isinstance(value, type):
         members = {name: each for name, each in vars(value).items() if not name.startswith("__") or callable(each)}
         inner = [(name, each) for name, each in members.items() if isinstance(each, FunctionType)]
@@ -86,8 +86,8 @@ class _Assigned(NamedTuple):
     text: str
 
 
-def _used(function: Any, code: CodeType) -> Iterator[tuple[str, Any]]:
-    """Returns the values of the names in a function's code, if they belong to the project or are plain constants."""
+def _used_names(function: Any, code: CodeType) -> Iterator[tuple[str, Any]]:
+    """Yields the values of the names in a function's code, if they belong to the project or are plain constants."""
     if not is_of_project(getattr(function, "__module__", None) or ""):
         return
     names = set(_names(code))
@@ -109,7 +109,7 @@ def _of_module(module: ModuleType, names: set[str]) -> Iterator[tuple[str, Any]]
 
 
 def _of_name(known: Mapping[str, Any], name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Returns the relevant part of a module's name."""
+    """Yields the relevant values of a module's name."""
     if _is_plain(value):
         yield f"{known.get('__name__', '')}.{name}", value
     elif isinstance(value, FunctionType | type):

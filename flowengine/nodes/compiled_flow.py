@@ -99,7 +99,7 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
     for name, declared in fields.items():
         if name not in given:
             if declared.default is REQUIRED:
-                problems.append(f"missing input '{name}'{_wanted(declared)}")
+                problems.append(f"missing input '{name}'{_describe_wanted(declared)}")
             else:
                 values[name] = declared.default
             continue
@@ -115,7 +115,7 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
         raise InputError("the inputs are nested too deep") from None
 
 
-def _wanted(field: InputField) -> str:
+def _describe_wanted(field: InputField) -> str:
     described = f": {field.description}" if field.description else ""
     return f" ({field.type or 'see its schema'}{described})"
 

@@ -113,7 +113,7 @@ class CasesNode(ConditionNode):
         has_otherwise: bool = False,
         **settings: Unpack[NodeSettings],
     ) -> None:
-        looks = [(each.test if isinstance(each, Testable) else _answering(each), label) for each, label, _ in cases]
+        looks = [(each.test if isinstance(each, Testable) else _make_test(each), label) for each, label, _ in cases]
 
         async def first(context: Context) -> str:
             tests: list[Mapping[str, Any]] = []
@@ -168,7 +168,7 @@ class SwitchNode(ConditionNode):
         return ()  # The expression is a part of its definition.
 
 
-def _answering(predicate: Callable[[Context], bool]) -> Callable[[Context], Mapping[str, Any]]:
+def _make_test(predicate: Callable[[Context], bool]) -> Callable[[Context], Mapping[str, Any]]:
     """A test that knows of a function only what it answers."""
     return lambda context: {"answer": predicate(context)}
 

@@ -98,18 +98,18 @@ class FunctionNode(FlowNode):
     def sees_all(self) -> bool:
         return self.wants_context
 
-    def _given(self, context: Context, handed: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def _call_arguments(self, context: Context, handed: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Returns the arguments of the call."""
         if self.arguments is None:
             return ((context,) if self.wants_context else ()), {}
         return (), {**handed, "context": context} if self.wants_context else handed
 
     async def _on_loop(self, context: Context, handed: Mapping[str, Any] = EMPTY) -> Any:
-        args, kwargs = self._given(context, handed)
+        args, kwargs = self._call_arguments(context, handed)
         return await self.function(*args, **kwargs)
 
     async def _in_thread(self, context: Context, handed: Mapping[str, Any] = EMPTY) -> Any:
-        args, kwargs = self._given(context, handed)
+        args, kwargs = self._call_arguments(context, handed)
         value = await call_in_thread(partial(self.function, *args, **kwargs))
         return await value if inspect.isawaitable(value) else value
 

@@ -47,7 +47,7 @@ def gateway_of(context: Context, words: Messages | None = None, approvers: Seque
     recorded = context.recorded
     served: Gateway = RecordedGateway(gateway, recorded) if recorded else gateway
     if words is not None:
-        served = _asking(served, recorded, words, approvers=approvers)
+        served = _make_asking_gateway(served, recorded, words, approvers=approvers)
     if BATCHING.get() is None and (start := find_warm_start(context)) is not None:
         served = hear_first_token(served, start)
     return served if context.around is None else context.around(served)
@@ -58,14 +58,16 @@ def tool_gateway_of(context: Context) -> Gateway:
     that a person refuses is a `CallRefusedError`."""
     kept = [each for each in context.recorded if not (type(each) is ToolCall and each.is_error)]
     gateway = _gateway_of(context)
-    return _asking(RecordedGateway(gateway, kept) if kept else gateway, kept, load_messages("en"), _raise_refusal)
+    return _make_asking_gateway(
+        RecordedGateway(gateway, kept) if kept else gateway, kept, load_messages("en"), _raise_refusal
+    )
 
 
 def _raise_refusal(text: str) -> NoReturn:
     raise CallRefusedError(text)
 
 
-def _asking(
+def _make_asking_gateway(
     gateway: Gateway,
     recorded: Sequence[Any],
     words: Messages,
@@ -325,7 +327,7 @@ class CopyingGateway:
         """Whether a person was asked about one of them."""
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        key, occurrence = self._counted(request.key())
+        key, occurrence = self._count_request(request.key())
         reply: Reply = await self._inner.complete(model, request, purpose=purpose)
         call = model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence)
         self.calls.append(without_question(call))
@@ -333,7 +335,7 @@ class CopyingGateway:
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         self.has_asked |= bool(tool.approve)
-        key, occurrence = self._counted(tool_key(tool.name, arguments))
+        key, occurrence = self._count_request(tool_key(tool.name, arguments))
         result: ToolResult = await self._inner.call_tool(tool, arguments)
         call = ToolCall(tool.name, {}, result.text, result.is_error, effect=tool.effect, key=key, occurrence=occurrence)
         call = call._replace(value=result.value, files=result.files)
@@ -343,7 +345,7 @@ class CopyingGateway:
     async def note(self, record: Any) -> None:
         await self._inner.note(record)
 
-    def _counted(self, key: str) -> tuple[str, int]:
+    def _count_request(self, key: str) -> tuple[str, int]:
         before = self._seen[key]
         self._seen[key] = before + 1
         return key, before

@@ -89,7 +89,7 @@ class LoopNode(ContainerNode):
             ended = told.get(index)
             if ended is None:
                 test = None if self._test is None else self._test(seen)
-                ended = self._judged(index, variables, seen, test)
+                ended = self._judge_round(index, variables, seen, test)
                 if test is not None:
                     context.explain(Decided("until", "true" if ended.stopped else "false", (test,)))
                 await context.note(ended)
@@ -104,7 +104,7 @@ class LoopNode(ContainerNode):
             raise RunError(f"`until` was not true in any of the {self.max_iterations} rounds")
         return _result(chosen, wrote, self.max_iterations, exhausted=self.until is not None)
 
-    def _judged(
+    def _judge_round(
         self, index: int, variables: Mapping[str, Any], seen: Context, test: Mapping[str, Any] | None
     ) -> RoundEnded:
         stopped = test["answer"] if test is not None else self.until is not None and self.until(seen)

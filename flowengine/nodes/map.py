@@ -57,7 +57,7 @@ class Crew:
     def stop(self) -> None:
         self._next = self._count
 
-    async def _hired(self, tasks: TaskGroup) -> None:
+    async def _hire_workers(self, tasks: TaskGroup) -> None:
         self._on_their_way -= 1
         await self._worker(tasks)
 
@@ -81,7 +81,7 @@ class Crew:
         wanted = min(most, self._count - self._next, self._limit - self._at_work)
         while self._on_their_way < wanted:
             self._on_their_way += 1
-            tasks.start_soon(self._hired, tasks)
+            tasks.start_soon(self._hire_workers, tasks)
 
 
 OnItemError = Literal["fail", "collect", "skip"]
@@ -283,7 +283,7 @@ class _MapRun:
         return None
 
     async def _look(self, index: int, level: Level) -> None:
-        """Tells whether what there is now is enough; then it is on record before anything is cancelled."""
+        """Ends the map if there are enough results; records that before anything is cancelled."""
         until, has_failed = self._node.until, self._failures and self._node.on_item_error == "fail"
         if until is None or has_failed or self._stopped is not None or index not in self._outputs:
             return
@@ -303,7 +303,7 @@ class _MapRun:
             return
         others = sorted({*self._in_work, *self._waiting} - {index})
         left = len(self._items) - len(self._outputs.keys() | self._failures.keys() | {*others})
-        errors = [each for _, each in sorted(self._collected().items())]
+        errors = [each for _, each in sorted(self._failed_placeholder().items())]
         self._stopped = MapStopped(sorted(self._outputs.keys() - self._failures.keys()), others, left, errors)
         self._crew.stop()
         if test is not None:
@@ -343,10 +343,10 @@ class _MapRun:
         return error.on_limit == "partial" and error.part == self._context.current_node
 
     def _output(self) -> list[Any]:
-        found = {**self._outputs, **self._collected()}
+        found = {**self._outputs, **self._failed_placeholder()}
         return [found[index] for index in sorted(found)]
 
-    def _collected(self) -> Mapping[int, Any]:
+    def _failed_placeholder(self) -> Mapping[int, Any]:
         """Returns the placeholder of failed items."""
         if self._node.on_item_error != "collect":
             return {}

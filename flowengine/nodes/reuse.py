@@ -144,7 +144,9 @@ def _is_open(node: FlowNode) -> bool:
     return isinstance(agent, Agent) and bool(agent.sources or agent.tooling.servers or agent.generation.shape)
 
 
-async def _replayed(node: _AskingNode, context: NodeContext, find: Callable[[str], Iterable[Reused]]) -> Known | None:
+async def _replay_agent(
+    node: _AskingNode, context: NodeContext, find: Callable[[str], Iterable[Reused]]
+) -> Known | None:
     """Replays an agent's node from transcripts; None if they do not answer all its requests.
 
     One that has asked for itself in this run, before it was interrupted, goes on with what it was answered.
@@ -172,19 +174,19 @@ class _Reusing:
     async def run(self, context: Context, /) -> Ended:
         if isinstance(context, NodeContext):
             for earlier in self._earlier:
-                known = await self._known(context, earlier)
+                known = await self._find_known(context, earlier)
                 if known is not None:
                     earlier.take(known.record)
                     return known
         return await self._body.run(context)
 
-    async def _known(self, context: NodeContext, earlier: Earlier) -> Known | None:
+    async def _find_known(self, context: NodeContext, earlier: Earlier) -> Known | None:
         node, path = self._node, context.current_node
         if isinstance(node, ContainerNode):
             if _is_open(node) or earlier.failed_inside(path):
                 return None
         elif _asks_models(node):
-            return await _replayed(node, context, partial(earlier.transcripts, path))
+            return await _replay_agent(node, context, partial(earlier.transcripts, path))
         try:
             handed = node.handed(context)
         except Exception:  # What cannot be rendered fails where the node runs.
@@ -218,7 +220,7 @@ class _Cached:
         if not isinstance(context, NodeContext):
             return await self._body.run(context)
         if _asks_models(self._node):
-            return await self._asking(self._node, context)
+            return await self._run_copying(self._node, context)
         key = self._cache.key(self._node, context)
         if key is None:
             return await self._body.run(context)
@@ -230,9 +232,9 @@ class _Cached:
             self._cache.keep_result(key, context.current_node, result)
         return result
 
-    async def _asking(self, node: _AskingNode, context: NodeContext) -> Ended:
+    async def _run_copying(self, node: _AskingNode, context: NodeContext) -> Ended:
         definition = self._cache.definition(context.current_node)
-        known = await _replayed(node, context, partial(self._cache.transcripts, definition))
+        known = await _replay_agent(node, context, partial(self._cache.transcripts, definition))
         if known is not None:
             return known
         copies: list[CopyingGateway] = []

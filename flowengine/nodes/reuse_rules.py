@@ -123,7 +123,7 @@ class Past:
             case NodeRecorded(node=node, record=record):
                 self._attempts.add(node, record)
             case NodeFinished(node=node, result=result):
-                self.results[node] = self._finished(node, result)
+                self.results[node] = self._note_finished(node, result)
                 self.left[node] = left_by(result, None, "succeeded")
             case NodeFailed(node=node, error=error):
                 self._attempts.fail(node)
@@ -142,7 +142,7 @@ class Past:
         self.left.pop(node, None)
         self.failed.discard(node)
 
-    def _finished(self, node: str, result: NodeResult) -> Result:
+    def _note_finished(self, node: str, result: NodeResult) -> Result:
         records = self._attempts.of(node)
         calls = transcript_of(records)
         forked, edited = self._foreign

@@ -182,7 +182,7 @@ def forked(
 
 
 def _inside(name: str, past: Past, run_id: str, at: float) -> Iterator[Event]:
-    """Returns the past of the nodes inside a container."""
+    """Yields the past events of the nodes inside a container."""
     for path, (_, result, _, calls) in past.results.items():
         if path.startswith((f"{name}.", f"{name}[")):
             yield NodeStarted(path, at)

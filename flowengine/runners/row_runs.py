@@ -215,7 +215,7 @@ class RowRuns:
         failure: BaseException | None = None
         with hold_set(self.store, self.rows.id) as keep_holding:
             async with order.wake, order.woken, anyio.create_task_group() as tasks:
-                tasks.start_soon(self._hold, keep_holding, order)
+                tasks.start_soon(self._hold_lease, keep_holding, order)
                 source = _Source(rows, order)
                 order.workers = self.concurrency
                 for _ in range(self.concurrency):
@@ -230,7 +230,7 @@ class RowRuns:
         if failure is not None:  # Raised once the group is closed, so that it comes out alone.
             raise failure
 
-    async def _hold(self, keep_holding: Callable[[], Awaitable[None]], order: _InOrder) -> None:
+    async def _hold_lease(self, keep_holding: Callable[[], Awaitable[None]], order: _InOrder) -> None:
         try:
             await keep_holding()
         except Exception as error:
@@ -277,11 +277,11 @@ class RowRuns:
     async def _run_row(self, each: _Row, begin: Callable[[str], None] | None) -> RowResult:
         row = each.row
         if row.problem is not None:
-            return _refused(row, ErrorInfo("InputError", row.problem))
+            return _refuse_row(row, ErrorInfo("InputError", row.problem))
         try:
             run_id = each.run_id or self.id_of(row)
         except (RecursionError, UnicodeError, ValueError, TypeError) as error:
-            return _refused(row, error_info(InputError(f"the row cannot be written down: {error}")))
+            return _refuse_row(row, error_info(InputError(f"the row cannot be written down: {error}")))
         known = self.rows.known.get(run_id)
         if known is not None and self._has_ended(known):
             return self._read(row, known)
@@ -295,7 +295,7 @@ class RowRuns:
             run = await self._run(row, run_id, known is not None or each.is_aside, ledger)
         except (EffectPendingError, NotJournalableError, DefinitionError, RunError) as error:
             if known is None and not each.is_aside:
-                return _refused(row, error_info(error))
+                return _refuse_row(row, error_info(error))
             return RowResult(row, run_id, "failed", EMPTY, error_info(error), None, before, monotonic() - begun)
         each.seconds += monotonic() - begun
         took, spent = each.seconds, ledger.spent
@@ -348,7 +348,7 @@ def content_key(inputs: Mapping[str, Any], variant: str = "") -> str:
     return _hash(dict(inputs), variant)[:16]
 
 
-def _refused(row: DataRow, error: ErrorInfo) -> RowResult:
+def _refuse_row(row: DataRow, error: ErrorInfo) -> RowResult:
     return RowResult(row, None, "refused", EMPTY, error, None, Spending(), 0.0)
 
 

@@ -58,7 +58,7 @@ def make_handlers() -> dict[str, ActionHandler]:
 # --- The actions
 
 
-def _started(asked: AskedAction) -> RunStarted:
+def _start_settings(asked: AskedAction) -> RunStarted:
     started = asked.run.progress.started
     if started is None:
         raise ProblemError(422, "The run's record is damaged", "it does not begin with its start")
@@ -66,13 +66,13 @@ def _started(asked: AskedAction) -> RunStarted:
 
 
 def _entry_of(asked: AskedAction) -> CatalogEntry | None:
-    return asked.parts.library.of_run(_started(asked))
+    return asked.parts.library.of_run(_start_settings(asked))
 
 
 def _refuse_without(entry: object, asked: AskedAction) -> str:
     if entry is not None:
         return ""
-    return f"This server does not have the flow '{_started(asked).flow}': use the command."
+    return f"This server does not have the flow '{_start_settings(asked).flow}': use the command."
 
 
 class _Resume:
@@ -122,8 +122,8 @@ class _Resume:
         await asked.parts.acts.resume(
             asked.run_id,
             allow_changed=fields.get("allow_changed") == "true",
-            retry_effects=_chosen(fields, "retry."),
-            assume_done=_chosen(fields, "done."),
+            retry_effects=_read_choices(fields, "retry."),
+            assume_done=_read_choices(fields, "done."),
             limits=said,
             repeat_failed_items=self._repeats_items,
         )
@@ -138,7 +138,7 @@ def _pending_effects(run: Reading) -> Iterator[tuple[str, str]]:
             yield from ((row.id, call.name) for call in pending_calls(records))
 
 
-def _chosen(fields: Mapping[str, str], begin: str) -> list[str]:
+def _read_choices(fields: Mapping[str, str], begin: str) -> list[str]:
     return [name.removeprefix(begin) for name, value in fields.items() if name.startswith(begin) and value == "true"]
 
 
@@ -146,7 +146,7 @@ class _Again:
     """Starts the run's flow as it is now, with its inputs filled in."""
 
     def make_form(self, asked: AskedAction, fields: Mapping[str, str]) -> ActionForm:
-        started, entry = _started(asked), _entry_of(asked)
+        started, entry = _start_settings(asked), _entry_of(asked)
         about = None if entry is None else entry.about()
         declared = None if about is None else about.inputs
         path = about.path if about is not None else started.path or started.flow
@@ -167,7 +167,7 @@ class _Again:
                           asked.parts.options, None, _refuse_without(entry, asked))  # fmt: skip
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
-        parts, started = asked.parts, _started(asked)
+        parts, started = asked.parts, _start_settings(asked)
         entry = await parts.shelf.do(_entry_of, asked)
         if entry is None:
             raise ProblemError(409, "Its flow is not here", _refuse_without(entry, asked))
@@ -206,7 +206,7 @@ class _Fork:
     def _value_fields(
         self, asked: AskedAction, entry: CatalogEntry | None, node: str, fields: Mapping[str, str]
     ) -> Iterator[ActionField]:
-        started = _started(asked)
+        started = _start_settings(asked)
         for key, value in _state_at(asked, node).items():
             text = write_text(value)
             yield ActionField(f"state.{key}", f"Shared state {key}", fields.get(f"state.{key}", text), f"--set {key}=",
@@ -215,7 +215,7 @@ class _Fork:
         yield from input_fields(declared, started.inputs, fields, change=True)
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
-        parts, started, node = asked.parts, _started(asked), _node_of(asked)
+        parts, started, node = asked.parts, _start_settings(asked), _node_of(asked)
         entry = await parts.shelf.do(_entry_of, asked)
         if entry is None:
             raise ProblemError(409, "Its flow is not here", _refuse_without(entry, asked))

@@ -184,11 +184,11 @@ class Library:
         about = entry.about()
         known = self._pictures.get(name)
         if known is None or known[0] is not about:
-            known = self._pictures[name] = about, _drawn(entry)
+            known = self._pictures[name] = about, _draw_entry(entry)
         return known[1]
 
 
-def _drawn(entry: CatalogEntry) -> Picture | None:
+def _draw_entry(entry: CatalogEntry) -> Picture | None:
     try:
         flow = entry.flow()
     except FlowEngineError:  # Told among the problems, or when somebody runs it.

@@ -125,7 +125,7 @@ class RunCache:
         """The run as it is now; call it on a thread. Raises what the store raises."""
         kept = self._place(run_id)
         with kept.lock:
-            return self._renewed(run_id, kept)
+            return self._renew_entry(run_id, kept)
 
     def made(self, run_id: str, what: str, make: Callable[[Reading], str]) -> bytes:
         """Returns a rendering of a run in its current state, computed once for concurrent callers. Call it in a
@@ -133,7 +133,7 @@ class RunCache:
         """
         kept = self._place(run_id)
         with kept.lock:
-            reading = self._renewed(run_id, kept)
+            reading = self._renew_entry(run_id, kept)
             count, found = kept.made.get(what, (0, b""))
             if count != len(reading.events):
                 found = make(reading).encode()
@@ -172,7 +172,7 @@ class RunCache:
             self._points[info.run_id] = point
         return point
 
-    def _renewed(self, run_id: str, kept: _CachedRun) -> Reading:
+    def _renew_entry(self, run_id: str, kept: _CachedRun) -> Reading:
         old = kept.reading
         try:
             events = self._events(run_id, 0 if old is None else len(old.events))

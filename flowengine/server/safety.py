@@ -68,13 +68,13 @@ class AccessKeys:
 
     @property
     def cookie(self) -> str:
-        return self._derived("cookie")
+        return self._derive_key("cookie")
 
     @property
     def form(self) -> str:
-        return self._derived("form")
+        return self._derive_key("form")
 
-    def _derived(self, use: str) -> str:
+    def _derive_key(self, use: str) -> str:
         return hmac.new(self.token.encode(), use.encode(), hashlib.sha256).hexdigest()
 
 

@@ -91,12 +91,12 @@ class AgUiEncoder:
             case ToolBegan(id=tool_id):
                 arguments = dumps(part.arguments)
                 return [
-                    {"type": "TOOL_CALL_START", "toolCallId": self._own(tool_id), "toolCallName": part.name},
-                    {"type": "TOOL_CALL_ARGS", "toolCallId": self._own(tool_id), "delta": arguments},
-                    {"type": "TOOL_CALL_END", "toolCallId": self._own(tool_id)},
+                    {"type": "TOOL_CALL_START", "toolCallId": self._own_id(tool_id), "toolCallName": part.name},
+                    {"type": "TOOL_CALL_ARGS", "toolCallId": self._own_id(tool_id), "delta": arguments},
+                    {"type": "TOOL_CALL_END", "toolCallId": self._own_id(tool_id)},
                 ]
             case ToolEnded(id=tool_id):
-                ids = {"messageId": self._own(f"{tool_id}/result"), "toolCallId": self._own(tool_id)}
+                ids = {"messageId": self._own_id(f"{tool_id}/result"), "toolCallId": self._own_id(tool_id)}
                 return [{"type": "TOOL_CALL_RESULT", **ids, "content": part.text, "role": "tool"}]
             case QuestionAsked():
                 return []  # The end tells them, with what an answer needs.
@@ -107,12 +107,12 @@ class AgUiEncoder:
         """The stream ends with an error."""
         return [{"type": "RUN_ERROR", "message": message, "code": code}]
 
-    def _own(self, part_id: str) -> str:
+    def _own_id(self, part_id: str) -> str:
         """An id that no other run of the thread has."""
         return f"{self._run_id}/{part_id}"
 
     def _encode_text(self, part: TextBegan | TextDelta | TextEnded) -> Sequence[Mapping[str, Any]]:
-        ids = {"messageId": self._own(part.id)}
+        ids = {"messageId": self._own_id(part.id)}
         if isinstance(part, TextBegan):
             if part.is_answer:
                 self._answers.add(part.id)

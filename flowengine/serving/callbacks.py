@@ -223,7 +223,7 @@ class CallbackSender:
         return [each for each, at in tries if at <= now], [at for _, at in tries if at > now]
 
     def _messages(self, record: RunRecord) -> Iterator[_Message]:
-        """Returns the messages that a run has so far."""
+        """Yields the messages that a run has so far."""
         outcome = RunOutcome.of(record.events)
         said = to_run_state(outcome, self._root)
         for question in outcome.questions:
@@ -268,7 +268,7 @@ class CallbackSender:
         return is_ours
 
     def _revise_open(self, run_id: str, due: float | None) -> None:
-        """Returns when the run is looked at again; None for never."""
+        """Updates when the run is looked at again."""
 
         def change(known: Any) -> Any:
             state: dict[str, float] = thaw(known) if known else {}

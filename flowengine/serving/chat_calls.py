@@ -177,13 +177,13 @@ async def follow_parts(
             if isinstance(part, RunEnded):
                 if part.status in ENDED and started is not None and started.settings.get(_PASSING):
                     session = str(started.settings["session"])
-                    await anyio.to_thread.run_sync(service.store.revise, "session", session, _nothing)
+                    await anyio.to_thread.run_sync(service.store.revise, "session", session, _keep_nothing)
                 return
     raise StoppingError(f"the server stops: run '{chat.run_id}' goes on at its next start")
 
 
-def _nothing(known: Any) -> None:
-    """Returns nothing, because no state is kept."""
+def _keep_nothing(known: Any) -> None:
+    """Does nothing, because no state is kept."""
 
 
 def session_of(started: RunStarted, caller: FlowCaller | None) -> str | None:

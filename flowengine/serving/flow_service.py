@@ -107,7 +107,7 @@ class FlowService:
         return self._queue is not None
 
     @asynccontextmanager
-    async def _living(self) -> AsyncGenerator[FlowService]:
+    async def _run_tasks(self) -> AsyncGenerator[FlowService]:
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
@@ -127,7 +127,7 @@ class FlowService:
             raise failure
 
     async def __aenter__(self) -> FlowService:
-        self._life = self._living()
+        self._life = self._run_tasks()
         return await self._life.__aenter__()
 
     async def __aexit__(self, *exception: Any) -> bool | None:

@@ -78,12 +78,12 @@ def make_openai_routes(parts: ServingParts) -> MountedRoutes:
         ("POST", "/v1/chat/completions", routes.complete_chat),
         ("POST", "/v1/responses", routes.respond),
     ]
-    routes = [Route(path, _guarded(each), methods=[method]) for method, path, each in table]
-    rest = Route("/v1/{rest:path}", _guarded(_refuse), methods=["GET", "POST", "DELETE"])
+    routes = [Route(path, _guard_handler(each), methods=[method]) for method, path, each in table]
+    rest = Route("/v1/{rest:path}", _guard_handler(_refuse), methods=["GET", "POST", "DELETE"])
     return MountedRoutes([*routes, rest], errors={"/v1/": error_response})
 
 
-def _guarded(handler: Handler) -> Handler:
+def _guard_handler(handler: Handler) -> Handler:
     """The handler, whose errors are in OpenAI's form."""
 
     @wraps(handler)

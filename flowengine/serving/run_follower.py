@@ -87,7 +87,7 @@ class RunFollower:
                     after = after if position is None else position + 1
 
     def _watch(self, run_id: str, after: int) -> RunFeed:
-        """Yields the events of a run that another process or none executes, from a position on."""
+        """Returns a feed of the events of a run that another process or none executes, from a position on."""
         watch = self._watches.get(run_id)
         if watch is None:
             watch = self._watches[run_id] = RunFeed(after)

@@ -63,7 +63,7 @@ class ServingMetrics:
         self._seconds.labels(route).observe(seconds)
 
     def note_queues(self, counts: Iterator[tuple[str, str, int]], workers: Iterator[tuple[str, int]]) -> None:
-        """Returns the number of runs by queue and state."""
+        """Stores the number of runs by queue and state."""
         self._queue.clear()
         for queue, state, count in counts:
             self._queue.labels(queue, state).set(count)

@@ -171,7 +171,7 @@ class PartReader:
         self._tokens = TokenCounts()
 
     def read(self, event: Event | TokenStreamed) -> Sequence[Part]:
-        """Yields the parts of an event, in order."""
+        """Returns the parts of an event, in order."""
         return list(self._parts(event))
 
     def _parts(self, event: Event | TokenStreamed) -> Iterator[Part]:
@@ -253,7 +253,7 @@ class PartReader:
             yield RunEnded(event.status, outputs, event.error, self._tokens)
 
     def _complete_answer(self, text: str) -> Iterator[Part]:
-        """Returns the rest of the answer; the whole answer if its beginning differed."""
+        """Yields the rest of the answer; the whole answer if its beginning differed."""
         is_told = bool(self._said) and text.startswith(self._said)
         rest = text[len(self._said) :] if is_told else text
         if rest:

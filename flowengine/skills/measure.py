@@ -114,7 +114,7 @@ def add_up(cases: Sequence[Measured]) -> Total:
 
 
 async def measure_choices(store: SkillStore, tasks: Sequence[Task], choose: Chooser, locale: str = "en") -> Choices:
-    """Tells whether the right skill is chosen from the list as often as with everything in the prompt."""
+    """Measures whether the right skill is chosen from the list as often as with everything in the prompt."""
     skills = await to_thread.run_sync(store.skills)
     bodies = [(await to_thread.run_sync(store.body, each)).text for each in skills]
     everything = _eager_prompt(skills, bodies, skill_messages(locale))

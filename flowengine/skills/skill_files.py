@@ -172,7 +172,7 @@ def visible_arguments(skill: Path, root: Path | None) -> list[str]:
 
 
 def python_prefixes() -> Iterator[str]:
-    """Returns this Python's prefixes, as named and resolved; never the file system's root or a home folder."""
+    """Yields this Python's prefixes, as named and resolved; never the file system's root or a home folder."""
     too_wide = {"/", *_SHARED_PREFIXES, str(Path.home()), *map(str, Path.home().parents)}
     named = (sys.prefix, sys.base_prefix)
     for prefix in dict.fromkeys(find(each) for each in named for find in (os.path.abspath, os.path.realpath)):

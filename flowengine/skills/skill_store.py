@@ -100,7 +100,7 @@ class SkillStore:
         with self._lock:
             below = [find_places(root, hidden=self._hidden) for root in self.roots]
             places = {each.file: each for found in below for each in found.found}
-            taken = [self._taken(each) for each in places.values()]
+            taken = [self._load_cached(each) for each in places.values()]
             self._read = {file: self._read[file] for file in places}
         skills = _rename_duplicates([each for each in taken if isinstance(each, Skill)], self.strict)
         diagnostics = (
@@ -110,7 +110,7 @@ class SkillStore:
         )
         return FolderLook(tuple(each for each in skills if each.is_valid), diagnostics)
 
-    def _taken(self, place: SkillPlace) -> Skill | Diagnostic:
+    def _load_cached(self, place: SkillPlace) -> Skill | Diagnostic:
         known = self._read.get(place.file)
         if known is None or known[0] != place.stamp:
             known = (place.stamp, self._skill(place))

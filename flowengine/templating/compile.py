@@ -133,7 +133,7 @@ class StatementCompiler(ExpressionCompiler):
 
     def _target(self, target: nodes.Node) -> Bind:
         if isinstance(target, nodes.Tuple):
-            return _unpacking([self._target(each) for each in target.items])
+            return _make_unpacking([self._target(each) for each in target.items])
         assert isinstance(target, nodes.Name)  # the rules let nothing else through
         at = self.bindings.declare(target.name).at
 
@@ -181,7 +181,7 @@ def _run_all(body: list[Closure], frame: Frame) -> None:
         part(frame)
 
 
-def _unpacking(targets: list[Bind]) -> Bind:
+def _make_unpacking(targets: list[Bind]) -> Bind:
     def bind(frame: Frame, value: Any) -> None:
         parts = cast("Sequence[Any]", value) if isinstance(value, tuple) else read_sequence(frame, value)
         if len(parts) != len(targets):

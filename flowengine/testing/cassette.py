@@ -98,7 +98,7 @@ class Cassette:
     def around(self, flow: Flow) -> Flow:
         """The flow, with its models' calls played from here, or made and recorded."""
         self._order = {name: number for number, name in enumerate(flow.plan.graph.ids)}
-        return with_models(flow, self._seated)
+        return with_models(flow, self._model_at)
 
     def model(self, model: ModelChoice = None, *, max_retries: int = 3) -> Model:
         """A model, by name or as it is, whose calls are played from here, or made and recorded.
@@ -133,7 +133,7 @@ class Cassette:
         self.misses.append(str(error))
         return error
 
-    def _seated(self, seat: ModelSlot, settings: CallSettings) -> Model:
+    def _model_at(self, seat: ModelSlot, settings: CallSettings) -> Model:
         return _CassetteModel(self, settings, seat.node)
 
 
@@ -150,15 +150,15 @@ class _CassetteModel:
     def name(self) -> str:
         model = self._settings.model
         if model is None:
-            return next((call.request.model for call in self._cassette.calls), self._detected()[1])
-        return self._detected(model)[1] if isinstance(model, str) else model.name
+            return next((call.request.model for call in self._cassette.calls), self._detect_model()[1])
+        return self._detect_model(model)[1] if isinstance(model, str) else model.name
 
     @property
     def provider(self) -> str:
         model = self._settings.model
         if model is None:
-            return next((call.reply.provider for call in self._cassette.calls), self._detected()[0])
-        return self._detected(model)[0] if isinstance(model, str) else model.provider
+            return next((call.reply.provider for call in self._cassette.calls), self._detect_model()[0])
+        return self._detect_model(model)[0] if isinstance(model, str) else model.provider
 
     @property
     def definition(self) -> ModelDefinition | None:
@@ -201,7 +201,7 @@ class _CassetteModel:
         reply = await self.complete(request)
         yield pieces()
 
-    def _detected(self, model: str | None = None) -> tuple[str, str]:
+    def _detect_model(self, model: str | None = None) -> tuple[str, str]:
         """Provider and name of the model, or of the default one."""
         around = self._settings.surroundings
         written = default_model(around.environ).name if model is None else model

@@ -73,23 +73,25 @@ class _Case:
             self.answers.setdefault(part if part in self.seats else name, []).extend(_answers_of(record))
         elif isinstance(record, ToolCall) and not record.started and isinstance(self.nodes.get(name), AgentNode):
             if record.effect != "none" or record.name.startswith(self.servers):
-                said = {"fails": str(record.result)} if record.is_error else _plain(record.value, record.result)
+                said = {"fails": str(record.result)} if record.is_error else _plain_value(record.value, record.result)
                 self.tools.setdefault(record.name, []).append(said)
         elif isinstance(record, Answered) and record.by != "expired":
             given: dict[str, Any] = {"choice": record.choice}
             given |= {"comment": record.comment} if record.comment else {}
-            given |= {"form": _plain(record.form)} if record.form is not None else {}
+            given |= {"form": _plain_value(record.form)} if record.form is not None else {}
             self.approvals[question_path(name, record)] = given if len(given) > 1 else record.choice
 
     def _take_output(self, name: str, output: Any) -> None:
         node = self.nodes.get(name)
         if isinstance(node, HttpNode):
             said: Mapping[str, Any] = cast("Mapping[str, Any]", output) if isinstance(output, Mapping) else EMPTY
-            self.http.setdefault(name, []).append({key: _plain(said[key]) for key in ("status", "body") if key in said})
+            self.http.setdefault(name, []).append(
+                {key: _plain_value(said[key]) for key in ("status", "body") if key in said}
+            )
         elif isinstance(node, ToolNode) and (node.effect != "none" or not isinstance(node.tool, Tool)):
-            self.tools.setdefault(node.tool.name, []).append(_plain(output))
+            self.tools.setdefault(node.tool.name, []).append(_plain_value(output))
         elif isinstance(node, FunctionNode) and node.effect != "none":
-            self.functions.setdefault(name, []).append(_plain(output))
+            self.functions.setdefault(name, []).append(_plain_value(output))
 
 
 def _answers_of(call: ModelCall) -> list[Any]:
@@ -107,7 +109,7 @@ def _parse(text: str) -> Any:
         return text
 
 
-def _plain(value: Any, otherwise: Any = None) -> Any:
+def _plain_value(value: Any, otherwise: Any = None) -> Any:
     return to_json_value(otherwise if value is None else value)
 
 
@@ -166,10 +168,10 @@ def make_test(
         "http": _fakes_of(case.http),
     }
     expect: dict[str, Any] = {} if ended.status == "succeeded" else {"status": ended.status}
-    outputs = {} if ended.outputs is None else {key: _plain(each) for key, each in ended.outputs.items()}
+    outputs = {} if ended.outputs is None else {key: _plain_value(each) for key, each in ended.outputs.items()}
     expect |= {"outputs": {key: {"equals": each} for key, each in outputs.items()}} if outputs else {}
     said: dict[str, Any] = {
-        "inputs": _plain(dict(started.inputs)),
+        "inputs": _plain_value(dict(started.inputs)),
         "answers": {name: _shortest(each) if len(each) == 1 else each for name, each in case.answers.items()},
         "fakes": {kind: each for kind, each in fakes.items() if each},
         "approvals": case.approvals,

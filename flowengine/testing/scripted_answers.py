@@ -48,7 +48,7 @@ class Script:
     def __init__(self, answers: Mapping[str, NodeAnswers]) -> None:
         self.misses: list[str] = []
         self._answers = dict(answers)
-        self._models = {name: self._watched(_to_model(each)) for name, each in answers.items()}
+        self._models = {name: self._watch_model(_to_model(each)) for name, each in answers.items()}
 
     def around(self, flow: Flow) -> Flow:
         self._check(flow)
@@ -67,7 +67,7 @@ class Script:
 
     def _choose(self, seat: ModelSlot, settings: CallSettings) -> Model:
         found = self._models.get(str(seat)) or self._models.get(seat.node)
-        return found or self._watched(ScriptedModel(self._refusal(seat)))
+        return found or self._watch_model(ScriptedModel(self._refusal(seat)))
 
     def _refusal(self, seat: ModelSlot) -> Callable[[Request], Answer]:
         def refuse(request: Request) -> Answer:
@@ -79,7 +79,7 @@ class Script:
 
         return refuse
 
-    def _watched(self, model: Model) -> Model:
+    def _watch_model(self, model: Model) -> Model:
         return _RefusalRecorder(model, self.misses)
 
 

@@ -79,7 +79,7 @@ class ArgumentCheck:
             if path and path[0] in unknown:
                 continue
             if not path and error.validator == "required":
-                yield from self._missing(error.validator_value, arguments)
+                yield from self._list_missing(error.validator_value, arguments)
             elif not path and error.validator == "additionalProperties":
                 for name in arguments.keys() - set(self.names):
                     hint = did_you_mean(name, self.names)
@@ -88,7 +88,7 @@ class ArgumentCheck:
                 where = f"'{cut('.'.join(path), 100)}': " if path else ""
                 yield ArgumentProblem(path[0] if path else "", f"{where}{cut(error.message, 300)}")
 
-    def _missing(self, required: Any, arguments: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
+    def _list_missing(self, required: Any, arguments: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
         undeclared = [each for each in arguments if each not in self.names]
         for name in required:
             if name not in arguments:

@@ -69,13 +69,13 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         `metadata["rag"]` says which one found it. One that fails is a `RunError` that names it.
         """
         most = self.rag_limit if limit is None else limit
-        rankings = {name: await self._found(name, query, most) for name in self._chosen(rag)}
+        rankings = {name: await self._find_hits(name, query, most) for name in self._choose_retriever(rag)}
         hits = {(name, hit.id): hit for name, ranking in rankings.items() for hit in ranking}
         if len(rankings) == 1:
             scores = {key: hit.score for key, hit in hits.items()}
         else:
             scores = fused(Ranking([(name, hit.id) for hit in ranking]) for name, ranking in rankings.items())
-        return [_named(hits[key], key[0], score) for key, score in list(scores.items())[:most]]
+        return [_name_hit(hits[key], key[0], score) for key, score in list(scores.items())[:most]]
 
     async def load_rag_for_prompt(self, query: str, limit: int | None = None) -> str:
         """Formats the results as text: each hit below its retriever and id."""
@@ -99,14 +99,14 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         other._rags = dict(self._rags)
         return other
 
-    def _chosen(self, rag: str | None) -> list[str]:
+    def _choose_retriever(self, rag: str | None) -> list[str]:
         if rag is None:
             return [*self._rags]
         if rag not in self._rags:
             raise DefinitionError(f"context '{self.id}' has no retriever '{rag}'{did_you_mean(rag, self._rags)}")
         return [rag]
 
-    async def _found(self, name: str, query: str, limit: int) -> Sequence[Hit]:
+    async def _find_hits(self, name: str, query: str, limit: int) -> Sequence[Hit]:
         try:
             return await self._rags[name].search(query, limit)
         except Exception as error:
@@ -114,5 +114,5 @@ class RetrievalContext(TypedContext[D], Generic[D]):
             raise RunError(f"context '{self.id}': the retriever '{name}' failed: {problem}") from error
 
 
-def _named(hit: Hit, rag: str, score: float) -> Hit:
+def _name_hit(hit: Hit, rag: str, score: float) -> Hit:
     return hit._replace(score=score, metadata={**hit.metadata, "rag": rag})

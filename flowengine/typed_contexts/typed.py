@@ -72,9 +72,9 @@ class TypedContext(Generic[D]):
 
     def __init__(self, initial_data: D | Mapping[str, Any] | None = None) -> None:
         """`initial_data`: what it begins with; None for the schema's defaults."""
-        self._declared()
+        self._check_declaration()
         try:
-            self._data: D = self._validated({} if initial_data is None else initial_data)
+            self._data: D = self._validate_data({} if initial_data is None else initial_data)
         except StateError as error:
             raise DefinitionError(str(error)) from error
         self._initial = self._start = self._data
@@ -132,7 +132,7 @@ class TypedContext(Generic[D]):
 
     def set_data(self, data: D | Mapping[str, Any]) -> None:
         """Replace the data. What does not fit the schema is a `StateError`, and the data stay as they were."""
-        validated = self._validated(data)
+        validated = self._validate_data(data)
         with self._lock:
             self._data = validated
 
@@ -177,11 +177,11 @@ class TypedContext(Generic[D]):
     def load(self, value: Any) -> None:
         """Take over what `dump` gave; what does not fit the schema (any more) is a `StateError`."""
         # Through JSON text: only there do strict models read dates and enums from what JSON has.
-        validated = self._checked(lambda: self.data_schema.model_validate_json(json.dumps(value)))
+        validated = self._check_data(lambda: self.data_schema.model_validate_json(json.dumps(value)))
         with self._lock:
             self._data = self._start = validated
 
-    def _declared(self) -> None:
+    def _check_declaration(self) -> None:
         for name in ("id", "description"):
             if not isinstance(getattr(self, name), str):
                 raise DefinitionError(f"{type(self).__name__}.{name} must be text, not {getattr(self, name)!r}")
@@ -191,12 +191,12 @@ class TypedContext(Generic[D]):
         if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
             raise DefinitionError(f"context '{self.id}': data_schema must be a pydantic model's class, not {schema!r}")
 
-    def _validated(self, data: D | Mapping[str, Any]) -> D:
+    def _validate_data(self, data: D | Mapping[str, Any]) -> D:
         # An instance too: it may have been changed since it was checked.
         plain = data.model_dump(by_alias=True, round_trip=True, warnings=False) if isinstance(data, BaseModel) else data
-        return self._checked(lambda: self.data_schema.model_validate(copy.deepcopy(plain)))
+        return self._check_data(lambda: self.data_schema.model_validate(copy.deepcopy(plain)))
 
-    def _checked(self, validate: Callable[[], D]) -> D:
+    def _check_data(self, validate: Callable[[], D]) -> D:
         try:
             return validate()
         except ValidationError as error:

@@ -143,7 +143,7 @@ def _format_key(key: KeySource) -> str:
 
 
 def _explain(listed: list[ListedModel]) -> Iterator[str]:
-    """Adds remarks that do not fit into the table."""
+    """Yields remarks that do not fit into the table."""
     for each in listed:
         if each.known is None:
             yield f"{each.name}: {each.problem}"

@@ -123,7 +123,7 @@ def command(
         from flowengine.serving.run_driver import Admission
         from flowengine.serving.serving_app import make_serving_app
     except ModuleNotFoundError as error:
-        raise _lacking(error, "serve") from None
+        raise _explain_missing(error, "serve") from None
     _raise_file_limit()
     results = Results()
     project = find_project(flows[0])
@@ -188,7 +188,7 @@ def _announce(flows: Mapping[str, Flow], store: str, address: str, is_queued: bo
     complain(f"try: curl {address}/flows" + ("" if no_keys else ' -H "Authorization: Bearer KEY"'))
 
 
-def _lacking(error: ModuleNotFoundError, command: str) -> Exception:
+def _explain_missing(error: ModuleNotFoundError, command: str) -> Exception:
     if error.name is None or error.name.partition(".")[0] not in _LIBRARIES:
         return error
     return click.UsageError(f"`flowengine {command}` needs {error.name}: {install_hint('serve')}")

@@ -156,10 +156,10 @@ class Compression:
     # --- stages
 
     def mask(self) -> None:
-        self._change([(each, self._masked(unit)) for each, unit in self._present() if each in self._middle])
+        self._change([(each, self._mask_unit(unit)) for each, unit in self._present() if each in self._middle])
 
     def extract(self) -> None:
-        self._change([(each, self._extracted(unit)) for each, unit in self._present() if each in self._middle])
+        self._change([(each, self._extract_facts(unit)) for each, unit in self._present() if each in self._middle])
 
     def material(self, begin: int) -> str:
         """Returns the rest of the middle, starting at one of its units."""
@@ -224,17 +224,19 @@ class Compression:
     def _change(self, changes: Sequence[tuple[int, Unit | None]]) -> None:
         """Make the first of the changes, as many as are needed."""
         needed = bisect_left(
-            range(len(changes) + 1), True, key=lambda number: self._size(self._changed(changes[:number])) <= self.room
+            range(len(changes) + 1),
+            True,
+            key=lambda number: self._size(self._apply_changes(changes[:number])) <= self.room,
         )
-        self._units = self._changed(changes[:needed])
+        self._units = self._apply_changes(changes[:needed])
 
-    def _changed(self, changes: Sequence[tuple[int, Unit | None]]) -> _Units:
+    def _apply_changes(self, changes: Sequence[tuple[int, Unit | None]]) -> _Units:
         units = [*self._units]
         for each, unit in changes:
             units[each] = unit
         return units
 
-    def _masked(self, unit: Unit) -> Unit:
+    def _mask_unit(self, unit: Unit) -> Unit:
         return unit._replace(pieces=tuple(self._mark(each) if each.is_result else each for each in unit.pieces))
 
     def _mark(self, piece: TextPiece) -> TextPiece:
@@ -243,7 +245,7 @@ class Compression:
         mark = f"{hint} {self._words('compression.masked', tokens=tokens)}"
         return piece._replace(text=mark) if tokens > _MIN_PIECE and self._count(mark) < tokens else piece
 
-    def _extracted(self, unit: Unit) -> Unit:
+    def _extract_facts(self, unit: Unit) -> Unit:
         return unit._replace(pieces=tuple(self._lines_of(each, _EXTRACTED_SHARE) for each in unit.pieces))
 
     def _lines_of(self, piece: TextPiece, share: float) -> TextPiece:
@@ -267,7 +269,7 @@ class Compression:
             unit = unit._replace(
                 pieces=tuple(each._replace(text=text) if each is longest else each for each in unit.pieces)
             )
-            self._units = self._changed([(number, unit)])
+            self._units = self._apply_changes([(number, unit)])
 
     # --- sizes
 

@@ -127,13 +127,13 @@ class ContextCompressorProvider(ContextProvider):
         if work is None:
             return previous
         if self._model is not None and not work.is_enough:
-            model = self._opened(self._model, kwargs.get("models", PROCESS_MODELS))
+            model = self._open_model(self._model, kwargs.get("models", PROCESS_MODELS))
             await self._summarise(work, model, query, words, kwargs.get("gateway"))
         return await to_thread.run_sync(partial(_finish, work))
 
     def prepare_models(self, models: Models) -> None:
         if self._model is not None:
-            self._opened(self._model, models)
+            self._open_model(self._model, models)
 
     def fresh(self) -> ContextCompressorProvider:
         return ContextCompressorProvider(self.max_tokens, self.compression_ratio, self._model, self.locale)
@@ -148,7 +148,7 @@ class ContextCompressorProvider(ContextProvider):
     def load(self, value: Any) -> None:
         self._remembered = _KeptSummary(tuple(value["covered"]), value["text"])
 
-    def _opened(self, model: str | Model, models: Models) -> Model:
+    def _open_model(self, model: str | Model, models: Models) -> Model:
         return models.model(model) if isinstance(model, str) else model
 
     def _begun(self, query: str, previous: Sequence[Fragment], words: Messages) -> Compression | None:

@@ -114,7 +114,7 @@ class CodeIndex:
         self._tree = tree
         self._seconds = seconds
         self._lock = Lock()
-        self._connection = self._opened()
+        self._connection = self._open_index()
         self._dead = 0
         """Definitions whose terms are still in the index though they are gone."""
 
@@ -124,7 +124,7 @@ class CodeIndex:
             listing = self._tree.listing()
             held = self._catch_up(listing)
             is_whole = listing.is_whole and held == len(listing.files)
-            return Searched(self._named_first(query, self._ranked(query)), held, len(listing.files), is_whole)
+            return Searched(self._named_first(query, self._rank_units(query)), held, len(listing.files), is_whole)
 
     # --- keeping up
 
@@ -145,7 +145,7 @@ class CodeIndex:
                     self._take_in(path, stamp)
         if self._dead > _DEAD + self._count("units"):
             self._connection.close()
-            self._connection, self._dead = self._opened(), 0
+            self._connection, self._dead = self._open_index(), 0
             return self._catch_up(listing)
         return self._count("files")
 
@@ -178,10 +178,10 @@ class CodeIndex:
 
     # --- asking
 
-    def _ranked(self, query: str) -> list[FoundDefinition]:
+    def _rank_units(self, query: str) -> list[FoundDefinition]:
         most, of_each = _BEST
         files = _group_by_file(self._scores(query))[:most]
-        return [self._found(unit, score) for units in files for unit, score in units[:of_each]]
+        return [self._make_hit(unit, score) for units in files for unit, score in units[:of_each]]
 
     def _named_first(self, query: str, ranked: list[FoundDefinition]) -> list[FoundDefinition]:
         """The files that the query names by path, then what they import, then all others as they are ranked."""
@@ -206,7 +206,7 @@ class CodeIndex:
         units = self._all(
             "SELECT row FROM units WHERE file = (SELECT row FROM files WHERE path = ?) ORDER BY row", path
         )
-        return [self._found(unit, 0.0) for (unit,) in units[: _BEST[1]]]
+        return [self._make_hit(unit, 0.0) for (unit,) in units[: _BEST[1]]]
 
     def _scores(self, query: str) -> dict[tuple[int, int], float]:
         """(unit, file) → score."""
@@ -232,7 +232,7 @@ class CodeIndex:
             for unit, file, name in self._all(_OF_UNITS, json.dumps(list(units)))
         }
 
-    def _found(self, unit: int, score: float) -> FoundDefinition:
+    def _make_hit(self, unit: int, score: float) -> FoundDefinition:
         details = "SELECT path, definition FROM units JOIN files ON files.row = units.file WHERE units.row = ?"
         ((path, definition),) = self._all(details, unit)
         name, start, end, holes = json.loads(definition)
@@ -240,7 +240,7 @@ class CodeIndex:
 
     # --- rows
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open_index(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         for statement in _SCHEMA:
             connection.execute(statement)

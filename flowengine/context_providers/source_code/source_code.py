@@ -94,7 +94,7 @@ class SourceCodeProvider(ContextProvider):
         """A fragment for each definition; those of the best file first, in the order of their lines."""
         self._check()
         searched = self._index.search(query)
-        quoted = [each for spans in self._chosen(searched.found) for each in spans]
+        quoted = [each for spans in self._choose_quotations(searched.found) for each in spans]
         return [*quoted, *self._incomplete(searched, kwargs.get("locale", "en"))] if quoted else []
 
     def fresh(self) -> SourceCodeProvider:
@@ -104,7 +104,7 @@ class SourceCodeProvider(ContextProvider):
         if not self._folder.is_dir():
             raise MissingFileError(f"the folder '{self.codebase_path}' is not there", "codebase_path")
 
-    def _chosen(self, found: Sequence[FoundDefinition]) -> Iterator[list[Fragment]]:
+    def _choose_quotations(self, found: Sequence[FoundDefinition]) -> Iterator[list[Fragment]]:
         """The quotations of each of the best files. A file that has gone meanwhile makes room for the next."""
         of_file: dict[str, list[FoundDefinition]] = {}
         for each in found:
@@ -133,7 +133,7 @@ class SourceCodeProvider(ContextProvider):
         )
 
     def _incomplete(self, searched: Searched, locale: str) -> list[Fragment]:
-        """Adds a notice, for the model and the receipt, if not all files were searched."""
+        """Makes a notice, for the model and the receipt, if not all files were searched."""
         if searched.is_whole:
             return []
         # Where the look at the folders ended early, nobody knows how many there are.

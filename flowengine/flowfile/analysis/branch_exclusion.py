@@ -179,7 +179,7 @@ class BranchExclusion:
             return True
         if reader is None:
             return False
-        joined = self._graph.vertices[reader].join == "all" and node in self._succeeding(reader)
+        joined = self._graph.vertices[reader].join == "all" and node in self._required_parents(reader)
         return joined or self._musts.at_depth(reader + 1, self._musts.depth[node + 1]) == node + 1
 
     def _never_both(self, one: _Chains | None, other: _Chains | None) -> bool:
@@ -194,7 +194,9 @@ class BranchExclusion:
         gates, parents = graph.gates.get(number, ()), graph.parents[number]
         join = graph.vertices[number].join
         chains, exact = (
-            self._either([self._opened(parent, labels) for parent, labels in gates]) if gates else ((), True)
+            self._either([self._conditions_of_labels(parent, labels) for parent, labels in gates])
+            if gates
+            else ((), True)
         )
         if join == "always" or not parents or chains is None:
             return chains, exact
@@ -208,17 +210,17 @@ class BranchExclusion:
             return chains, exact
         return self._either([(self._done(parent), self._exact[parent]) for parent in parents])
 
-    def _opened(self, parent: int, labels: frozenset[str]) -> tuple[_Chains | None, bool]:
+    def _conditions_of_labels(self, parent: int, labels: frozenset[str]) -> tuple[_Chains | None, bool]:
         """Returns the conditions under which a parent takes one of these labels."""
-        return self._chosen(parent, labels), self._exact[parent]
+        return self._conditions_of_choice(parent, labels), self._exact[parent]
 
     def _done(self, number: int) -> _Chains | None:
         """Returns the conditions under which a node succeeds."""
         if self._graph.vertices[number].on_error != "then":
             return self._chains[number]
-        return self._chosen(number, self._choices.all[number] - {ON_ERROR})
+        return self._conditions_of_choice(number, self._choices.all[number] - {ON_ERROR})
 
-    def _chosen(self, chooser: int, labels: frozenset[str]) -> _Chains | None:
+    def _conditions_of_choice(self, chooser: int, labels: frozenset[str]) -> _Chains | None:
         chains = self._chains[chooser]
         if chains is None:
             return None
@@ -270,7 +272,7 @@ class BranchExclusion:
         graph = self._graph
         gates, join = graph.gates.get(number, ()), graph.vertices[number].join
         if join == "all" and graph.parents[number]:
-            every = [parent + 1 for parent in self._succeeding(number)]
+            every = [parent + 1 for parent in self._required_parents(number)]
             return max(every, key=self._musts.depth.__getitem__, default=_ROOT)
         if gates:
             above = [self._musts.up[gate + 1] if ON_ERROR in labels else gate + 1 for gate, labels in gates]
@@ -283,7 +285,7 @@ class BranchExclusion:
             met = self._musts.meet(met, each)
         return met
 
-    def _succeeding(self, number: int) -> list[int]:
+    def _required_parents(self, number: int) -> list[int]:
         """The parents that must succeed under `join: all`: all but those whose failure may lead here."""
         handled = {gate for gate, labels in self._graph.gates.get(number, ()) if ON_ERROR in labels}
         return [parent for parent in self._graph.parents[number] if parent not in handled]

@@ -147,11 +147,11 @@ def routes_of(spec: FlowSpec, name: str, level: NodePath = ()) -> list[Leads]:
         if routing is not None:
             own = node.routing is not None
             start = (*(path if own else agent_path(spec, path, node) or path), "routing")
-            return _placed(routes_to(routing.routes, routing.fallback), start)
-    return _placed(node.own_routes(), path)
+            return _place_routes(routes_to(routing.routes, routing.fallback), start)
+    return _place_routes(node.own_routes(), path)
 
 
-def _placed(routes: Iterable[OwnRoute], path: KeyPath) -> list[Leads]:
+def _place_routes(routes: Iterable[OwnRoute], path: KeyPath) -> list[Leads]:
     return [Leads(each.label, each.target, (*path, *each.at)) for each in routes]
 
 

@@ -196,15 +196,15 @@ class Gaps:
         for source, target in (*edges, *possible):
             after[source].append(target)
             before[target].append(source)
-        anywhere = _reached([name for name, to in leads.items() if to is None], before)
-        return frozenset(_reached([*waits, *leads, *anywhere], after))
+        anywhere = _find_reachable([name for name, to in leads.items() if to is None], before)
+        return frozenset(_find_reachable([*waits, *leads, *anywhere], after))
 
 
 def _is_below(path: NodePath, level: NodePath) -> bool:
     return len(path) > len(level) and path[: len(level)] == level
 
 
-def _reached(start: Iterable[str], following: Mapping[str, list[str]]) -> set[str]:
+def _find_reachable(start: Iterable[str], following: Mapping[str, list[str]]) -> set[str]:
     """The nodes that begin, and whatever follows on them."""
     todo = list(start)
     found = set(todo)

@@ -80,7 +80,7 @@ def _check(node: CodeNodeSpec, path: NodePath, report: Report, *, names_are_know
         if isinstance(each, ast.Set) and len(each.elts) == 1 and isinstance(each.elts[0], ast.Set | ast.Dict):
             tell("'code' is not rendered: give the value a name in 'with'", each)
             return
-    if not any(True for each in _own(tree) if isinstance(each, ast.Return)):
+    if not any(True for each in _list_statements(tree) if isinstance(each, ast.Return)):
         report.in_text("FE524", "nothing is returned: end with `return …`", text, 1, 1)
     bound = {*node.with_, *_bound(tree), *vars(builtins), "__name__"}
     for each in ast.walk(tree) if names_are_known else ():
@@ -90,12 +90,12 @@ def _check(node: CodeNodeSpec, path: NodePath, report: Report, *, names_are_know
             tell(f"the code reads '{each.id}', which nothing gives it", each, hint)
 
 
-def _own(tree: ast.AST) -> Iterator[ast.AST]:
+def _list_statements(tree: ast.AST) -> Iterator[ast.AST]:
     """The statements of the code itself, and not of functions and classes in it."""
     for each in ast.iter_child_nodes(tree):
         if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             yield each
-            yield from _own(each)
+            yield from _list_statements(each)
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:

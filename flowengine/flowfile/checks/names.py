@@ -239,7 +239,9 @@ class _Names:
         if home is None and not self._may_be_node(name):
             inside = places_of(self._spec).get(name)
             if inside is None:
-                self._report.at_use("FE305", f"unknown node '{name}'", use, self._report.nearest(name, self._seen()))
+                self._report.at_use(
+                    "FE305", f"unknown node '{name}'", use, self._report.nearest(name, self._visible_ids())
+                )
             else:
                 hint = f"; what a body gives is read as nodes.{inside[0][0]}.output"
                 self._report.at_use("FE305", f"'{name}' is inside '{'.'.join(inside[0])}'", use, hint)
@@ -249,7 +251,7 @@ class _Names:
         levels = {self._level[:depth] for depth in range(len(self._level) + 1)}
         return name in self._gaps.words or not levels.isdisjoint(self._gaps.bodies)
 
-    def _seen(self) -> list[str]:
+    def _visible_ids(self) -> list[str]:
         """The ids of the nodes that are seen from this level."""
         if self._level not in self._ids:
             levels = (level_of(self._spec, self._level[:depth]) for depth in range(len(self._level) + 1))

@@ -37,12 +37,12 @@ def check_notified(spec: FlowSpec, project: Project, report: Report) -> None:
                 known = project.notify.channels
                 if each not in known:
                     text = f"the project has no channel '{each}'"
-                    report.at_value("FE531", text, at, report.nearest(each, known) or _listed(known))
+                    report.at_value("FE531", text, at, report.nearest(each, known) or _format_known(known))
             else:
                 _check_own(each, at, project, report)
 
 
-def _listed(known: Mapping[str, object]) -> str:
+def _format_known(known: Mapping[str, object]) -> str:
     names = ", ".join(known)
     return f"; it has {names}" if names else "; add [notify.channels.NAME]"
 

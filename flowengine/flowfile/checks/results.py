@@ -133,10 +133,10 @@ class _Speakers:
             return self._known[before[0]] if self._passes_on(before[0]) else None
         for at, other in enumerate(before):
             behind = self._known[other] if self._passes_on(other) else None
-            if behind is not None and not self._outspoken(number, other, other, before[at + 1 :]):
+            if behind is not None and not self._is_overruled(number, other, other, before[at + 1 :]):
                 return behind
             for one in before[:at]:
-                if self._both_speak(one, other) and not self._outspoken(number, one, other, before[at + 1 :]):
+                if self._both_speak(one, other) and not self._is_overruled(number, one, other, before[at + 1 :]):
                     return one, other
         return None
 
@@ -145,7 +145,7 @@ class _Speakers:
             return False
         return not self._graph.ancestry.holds(one, other)
 
-    def _outspoken(self, number: int, one: int, other: int, later: list[int]) -> bool:
+    def _is_overruled(self, number: int, one: int, other: int, later: list[int]) -> bool:
         """Tells whether a predecessor that comes after both has the last word."""
         holds, certain = self._graph.ancestry.holds, self._runs.live.certain
         return any(holds(one, each) and holds(other, each) and certain(number, each) for each in later)
@@ -217,7 +217,7 @@ def check_writers(spec: FlowSpec, runs: LevelAnalysis, report: Report) -> None:
     masks = masks_of(runs.graph, {number for each in shared.values() for number, _ in each}) if shared else {}
     for key, each in shared.items():
         places = dict(each)
-        for one, other in _racing(runs, [number for number in places if runs.is_sure(number)], masks):
+        for one, other in _find_races(runs, [number for number in places if runs.is_sure(number)], masks):
             ids = runs.graph.ids
             text = f"'{ids[one]}' writes '{key}' too, and neither node comes before the other"
             hint = "; order them with `needs`, or give the key a `merge` rule"
@@ -236,7 +236,7 @@ def _refuse_items(
                 break
 
 
-def _racing(runs: LevelAnalysis, numbers: list[int], masks: dict[int, int]) -> Iterator[tuple[int, int]]:
+def _find_races(runs: LevelAnalysis, numbers: list[int], masks: dict[int, int]) -> Iterator[tuple[int, int]]:
     """Each writer with the first one that it has no order with and that can be live beside it."""
     compared = 0
     for at, other in enumerate(numbers):

@@ -47,7 +47,7 @@ def warn_of_absent_values(spec: FlowSpec, runs: LevelAnalysis, report: Report) -
             if not any((reader[:depth], name) in tested for depth in range(len(reader) + 1)):
                 _warn_if_absent(use, runs, number, report)
     unclear = runs.level.path in gaps_of(spec).waits  # What `until` reads decides on what `carry` sees.
-    excused = _excused(spec, runs) if is_loop(runs.level.holder) else ()
+    excused = _find_excused(spec, runs) if is_loop(runs.level.holder) else ()
     for use in reads_of(spec).at_end.get(runs.level.path, ()):
         path, key = use.reference.path, use.text.path[len(key_path(runs.level.path))]
         if len(path) < 2:  # Told elsewhere.
@@ -80,7 +80,7 @@ def _warn_if_absent(use: Use, runs: LevelAnalysis, reader: int | None, report: R
         report.at_use("FE903", text, use, "; add `| default(…)`")
 
 
-def _excused(spec: FlowSpec, runs: LevelAnalysis) -> Collection[str]:
+def _find_excused(spec: FlowSpec, runs: LevelAnalysis) -> Collection[str]:
     """The nodes that are there where `carry` is read: after a round that `until` refused and that was not the last.
 
     `until` is what they depend on then, so nothing is said of nodes that stand behind the choosers it reads,

@@ -129,11 +129,11 @@ class AgentMaker:
             "system_message": settings.system_message,
             "output_model": self._output(settings.output),
             "history_size": settings.history_size,
-            **self._tooling(settings),
+            **self._make_tooling(settings),
             **self._sources(settings),
-            **self._guarding(settings.guardrails),
-            **self._judging(judging, settings.locale),
-            **_routing(settings.routing),
+            **self._make_guardrails(settings.guardrails),
+            **self._make_judge(judging, settings.locale),
+            **_make_routing(settings.routing),
         }
         memory = settings.memory
         late: dict[str, Value] = {}
@@ -141,7 +141,7 @@ class AgentMaker:
             given["memory"] = memory_of(memory, self._project)
             if memory.scope_id is not None and not is_static(memory.scope_id):
                 late["memory"] = partial(memory_of, memory, self._project)
-        return _made(partial(Agent, name), given, late)
+        return _make_or_defer(partial(Agent, name), given, late)
 
     def routing(self, name: str, node: RoutingNodeSpec) -> RoutingAgent | Templated[RoutingAgent]:
         given = {
@@ -151,7 +151,7 @@ class AgentMaker:
             "fallback": node.fallback,
             "min_confidence": node.min_confidence,
         }
-        return _made(partial(RoutingAgent, name), given)
+        return _make_or_defer(partial(RoutingAgent, name), given)
 
     def judging(self, name: str, node: EvaluationNodeSpec) -> EvaluationAgent | Templated[EvaluationAgent]:
         given = {
@@ -160,7 +160,7 @@ class AgentMaker:
             "evaluation_criteria": dict(node.criteria) or None,
             "pass_threshold": node.threshold,
         }
-        return _made(partial(EvaluationAgent, name), given)
+        return _make_or_defer(partial(EvaluationAgent, name), given)
 
     def _calls(self, settings: AgentSpec) -> dict[str, Any]:
         given = {key: getattr(settings, key) for key in _AS_THEY_ARE} | {"surroundings": self._surroundings}
@@ -169,7 +169,7 @@ class AgentMaker:
             return {**given, "model": self._model}
         return {**given, "model": settings.model, "fallbacks": settings.fallbacks}
 
-    def _tooling(self, settings: AgentSpec) -> dict[str, Any]:
+    def _make_tooling(self, settings: AgentSpec) -> dict[str, Any]:
         return {
             "tools": [self._tool(each) for each in settings.tools or ()],
             "mcp_servers": [each.server() for each in settings.mcp_servers or ()],
@@ -194,7 +194,7 @@ class AgentMaker:
                 given["skill_sandbox"] = sandbox_of(self._project)
         return given
 
-    def _guarding(self, guardrails: Guardrails | None) -> dict[str, Any]:
+    def _make_guardrails(self, guardrails: Guardrails | None) -> dict[str, Any]:
         if guardrails is None:
             return {}
         load = self._project.import_callable
@@ -203,7 +203,7 @@ class AgentMaker:
             "output_guardrails": [load(each) for each in guardrails.output],
         }
 
-    def _judging(self, judging: Evaluate | None, locale: str | None) -> dict[str, Any]:
+    def _make_judge(self, judging: Evaluate | None, locale: str | None) -> dict[str, Any]:
         if judging is None:
             return {}
         given = {
@@ -221,7 +221,7 @@ class AgentMaker:
         return self._project.import_object(output) if isinstance(output, str) else output
 
 
-def _routing(routing: AgentRouting | None) -> dict[str, Any]:
+def _make_routing(routing: AgentRouting | None) -> dict[str, Any]:
     if routing is None:
         return {}
     return {
@@ -231,7 +231,9 @@ def _routing(routing: AgentRouting | None) -> dict[str, Any]:
     }
 
 
-def _made(make: Callable[..., A], settings: Mapping[str, Any], late: Mapping[str, Value] = EMPTY) -> A | Templated[A]:
+def _make_or_defer(
+    make: Callable[..., A], settings: Mapping[str, Any], late: Mapping[str, Value] = EMPTY
+) -> A | Templated[A]:
     """The agent, or where a text of it has placeholders, a function that makes it from the context.
 
     `late`: settings that are worked out from each run's context.

@@ -211,7 +211,7 @@ def _names(file: Path, changed: int) -> Mapping[str, str | None] | None:
         names[name] = names.get(name) or source  # Imported in one branch is imported.
     if names.keys() & {"*", "__getattr__"}:
         return None
-    return names | dict.fromkeys(names.keys() & set(_declared(tree.body)))
+    return names | dict.fromkeys(names.keys() & set(_declared_names(tree.body)))
 
 
 def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, str | None]]:
@@ -238,8 +238,8 @@ def _names_of(statement: ast.stmt) -> Iterator[ast.Name]:
     return (each for each in ast.walk(statement) if isinstance(each, ast.Name))
 
 
-def _declared(body: list[ast.stmt]) -> Iterator[str]:
-    """Returns the strings in `__all__`."""
+def _declared_names(body: list[ast.stmt]) -> Iterator[str]:
+    """Yields the strings in `__all__`."""
     for statement in body:
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]

@@ -47,7 +47,7 @@ def rewrite_imports(tree: ast.Module, root: str, package: str, is_own: Callable[
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            node.names = [new for alias in node.names for new in _renamed(alias, root, is_own)]
+            node.names = [new for alias in node.names for new in _rename_alias(alias, root, is_own)]
             named = [alias.name for alias in node.names if alias.name.startswith(f"{root}.")]
         elif isinstance(node, ast.ImportFrom):
             named = _source(node, root, package, is_own)
@@ -57,7 +57,7 @@ def rewrite_imports(tree: ast.Module, root: str, package: str, is_own: Callable[
     return frozenset(found)
 
 
-def _renamed(alias: ast.alias, root: str, is_own: Callable[[str], bool]) -> Iterator[ast.alias]:
+def _rename_alias(alias: ast.alias, root: str, is_own: Callable[[str], bool]) -> Iterator[ast.alias]:
     top = alias.name.partition(".")[0]
     if not is_own(top):
         yield alias
@@ -120,7 +120,11 @@ def load_module(name: str, folders: Sequence[Path]) -> ModuleType:
         if root not in sys.modules:
             _add_root(root, places)
         _forget(
-            {each for each in _reached(own) if (known := _LOADED.get(each)) and _version(known.file) != known.version}
+            {
+                each
+                for each in _find_reachable(own)
+                if (known := _LOADED.get(each)) and _version(known.file) != known.version
+            }
         )
         return importlib.import_module(own)
 
@@ -161,7 +165,7 @@ def _version(file: Path) -> tuple[int, ...] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _reached(own: str) -> set[str]:
+def _find_reachable(own: str) -> set[str]:
     """The loaded modules that a module consists of, itself among them."""
     found: set[str] = set()
     names = {own}
@@ -176,7 +180,7 @@ def _reached(own: str) -> set[str]:
 def _forget(names: Iterable[str]) -> None:
     """Those modules, and all that import them, count as not loaded; a module that is loading now goes on."""
     changed = set(names)
-    for own in [each for each in _LOADED if _LOADED[each].is_ready and not changed.isdisjoint(_reached(each))]:
+    for own in [each for each in _LOADED if _LOADED[each].is_ready and not changed.isdisjoint(_find_reachable(each))]:
         sys.modules.pop(own, None)
     for own in [each for each in _LOADED if each not in sys.modules]:
         del _LOADED[own]
@@ -203,12 +207,12 @@ class _Source(PythonSourceLoader):
     """A module whose imports of its own project are rewritten."""
 
     def get_code(self, fullname: str) -> CodeType:
-        return self._compiled(fullname)[0]
+        return self._compile_module(fullname)[0]
 
     def exec_module(self, module: ModuleType) -> None:
         own, file = module.__name__, Path(self.path)
         version = _version(file)  # Before it is read, so that a change in between is seen the next time.
-        code, imports = self._compiled(own)
+        code, imports = self._compile_module(own)
         _LOADED[own] = _Loaded(file, version, imports, is_ready=False)
         try:
             exec(code, module.__dict__)
@@ -218,8 +222,8 @@ class _Source(PythonSourceLoader):
             raise
         _LOADED[own] = _LOADED[own]._replace(is_ready=True)
 
-    def _compiled(self, own: str) -> tuple[CodeType, frozenset[str]]:
-        tree, imports = _parsed(own, Path(self.path), is_package=self.is_package(own))
+    def _compile_module(self, own: str) -> tuple[CodeType, frozenset[str]]:
+        tree, imports = _parse_module(own, Path(self.path), is_package=self.is_package(own))
         return compile(tree, self.path, "exec", dont_inherit=True), imports
 
 
@@ -272,7 +276,7 @@ def _is_own(root: str, top: str) -> bool:
 # --- what it holds
 
 
-def _parsed(own: str, file: Path, *, is_package: bool) -> tuple[ast.Module, frozenset[str]]:
+def _parse_module(own: str, file: Path, *, is_package: bool) -> tuple[ast.Module, frozenset[str]]:
     tree = ast.parse(file.read_bytes(), str(file))
     above = own.rpartition(".")[0]
     root = own.partition(".")[0]
@@ -300,7 +304,7 @@ def _read(own: str) -> _Loaded | None:
         return None
     file = Path(spec.loader.path)
     try:
-        imports = _parsed(own, file, is_package=spec.submodule_search_locations is not None)[1]
+        imports = _parse_module(own, file, is_package=spec.submodule_search_locations is not None)[1]
     except (OSError, ValueError, SyntaxError):
         imports = frozenset[str]()
     return _Loaded(file, None, imports, is_ready=False)

@@ -150,7 +150,7 @@ class Project:
             hint = did_you_mean(said.name, names)
             return ProjectProblem("FE506", f"the module '{said.module}' defines no '{said.name}'", hint)
         source = names[said.name]
-        return None if source is None or self._is_ours(source) else _borrowed(said, source)
+        return None if source is None or self._is_ours(source) else _explain_borrowed(said, source)
 
     def refusal(self, said: CodeName) -> ProjectProblem | None:
         """Explains why code of that name must not be used; None if it may."""
@@ -194,7 +194,7 @@ class Project:
             ).error() from None
         source = self._foreign_source(said, module, found)
         if source is not None:
-            raise _borrowed(said, source).error()
+            raise _explain_borrowed(said, source).error()
         return found
 
     def _foreign_source(self, said: CodeName, module: ModuleType, found: object) -> str | None:
@@ -235,7 +235,7 @@ def _no_name(target: str) -> ProjectProblem:
     return ProjectProblem("FE409", f"expected 'module:function', found {target!r:.80}")
 
 
-def _borrowed(said: CodeName, source: str) -> ProjectProblem:
+def _explain_borrowed(said: CodeName, source: str) -> ProjectProblem:
     text = f"the module '{said.module}' only imports '{said.name}', from '{source}', which may not be called"
     return ProjectProblem("FE504", text, f"; define a function in '{said.module}', or list it in its `__all__`")
 

@@ -120,7 +120,7 @@ def _provider(name: str, given: Mapping[str, Any], tell: TellProblem) -> Provide
             ("providers", name, "base_url"),
         )
         base = None
-    chosen = {key: _chosen(name, key, given[key], tell) for key in _CHOICES if key in given}
+    chosen = {key: _read_choice(name, key, given[key], tell) for key in _CHOICES if key in given}
     if chosen.get("adapter") == "native" and not is_native(ALIASES.get(name, name)):
         tell(
             f"'adapter' of provider '{name}' cannot be native: it is reached through litellm only",
@@ -137,7 +137,7 @@ def _provider(name: str, given: Mapping[str, Any], tell: TellProblem) -> Provide
     )
 
 
-def _chosen(name: str, key: str, value: object, tell: TellProblem) -> str | None:
+def _read_choice(name: str, key: str, value: object, tell: TellProblem) -> str | None:
     words = _CHOICES[key]
     if isinstance(value, str) and value in words:
         return value

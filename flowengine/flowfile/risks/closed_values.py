@@ -49,7 +49,7 @@ def is_closed(schema: Any, depth: int = 0) -> bool:
         return True
     if any(_is_alternative(schema, word, depth) for word in ("anyOf", "oneOf")):
         return True
-    if any(is_closed(each, depth + 1) for each in _listed(schema, "allOf")):
+    if any(is_closed(each, depth + 1) for each in _list_of(schema, "allOf")):
         return True
     kinds = schema.get("type")
     named = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
@@ -57,11 +57,11 @@ def is_closed(schema: Any, depth: int = 0) -> bool:
 
 
 def _is_alternative(schema: Mapping[str, Any], word: str, depth: int) -> bool:
-    options = _listed(schema, word)
+    options = _list_of(schema, word)
     return bool(options) and all(is_closed(each, depth + 1) for each in options)
 
 
-def _listed(schema: Mapping[str, Any], word: str) -> list[Any]:
+def _list_of(schema: Mapping[str, Any], word: str) -> list[Any]:
     found = schema.get(word)
     return cast("list[Any]", found) if isinstance(found, list) else []
 
@@ -72,7 +72,7 @@ def _is_kind_closed(schema: Mapping[str, Any], kind: Any, depth: int) -> bool:
     if kind == "string":
         return is_narrow(schema.get("pattern"))
     if kind == "array":
-        firsts = _listed(schema, "prefixItems")
+        firsts = _list_of(schema, "prefixItems")
         return is_closed(schema.get("items"), depth + 1) and all(is_closed(each, depth + 1) for each in firsts)
     if kind != "object":
         return False

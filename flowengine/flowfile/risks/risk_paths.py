@@ -83,9 +83,9 @@ def find_risk_paths(spec: FlowSpec, project: Project, *, most_sources: int | Non
     """The paths of a flow. `most_sources`: of each effect so many sources, the nearest; None: all."""
     text = graph_of(spec, project)
     graph = _digraph(text)
-    reached = _reached(graph, text.sources)
+    reached = _find_reachable(graph, text.sources)
     effects = [each for each in text.effects if each in reached]
-    between = reached & _reached(graph.reverse(copy=False), effects)
+    between = reached & _find_reachable(graph.reverse(copy=False), effects)
     trusts = list(_trusts(text, between))
     cut = {vertex: each for each in trusts for vertex in each.vertices}
     left = graph.subgraph([each for each in between if each not in cut]).copy()
@@ -110,7 +110,7 @@ def _digraph(text: TextGraph) -> Any:
     return graph
 
 
-def _reached(graph: Any, starts: Iterable[TextVertex]) -> set[TextVertex]:
+def _find_reachable(graph: Any, starts: Iterable[TextVertex]) -> set[TextVertex]:
     """The starts, and all that can be reached from one of them."""
     return {each for layer in nx.bfs_layers(graph, list(starts)) for each in layer}
 

@@ -126,7 +126,7 @@ def _closed_by(
         if node.if_ is not None:
             yield frozenset({"then"}), list(pinned_by(node.if_))
         if node.switch is not None:
-            asked = _parsed(node.switch)
+            asked = _parse_expression(node.switch)
             switched = None if asked is None else _path_of(asked)
             yield frozenset(node.routes or ()), [] if switched is None else [switched]
         taken: dict[str, list[set[tuple[str, ...]]]] = {}
@@ -153,7 +153,7 @@ def pinned_by(expression: str) -> frozenset[tuple[str, ...]]:
     >>> pinned_by("inputs.kind == 'a' or inputs.other == 'b'")
     frozenset()
     """
-    return frozenset(path for path, _ in _pins(_parsed(expression)))
+    return frozenset(path for path, _ in _pins(_parse_expression(expression)))
 
 
 def _asks_for(node: NodeSpec, approval: str, labels: frozenset[str]) -> bool:
@@ -161,7 +161,7 @@ def _asks_for(node: NodeSpec, approval: str, labels: frozenset[str]) -> bool:
     if node.when is None or approval not in node.when:
         return False
     paths = (("nodes", approval, "output", "choice"), ("prev_outputs", approval, "choice"))
-    return any(path in paths and literals <= labels for path, literals in _pins(_parsed(node.when)))
+    return any(path in paths and literals <= labels for path, literals in _pins(_parse_expression(node.when)))
 
 
 Pin: TypeAlias = tuple[tuple[str, ...], frozenset[Any]]
@@ -210,7 +210,7 @@ def _path_of(tree: syntax.Node) -> tuple[str, ...] | None:
     return (tree.name, *reversed(steps))
 
 
-def _parsed(expression: str) -> syntax.Node | None:
+def _parse_expression(expression: str) -> syntax.Node | None:
     try:
         return lone_expression(parse_expression(expression).tree)
     except TemplateSyntaxError:

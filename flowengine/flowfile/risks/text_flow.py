@@ -201,7 +201,7 @@ class _File:
             self._build_seen()
             return self._at("seen", owner, fields[0])
         if kind == "state":
-            return self._written(fields[0])
+            return self._written_key(fields[0])
         if kind in ("input", "set", "var"):
             return self._at(kind, owner, fields[0])
         if kind in ("error", "prompt", "judged", "item"):
@@ -209,7 +209,7 @@ class _File:
         node = level_of(self._spec, owner[:-1])[owner[-1]]
         return self._at("out", owner, fields[0] if fields and fields[0] in self._fields_of(node) else "")
 
-    def _written(self, key: str) -> TextVertex:
+    def _written_key(self, key: str) -> TextVertex:
         """A key of state as any of its writers leave it."""
         state = self._at("state", (), key)
         if state not in self._graph.edges:
@@ -235,9 +235,9 @@ class _File:
         """Adds the edges from one name in a text to the place where the text is rendered."""
         if use.reference.carried:
             found = self._values.of(level, use.reference.path, node, is_set=is_set)
-            self._bring(target, found, level if node is None else node, use)
+            self._add_reads(target, found, level if node is None else node, use)
 
-    def _bring(self, target: TextVertex, found: Iterable[ReadValue], reader: NodePath, at: Use | KeyPath) -> None:
+    def _add_reads(self, target: TextVertex, found: Iterable[ReadValue], reader: NodePath, at: Use | KeyPath) -> None:
         for each in found:
             if not each.is_closed and not self._is_shown(reader, each):
                 self._graph.link(self._value(each), target, TextPlace(self._spec, at))
@@ -306,11 +306,11 @@ class _File:
         level = path[:-1]
         if is_agent(node) and node.prompt is None:
             found = [*self._values.of(level, ("result",), path), *self._values.of(level, ("inputs",), path)]
-            self._bring(self._port(path, "prompt"), found, path, at)
+            self._add_reads(self._port(path, "prompt"), found, path, at)
         elif is_judging(node) and node.target is None:
             last = self._values.of(level, ("shared_state", "_last_generation"), path)
             found = [*last, *self._values.of(level, ("result",), path)]
-            self._bring(self._port(path, "target"), found, path, at)
+            self._add_reads(self._port(path, "target"), found, path, at)
         elif self._takes_context(node):
             self._build_seen()
             self._graph.link(self._at("seen", path), self._port(path, "call"), TextPlace(self._spec, at))
@@ -376,7 +376,7 @@ class _File:
                         self._graph.link(self._at("reads", inner), effect)
 
     def _inside(self, path: NodePath, flow: str) -> NodePath:
-        """Adds the nodes of another file that runs as a node."""
+        """Returns the path of the nodes of another file that runs as a node."""
         inner = self._spec.subflows.get(flow)
         own = self._prefix + path
         if inner is None:
@@ -418,12 +418,12 @@ class _File:
         if is_map_node(holder):
             if holder.result is None:
                 for name in last_of(self._spec, level):
-                    self._bring(self._at("out", level), self._values.of_node((*level, name), "output"), level, at)
+                    self._add_reads(self._at("out", level), self._values.of_node((*level, name), "output"), level, at)
             if holder.on_item_error == "collect":
                 self._graph.link(self._at("error", level), self._at("out", level))
         elif not is_loop(holder):  # A container of another package's: it may give whatever its body gives.
             for name in level_of(self._spec, level):
-                self._bring(self._at("out", level), self._values.of_node((*level, name), "output"), level, at)
+                self._add_reads(self._at("out", level), self._values.of_node((*level, name), "output"), level, at)
 
     def _end_file(self) -> None:
         if self._prefix:
@@ -441,7 +441,7 @@ class _File:
         for level in levels_of(self._spec).values():
             base = self._at("seen", level.path, "base")
             for name in self._spec.inputs if not level.path else ():
-                self._bring(base, self._values.of((), ("inputs", name), None), (), ("inputs", name))
+                self._add_reads(base, self._values.of((), ("inputs", name), None), (), ("inputs", name))
             if level.path:
                 link(self._at("seen", level.path), base)
                 link(self._at("item", level.path), base)

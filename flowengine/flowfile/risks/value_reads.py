@@ -66,7 +66,7 @@ class ValueReads:
             "nodes": self._nodes,
             "prev_outputs": self._previous,
             "result": self._result,
-            "routing_result": self._routing,
+            "routing_result": self._values_of_routing,
             "evaluation_result": self._evaluation,
             "round": self._round,
         }
@@ -92,7 +92,7 @@ class ValueReads:
             yield each.name
 
     def of_node(self, path: NodePath, field: str, fields: tuple[str, ...] = ()) -> Iterator[ReadValue]:
-        """Returns the values that `nodes.<id>.<field>.<fields>` can have."""
+        """Yields the values that `nodes.<id>.<field>.<fields>` can have."""
         node = level_of(self._spec, path[:-1])[path[-1]]
         if field == "error":
             yield ReadValue(("error", path))
@@ -170,13 +170,15 @@ class ValueReads:
             runs = self._runs[node[:-1]]
             yield from self._handed_on(runs, runs.graph.index[node[-1]], fields)
 
-    def _routing(self, level: NodePath, fields: tuple[str, ...], node: NodePath | None) -> Iterator[ReadValue]:
-        yield from self._judged(level, fields, node, ROUTING, "routing")
+    def _values_of_routing(
+        self, level: NodePath, fields: tuple[str, ...], node: NodePath | None
+    ) -> Iterator[ReadValue]:
+        yield from self._values_of_judgement(level, fields, node, ROUTING, "routing")
 
     def _evaluation(self, level: NodePath, fields: tuple[str, ...], node: NodePath | None) -> Iterator[ReadValue]:
-        yield from self._judged(level, fields, node, EVALUATION, "evaluation")
+        yield from self._values_of_judgement(level, fields, node, EVALUATION, "evaluation")
 
-    def _judged(
+    def _values_of_judgement(
         self, level: NodePath, fields: tuple[str, ...], node: NodePath | None, what: str, kind: str
     ) -> Iterator[ReadValue]:
         closed = bool(fields) and fields[0] in fields_known_of(kind)
@@ -213,16 +215,16 @@ class ValueReads:
         return list(dict.fromkeys(found))
 
     def _handed_on(self, runs: LevelAnalysis, number: int, fields: tuple[str, ...] = ()) -> Iterator[ReadValue]:
-        """Returns what the predecessors of a node pass on as `result`."""
+        """Yields what the predecessors of a node pass on as `result`."""
         given = self._passed_in(runs)
         sources = frozenset[NodePath | None]().union(*(given[each] for each in runs.predecessors(number)))
         for source in sorted(sources or {None}, key=lambda each: each or ()):
             if source is not None:
                 yield from self.of_node(source, "result", fields)
             else:
-                yield from self._entering(runs.level, fields)
+                yield from self._values_of_entry(runs.level, fields)
 
-    def _entering(self, level: SpecLevel, fields: tuple[str, ...]) -> Iterator[ReadValue]:
+    def _values_of_entry(self, level: SpecLevel, fields: tuple[str, ...]) -> Iterator[ReadValue]:
         """`result` of the first nodes of a body."""
         if is_map_node(level.holder):
             yield ReadValue(("item", level.path, *fields))

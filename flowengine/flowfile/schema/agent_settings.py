@@ -292,7 +292,7 @@ Stop = Annotated[
 """A text, or several."""
 
 
-def _allowed(value: Any) -> Any:
+def _check_allowed(value: Any) -> Any:
     if not is_map(value):
         raise refuse("FE401", f"expected a map, found {found(value)}")
     for name, each in value.items():
@@ -304,7 +304,7 @@ def _allowed(value: Any) -> Any:
 
 VendorOptions = Annotated[
     dict[str, Any],
-    BeforeValidator(_allowed),
+    BeforeValidator(_check_allowed),
     UNRENDERED,
     WithJsonSchema({"type": "object", "propertyNames": {"enum": sorted(VENDOR_OPTIONS)}, "additionalProperties": True}),
 ]

@@ -144,11 +144,11 @@ def _read_node(value: Any) -> NodeKeys:
     try:
         return spec.model_validate(value)
     except ValidationError as error:
-        problems = [_placed(name, cast("Mapping[str, Any]", each)) for each in error.errors(include_url=False)]
+        problems = [_place_problem(name, cast("Mapping[str, Any]", each)) for each in error.errors(include_url=False)]
         raise ValidationError.from_exception_data(name, problems) from error
 
 
-def _placed(name: str, problem: Mapping[str, Any]) -> InitErrorDetails:
+def _place_problem(name: str, problem: Mapping[str, Any]) -> InitErrorDetails:
     """A problem of a node, with the node's type in front of its place."""
     context, kind = problem.get("ctx", {}), problem["type"]
     said = PydanticCustomError(kind, "{text}", context) if kind.startswith("FE") else kind

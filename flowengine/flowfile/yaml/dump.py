@@ -84,10 +84,10 @@ def _scalar(value: Any) -> str:
 def _inline(text: str) -> str:
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
-    return _UNSAFE.sub(_escaped, json.dumps(text, ensure_ascii=False))
+    return _UNSAFE.sub(_escape_character, json.dumps(text, ensure_ascii=False))
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 

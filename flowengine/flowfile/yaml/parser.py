@@ -80,7 +80,7 @@ def parse_yaml(text: str, file: str | None = None) -> ParsedYaml:
 
 
 def refuse_characters(text: str, file: str | None) -> Diagnostic | None:
-    """Describes the first character that is not allowed in a file; None if there is none."""
+    """Reports the first character that is not allowed in a file; None if there is none."""
     found = re.search(_FORBIDDEN_IN_ASCII if text.isascii() else _FORBIDDEN, text)
     if found is None:
         return None

@@ -269,13 +269,13 @@ class Fx:
         if node.kind == "binary" and node.value in {"or", "and"}:
             return f" {node.value} ".join(self._truth_inside(each, str(node.value)) for each in node.parts)
         if node.kind == "not":
-            return self._negated(node.parts[0])
+            return self._translate_negation(node.parts[0])
         if node.kind == "call":
             name = str(node.value)
             if name in {"And", "Or"}:
                 return f" {name.lower()} ".join(self._truth_inside(each, name.lower()) for each in node.parts)
             if name == "Not" and len(node.parts) == 1:
-                return self._negated(node.parts[0])
+                return self._translate_negation(node.parts[0])
             if name in {"IsBlank", "IsEmpty", "IsMatch", "StartsWith", "EndsWith"}:
                 return self._write(node)
         if node.kind == "binary" and node.value in {"==", "!=", "<", ">", "<=", ">=", "in"}:
@@ -287,7 +287,7 @@ class Fx:
             return f"({self._resolve(path)} | default(false, true)) == true"
         return f"({self._write(node)}) == true"
 
-    def _negated(self, node: FxNode) -> str:
+    def _translate_negation(self, node: FxNode) -> str:
         if node.kind == "call" and node.value == "IsBlank" and len(node.parts) == 1:
             return self._blank(node.parts[0], "not in")
         return f"not ({self._truth(node)})"
@@ -350,9 +350,9 @@ class Fx:
                 self._write(each) if each.kind == "binary" and each.value == "~" else self._inside(each)
                 for each in node.parts
             )
-        return f"{self._compared(left)} {operator} {self._compared(right)}"
+        return f"{self._translate_comparison(left)} {operator} {self._translate_comparison(right)}"
 
-    def _compared(self, node: FxNode) -> str:
+    def _translate_comparison(self, node: FxNode) -> str:
         return self._write(node) if node.kind == "binary" and node.value == "~" else self._inside(node)
 
     def _number(self, node: FxNode) -> str:
@@ -425,7 +425,7 @@ class Fx:
             case "ForAll", 2 if path_of(parts[1]) is not None:
                 return f"({self._inside(parts[0])} | map(attribute={self._column(parts[1])}) | list)"
             case "Sum" | "Max" | "Min" | "Average", count if count >= 1:
-                return self._reduced(name, parts)
+                return self._translate_reduction(name, parts)
             case "Char", 1 if parts[0].value in {9, 10, 13}:
                 return {9: '"\\t"', 10: '"\\n"', 13: '"\\r"'}[parts[0].value]
             case "Boolean", 1:
@@ -473,7 +473,7 @@ class Fx:
             return f"selectattr({self._column(node)})"
         raise FxError("a condition on rows that is no comparison of a column")
 
-    def _reduced(self, name: str, parts: Sequence[FxNode]) -> str:
+    def _translate_reduction(self, name: str, parts: Sequence[FxNode]) -> str:
         if len(parts) == 2 and path_of(parts[1]) is not None and len(path_of(parts[1]) or ()) == 1:
             rows = f"{self._inside(parts[0])} | map(attribute={self._column(parts[1])}) | list"
         else:

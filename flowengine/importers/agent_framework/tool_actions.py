@@ -44,7 +44,7 @@ class ToolActions(AgentActions):
                 f"write {function} in stubs.py",
             )
         self._take_result(step, as_map(data.get("output")))
-        return level.add(self._approved(action, step, level, exits), self._after_approval(step, level, exits))
+        return level.add(self._add_approval(action, step, level, exits), self._after_approval(step, level, exits))
 
     def _take_result(self, step: FlowStep, output: Mapping[str, Any], value: str = "output") -> None:
         sets: dict[str, Any] = {}
@@ -56,7 +56,7 @@ class ToolActions(AgentActions):
         if sets:
             step.keys["set"] = sets
 
-    def _approved(self, action: Action, step: FlowStep, level: ActionLevel, exits: list[Exit] | None) -> FlowStep:
+    def _add_approval(self, action: Action, step: FlowStep, level: ActionLevel, exits: list[Exit] | None) -> FlowStep:
         """Ask a person before a tool is called, where the action wants it."""
         wanted = action.data.get("requireApproval")
         self._asked: FlowStep | None = None
@@ -119,7 +119,7 @@ class ToolActions(AgentActions):
         if conversation is not None:
             step.keys.setdefault("set", {})[conversation] = "{{ [{'Role': 'Tool', 'Text': output }] }}"
             self._spoken.add(conversation)
-        return level.add(self._approved(action, step, level, exits), self._after_approval(step, level, exits))
+        return level.add(self._add_approval(action, step, level, exits), self._after_approval(step, level, exits))
 
     def _do_http_request_action(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
         data = action.data

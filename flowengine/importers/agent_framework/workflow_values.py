@@ -123,11 +123,11 @@ class WorkflowValues:
             return self._environment(rest[0])
         if (low == "workflow" and rest and rest[0].lower() == "inputs") or low in {"inputs", "input"}:
             fields = rest[1:] if low == "workflow" else rest
-            return _dotted("inputs", [self._input(fields[0]), *fields[1:]]) if fields else "inputs.message"
+            return _join_fields("inputs", [self._input(fields[0]), *fields[1:]]) if fields else "inputs.message"
         if not rest:
             raise FxError(f"the name {scope[:40]}")
         variable, fields = split_name(tuple(path))
-        return _dotted(f"shared_state.{self._state(variable)}", fields)
+        return _join_fields(f"shared_state.{self._state(variable)}", fields)
 
     def _input(self, name: str) -> str:
         if name.lower() not in self._input_ids:
@@ -254,7 +254,7 @@ def split_name(path: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
     return path[:2], path[2:]
 
 
-def _dotted(base: str, fields: Sequence[str]) -> str:
+def _join_fields(base: str, fields: Sequence[str]) -> str:
     return base + "".join(
         f".{each}" if re.fullmatch(r"[A-Za-z_]\w*", each, re.ASCII) else f"[{quote(each)}]" for each in fields
     )

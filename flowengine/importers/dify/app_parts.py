@@ -173,7 +173,7 @@ class AppParts:
         first, rest = fields[0], list(fields[1:])
         match place.type:
             case "llm" | "agent":
-                return self._generated(place, base, first, rest)
+                return self._generate_id(place, base, first, rest)
             case "template-transform" | "answer" | "document-extractor" | "iteration" | "knowledge-retrieval":
                 return Value(key_path(base, rest))
             case "variable-aggregator" | "variable-assigner":
@@ -216,17 +216,17 @@ class AppParts:
             case "parameter-extractor" if first.startswith("__"):
                 return Value('""' if first == "__reason" else "1")
             case _:
-                return Value(key_path(base, self._checked(place, list(fields))))
+                return Value(key_path(base, self._check_fields(place, list(fields))))
 
-    def _generated(self, place: DifyNode, base: str, first: str, rest: list[str]) -> Value:
+    def _generate_id(self, place: DifyNode, base: str, first: str, rest: list[str]) -> Value:
         is_structured = place.source in self.schemas
         if first == "structured_output" and is_structured:
-            return Value(key_path(base, self._checked(place, rest)))
+            return Value(key_path(base, self._check_fields(place, rest)))
         if first in {"text", "output"}:
             return Value(f"({base} | tojson)", is_plain=False) if is_structured else Value(base)
         raise UnknownValueError(f"the {first[:40]} of a model's answer")
 
-    def _checked(self, place: DifyNode, fields: list[str]) -> list[str]:
+    def _check_fields(self, place: DifyNode, fields: list[str]) -> list[str]:
         """The fields, which must be in the shape of the output where that is known."""
         schema: Any = self.schemas.get(place.source)
         for each in fields:

@@ -168,7 +168,7 @@ class GraphWriter:
         sources = list(dict.fromkeys(self._graph.places[each.source].id for each in live))
         entry.needs = [*entry.needs, *(each for each in sources if entry is not step or each not in references)]
         if routes or (not self._graph.is_certain(place) and references - set(sources)):
-            tests = list(dict.fromkeys(self._taken(each) for each in live))
+            tests = list(dict.fromkeys(self._edge_condition(each) for each in live))
             entry.when = (
                 tests[0] if len(tests) == 1 else " or ".join(f"({each})" if " or " in each else each for each in tests)
             )
@@ -197,7 +197,7 @@ class GraphWriter:
         elif edge.handle == "fail-branch":
             step.keys["on_error"] = {"then": target}
 
-    def _taken(self, edge: GraphEdge) -> str:
+    def _edge_condition(self, edge: GraphEdge) -> str:
         """The expression that says whether an edge was taken."""
         place = self._graph.places[edge.source]
         label = self._parts.labels(place).get(edge.handle) if edge.handle else None
@@ -224,7 +224,7 @@ class GraphWriter:
             parts.notes = []
             taken = " or ".join(
                 dict.fromkeys(
-                    self._taken(each)
+                    self._edge_condition(each)
                     for each in place.edges
                     if self._runs(each.source) and not graph.places[each.source].is_start
                 )

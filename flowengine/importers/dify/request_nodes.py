@@ -148,10 +148,10 @@ class RequestNodes(AppParts):
         if lone is not None:
             return self.value(lone[1].split("."), place).with_default()
         if _REFERENCE.search(str(raw)):
-            return f"({self._joined(self.text(str(raw), place))})"
+            return f"({self._join_template(self.text(str(raw), place))})"
         return quote(str(raw or ""))
 
-    def _joined(self, template: str) -> str:
+    def _join_template(self, template: str) -> str:
         """A text with templates in it as one expression."""
         pieces = [each for each in re.split(r"(\{\{.*?\}\})", template, flags=re.DOTALL) if each]
         return " ~ ".join(each[2:-2].strip() if each.startswith("{{") else quote(each) for each in pieces) or '""'
@@ -218,7 +218,7 @@ class RequestNodes(AppParts):
             self._leave_open()
             if "{{" not in converted:
                 raise UnknownValueError(f"the address '{text[:60]}'")
-            return f"{{{{ {self._joined(converted)} }}}}"
+            return f"{{{{ {self._join_template(converted)} }}}}"
         if urlsplit(head[1]).username or "@" in head[1]:
             raise UnknownValueError("an address with a password in it")
         self.project.allow_http(f"{head[1]}/", names)

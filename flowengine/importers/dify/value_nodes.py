@@ -132,7 +132,7 @@ class ValueNodes(AppParts):
         given: dict[str, str] = {}
         for item in items:
             key = self.state_key(words_of(item.get("variable_selector")), place)
-            given[key] = self._assigned(item, key, place)
+            given[key] = self._convert_assignment(item, key, place)
         if len(given) == 1:
             key, value = next(iter(given.items()))
             self.give(step, value)
@@ -141,7 +141,7 @@ class ValueNodes(AppParts):
             self.give(step, given)
             step.keys["set"] = {key: f"{{{{ output.{key} }}}}" for key in given}
 
-    def _assigned(self, item: Mapping[str, Any], key: str, place: DifyNode) -> Any:
+    def _convert_assignment(self, item: Mapping[str, Any], key: str, place: DifyNode) -> Any:
         operation = str(item.get("operation") or "over-write")
         before = f"shared_state.{key}"
         if operation == "clear":
@@ -196,7 +196,7 @@ class ValueNodes(AppParts):
         filtering = as_mapping(data.get("filter_by"))
         if filtering.get("enabled"):
             for each in map(as_mapping, as_rows(filtering.get("conditions"))):
-                value = self._filtered(value, each, place)
+                value = self._convert_filter(value, each, place)
         extract = as_mapping(data.get("extract_by"))
         if extract.get("enabled"):
             at = str(extract.get("serial") or "1")
@@ -213,7 +213,7 @@ class ValueNodes(AppParts):
             value = f"(({value}) | list)[:{limit['size']}]"
         self.give(step, f"{{{{ {value} }}}}")
 
-    def _filtered(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
+    def _convert_filter(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
         key, operator, wanted = (condition.get(each) for each in ("key", "comparison_operator", "value"))
         name = _FILE_KEYS.get(str(key or ""), str(key or ""))
         symbols = {

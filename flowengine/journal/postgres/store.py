@@ -111,7 +111,7 @@ class PostgresJournal:
         elif isinstance(event, RunResumed):
             status, self._is_ours = "running", True
         self._length += 1
-        digest = self._told(event) if type(event) in _TOLD else None
+        digest = self._note_event(event) if type(event) in _TOLD else None
         self._writer.entries.append(
             BatchEntry(self._hold, self._length, body, status, finished, self._is_ours, begin, is_paid, digest)
         )
@@ -120,7 +120,7 @@ class PostgresJournal:
         if self.listener is not None:
             self.listener(event)
 
-    def _told(self, event: Event) -> RunDigest | None:
+    def _note_event(self, event: Event) -> RunDigest | None:
         """Note what lists tell of; their digest, where the run has stopped and all of it was seen here."""
         if self._digest is None:
             return None
@@ -210,7 +210,7 @@ class PostgresStore:
     def create(self, run_id: str, /) -> PostgresJournal:
         release = self._reserve(run_id)
         try:
-            writer, tables = self._current()
+            writer, tables = self._current_connection()
             number = tables.free_number(run_id)
             if number is None:
                 raise JournalError(f"run '{run_id}' exists already in {writer.database.name}; open it to continue it")
@@ -227,7 +227,7 @@ class PostgresStore:
     def open(self, run_id: str, /) -> PostgresJournal:
         release = self._reserve(run_id)
         try:
-            writer, tables = self._current()
+            writer, tables = self._current_connection()
             taken = tables.take_over(run_id)
             if taken is None:
                 raise self._no_such_run(run_id)
@@ -240,7 +240,7 @@ class PostgresStore:
         """As `open`, beside the event loop, and in one statement with others who do so now."""
         release = self._reserve(run_id)
         try:
-            writer, tables = self._current()
+            writer, tables = self._current_connection()
             taken = await self._commits_of(writer).take(run_id)
             hold = Hold(run_id, taken.number, taken.epoch)
             return self._journal(hold, taken.length, writer, tables, release, taken.first)
@@ -252,7 +252,7 @@ class PostgresStore:
             raise
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
-        writer, tables = self._current()
+        writer, tables = self._current_connection()
         writer.settle()
         number = tables.number(run_id)
         if number is None:
@@ -260,7 +260,7 @@ class PostgresStore:
         return tables.events(run_id, number, after)
 
     def list(self) -> Sequence[RunInfo]:
-        writer, tables = self._current()
+        writer, tables = self._current_connection()
         writer.settle()
         return tables.runs()
 
@@ -269,7 +269,7 @@ class PostgresStore:
 
     def query(self, statement: str, *values: Any) -> Sequence[tuple[Any, ...]]:
         """Runs a query, for modules with tables of their own in the database."""
-        return self._current()[0].database.query(statement, *values)
+        return self._current_connection()[0].database.query(statement, *values)
 
     def transact(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` as one transaction, and repeats it after a lost connection."""
@@ -278,11 +278,11 @@ class PostgresStore:
             with connection.transaction():
                 return work(connection)
 
-        return self._current()[0].database.run(transaction)
+        return self._current_connection()[0].database.run(transaction)
 
     def check_version(self) -> None:
         """Raise `StoreVersionError` where the store is a newer FlowEngine's, also since it was opened."""
-        database = self._current()[0].database
+        database = self._current_connection()[0].database
         database.run(lambda connection: check_version(connection, database.name))
 
     def status_of(self, run_id: str) -> str | None:
@@ -361,12 +361,12 @@ class PostgresStore:
 
     def run_index(self) -> RunIndex:
         """Returns the index that finds runs for lists."""
-        writer, tables = self._current()
+        writer, tables = self._current_connection()
         writer.settle()
         return tables.index
 
     def find(self, reference: str, /) -> str:
-        writer, tables = self._current()
+        writer, tables = self._current_connection()
         writer.settle()
         return resolve(reference, tables.run_ids(), writer.database.name)
 
@@ -384,9 +384,9 @@ class PostgresStore:
 
     @property
     def _tables(self) -> PostgresTables:
-        return self._current()[1]
+        return self._current_connection()[1]
 
-    def _current(self) -> tuple[PostgresWriter, PostgresTables]:
+    def _current_connection(self) -> tuple[PostgresWriter, PostgresTables]:
         """This process's own; new ones where the last have failed."""
         process = os.getpid()
         with self._lock:
@@ -415,7 +415,7 @@ class PostgresStore:
         return self._commits.setdefault((threading.get_ident(), writer), Commits(writer))
 
     def _no_such_run(self, run_id: str) -> RunNotFoundError:
-        writer, tables = self._current()
+        writer, tables = self._current_connection()
         return no_such_run(run_id, tables.run_ids(), writer.database.name)
 
     def _reserve(self, run_id: str) -> Callable[[], None]:

@@ -43,7 +43,7 @@ _ABOUT: Final = (
 
 
 def digest_changes(number: int, digest: RunDigest) -> Iterator[_Statement]:
-    """Returns the statements that write a digest; each touches one row."""
+    """Yields the statements that write a digest; each touches one row."""
     body = digest.encode()
     yield _DIGEST, (number, body, *digest.texts, checksum_of_texts(number, body, *digest.texts))
     for origin in digest.origins:

@@ -137,8 +137,8 @@ class SQLiteJournal:
 
     async def close(self) -> None:
         writer, self._writer = self._writer, self._writer.ended(f"the journal of run '{self._run_id}' is closed")
-        release, self._release = self._release, _nothing
-        if release is not _nothing:
+        release, self._release = self._release, _do_nothing
+        if release is not _do_nothing:
             try:
                 if self._held is not None and self._is_ours:
                     writer.changes.append(releasing(self._held))
@@ -147,7 +147,7 @@ class SQLiteJournal:
                 release()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Does nothing, since a closed journal holds no resources."""
 
 

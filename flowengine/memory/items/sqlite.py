@@ -78,12 +78,16 @@ def _add(items: Sequence[MemoryItem], connection: sqlite3.Connection) -> None:
         scope = scope_number(connection, each.scope.value, each.scope_id, make=True)
         assert scope is not None  # It was made.
         if connection.execute("SELECT 1 FROM item WHERE id = ?", (each.id,)).fetchone() is None:
-            end = None if each.subject is None else _chained(connection, scope, each.subject, instant(each.valid_from))
-            number = _inserted(connection, scope, each, end)
+            end = (
+                None
+                if each.subject is None
+                else _close_earlier_fact(connection, scope, each.subject, instant(each.valid_from))
+            )
+            number = _insert_item(connection, scope, each, end)
             word_index.add(connection, scope, number, each.text, holds=end is None)
 
 
-def _chained(connection: sqlite3.Connection, scope: int, subject: str, begin: int) -> int | None:
+def _close_earlier_fact(connection: sqlite3.Connection, scope: int, subject: str, begin: int) -> int | None:
     """Close the fact that held when this one begins; the end of this one, if another has followed already."""
     about = (scope, subject)
     later = "SELECT min(valid_from) FROM item WHERE scope = ? AND subject = ? AND valid_from > ?"
@@ -102,7 +106,7 @@ def _end(connection: sqlite3.Connection, scope: int, at: int, which: str, *value
     connection.execute(f"UPDATE item SET valid_to = ? {where}", (at, *given))
 
 
-def _inserted(connection: sqlite3.Connection, scope: int, item: MemoryItem, end: int | None) -> int:
+def _insert_item(connection: sqlite3.Connection, scope: int, item: MemoryItem, end: int | None) -> int:
     row = connection.execute(
         "INSERT INTO item (id, scope, subject, text, valid_from, valid_to, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " RETURNING number",

@@ -51,7 +51,7 @@ def timed(question: str, now: datetime) -> Timed:
     """
     for pattern, read in _FORMS:
         for match in pattern.finditer(question):
-            period = _existing(read, match, now)
+            period = _find_existing(read, match, now)
             if period is not None:
                 return Timed(period, f"{question[: match.start()]} {question[match.end() :]}", match[0])
     return Timed(None, question)
@@ -66,7 +66,7 @@ _MONTHS: Final = (
 _MONTH: Final = "(?P<name>January|February|March|April|May|June|July|August|September|October|November|December)"
 
 
-def _existing(read: Read, match: re.Match[str], now: datetime) -> Period | None:
+def _find_existing(read: Read, match: re.Match[str], now: datetime) -> Period | None:
     try:
         return read(match, now)
     except (ValueError, OverflowError):  # 31 February is no day, and year 0 no year.
@@ -255,7 +255,7 @@ def is_chinese_name(pairs: tuple[str, ...]) -> bool:
 def _words(term: str) -> tuple[str, ...]:
     """Under which words a term is found: itself or its beginning, and its Chinese characters."""
     if len(term) == 1 or term.isascii():
-        return (_beginning(stem(term)),)
+        return (_beginning_of(stem(term)),)
     characters = _HAN_CHARACTER.findall(term)
     return tuple(characters) if _MIXED.fullmatch(term) else (term, *characters)
 
@@ -293,7 +293,7 @@ def _of_words(text: str, wanted: frozenset[str], is_name: bool) -> Iterator[Word
         if word in wanted and not (len(word) == 1 and word.isalpha() and word.isascii())
     ]
     if text.isascii() or not all(len(word) == 2 for word in found):
-        yield from (WordPiece((_beginning(word),), is_name=is_name) for word in found)
+        yield from (WordPiece((_beginning_of(word),), is_name=is_name) for word in found)
     elif found:
         yield WordPiece(tuple(dict.fromkeys(found)))
 
@@ -304,7 +304,7 @@ def _is_capital_inside(run: re.Match[str]) -> bool:
     return run[0].lstrip("\"'([").strip()[:1].isupper() and bool(before) and before[-1] not in ".!?:。！？"
 
 
-def _beginning(term: str) -> str:
+def _beginning_of(term: str) -> str:
     if len(term) < 4 or not (term.isascii() and term.isalpha()):
         return term
     base = term.removesuffix("e")

@@ -101,14 +101,14 @@ class MemoryGenerator:
     async def short_term(self, histories: Sequence[ChannelMessages]) -> str | None:
         """The recent events in what was said; None where nothing was."""
         messages = short_term_messages(histories, locale=self._locale, limits=self._limits, timezone=self._timezone)
-        return await self._written(messages, "short-term", self._limits.short_term) if messages else None
+        return await self._write_memory(messages, "short-term", self._limits.short_term) if messages else None
 
     async def long_term(self, previous: str | None, recent: str) -> str:
         """The new history."""
         messages = long_term_messages(previous, recent, locale=self._locale, limits=self._limits)
-        return await self._written(messages, "long-term", self._limits.long_term)
+        return await self._write_memory(messages, "long-term", self._limits.long_term)
 
-    async def _written(self, messages: tuple[Message, ...], kind: str, limit: int) -> str:
+    async def _write_memory(self, messages: tuple[Message, ...], kind: str, limit: int) -> str:
         request = Request(self._model.name, messages, temperature=self._temperature, timeout=self._timeout)
         reply: Reply = await self._gateway.complete(self._model, request, purpose="memory")
         if reply.finish_reason == "content_filter":

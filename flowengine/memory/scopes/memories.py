@@ -58,7 +58,7 @@ def thread_scope_id(channel_id: str, thread_ts: str) -> str:
     """
     if not channel_id or not thread_ts:
         raise DefinitionError(f"a thread is a channel and a ts, found channel {channel_id!r} and ts {thread_ts!r}")
-    return f"{_quoted(channel_id)}:{_quoted(thread_ts)}"
+    return f"{_quote_part(channel_id)}:{_quote_part(thread_ts)}"
 
 
 def parse_thread_scope_id(scope_id: str) -> Thread:
@@ -68,7 +68,7 @@ def parse_thread_scope_id(scope_id: str) -> Thread:
     Thread(channel_id='C1', ts='1700000000.000100')
     """
     channel_id, colon, ts = scope_id.partition(":")
-    thread = Thread(_unquoted(channel_id), _unquoted(ts))
+    thread = Thread(_unquote_part(channel_id), _unquote_part(ts))
     if not colon or not all(thread) or thread_scope_id(*thread) != scope_id:
         raise DefinitionError(
             f"{scope_id!r} is no thread's scope id: expected 'channel:ts', as thread_scope_id makes it"
@@ -76,12 +76,12 @@ def parse_thread_scope_id(scope_id: str) -> Thread:
     return thread
 
 
-def _quoted(part: str) -> str:
+def _quote_part(part: str) -> str:
     """Without the one character that separates: ids of some chats hold it."""
     return part.replace("%", "%25").replace(":", "%3A")
 
 
-def _unquoted(part: str) -> str:
+def _unquote_part(part: str) -> str:
     return part.replace("%3A", ":").replace("%25", "%")
 
 

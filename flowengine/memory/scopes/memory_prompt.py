@@ -32,7 +32,7 @@ _STRUCTURE: Final = re.compile(r"^([^\S\n]*)(#+(?=\s|$)|-{3,}[^\S\n]*$|\*\*\d{4}
 
 def system_prompt(record: PromptRecord, task: Task = "answer", *, locale: str = "en", timezone: tzinfo = UTC) -> str:
     """The whole prompt as one text, the task at its end. Times are shown in `timezone`."""
-    return _joined(each.content for each in prompt_messages(record, task, locale=locale, timezone=timezone))
+    return _join_parts(each.content for each in prompt_messages(record, task, locale=locale, timezone=timezone))
 
 
 def prompt_messages(
@@ -48,12 +48,12 @@ def prompt_messages(
         _threads(record, words),
         _conversation(record, words, timezone),
     )
-    return (Message("system", _joined([*sections, "---"])), Message("user", words(f"memory.{task}")))
+    return (Message("system", _join_parts([*sections, "---"])), Message("user", words(f"memory.{task}")))
 
 
 def message_lines(messages: Sequence[ChannelMessage], timezone: tzinfo = UTC) -> str:
     """Messages as they stand in prompts: when and who, and the text in the line below."""
-    return _joined(_message(each, timezone) for each in messages)
+    return _join_parts(_message(each, timezone) for each in messages)
 
 
 def plain(text: str) -> str:
@@ -122,7 +122,7 @@ def _conversation(record: PromptRecord, words: Messages, timezone: tzinfo) -> st
 
 
 def _section(heading: str, parts: Iterable[str | None]) -> str | None:
-    text = _joined(parts)
+    text = _join_parts(parts)
     return f"{heading}\n\n{text}" if text else None
 
 
@@ -142,5 +142,5 @@ def _name(name: str) -> str:
     return " ".join(name.split())
 
 
-def _joined(parts: Iterable[str | None]) -> str:
+def _join_parts(parts: Iterable[str | None]) -> str:
     return "\n\n".join(each for each in parts if each)

@@ -57,14 +57,16 @@ class SQLConversationStore:
         return await self._channel(channel_id, (*first, *others))
 
     async def channels(self, *, active_since: datetime | None = None) -> Sequence[Channel]:
-        where, values = ("", ()) if active_since is None else ("WHERE last_activity >= ?", (_kept(active_since),))
+        where, values = (
+            ("", ()) if active_since is None else ("WHERE last_activity >= ?", (_to_stored_time(active_since),))
+        )
         query = f"SELECT id, name, last_activity FROM channel {where}"
         rows = await self._rows(query, *values)
         found = [Channel(id, name, None if last is None else moment(last)) for id, name, last in rows]
         return sorted(found, key=lambda each: (each.name, each.id))  # Databases sort texts in orders of their own.
 
     async def _since(self, channel_id: str, where: str, since: datetime | None, limit: int | None) -> ChannelMessages:
-        begin = -(2**63) if since is None else _kept(since)
+        begin = -(2**63) if since is None else _to_stored_time(since)
         return await self._channel(channel_id, await self._messages(where, channel_id, begin, limit=limit))
 
     async def _messages(self, where: str, *values: Any, limit: int | None) -> tuple[ChannelMessage, ...]:
@@ -97,7 +99,7 @@ def _add(id: str, name: str, messages: Sequence[ChannelMessage], connection: Sql
         connection.execute(later, (last, id, last))
 
 
-def _kept(time: datetime) -> int:
+def _to_stored_time(time: datetime) -> int:
     return instant(aware("a time", time))
 
 

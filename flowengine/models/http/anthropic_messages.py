@@ -233,7 +233,7 @@ def _make_options(request: Request, traits: VendorTraits) -> dict[str, Any]:
 
 
 def _make_thinking(given: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
-    """Tells whether and how much the model thinks: by tokens or by effort, as it takes it."""
+    """Makes the options that say whether and how much the model thinks: by tokens or by effort, as it takes it."""
     thinking: Any = given.get("thinking")
     budget: Any = cast("Mapping[str, Any]", thinking).get("budget_tokens") if isinstance(thinking, Mapping) else None
     effort: Any = given.get("reasoning_effort")

@@ -62,7 +62,7 @@ class KeptFields:
             if isinstance(piece, str):
                 self._texts.setdefault(name, []).append(piece)
             elif piece:
-                self._lists[name] = _joined(self._lists.get(name), piece)
+                self._lists[name] = _join_pieces(self._lists.get(name), piece)
 
     def add_call(self, index: int, call: Mapping[str, Any]) -> None:
         """Take a piece of a tool call."""
@@ -77,7 +77,7 @@ class KeptFields:
         return vendor_parts_of(self._lists | texts, calls, self._traits)
 
 
-def _joined(before: Any, piece: Any) -> Any:
+def _join_pieces(before: Any, piece: Any) -> Any:
     """A list whose entries of one index go on."""
     if not isinstance(piece, list):
         return piece
@@ -89,7 +89,7 @@ def _joined(before: Any, piece: Any) -> Any:
             and isinstance(last, dict)
             and _is_same(cast("dict[str, Any]", last), cast("dict[str, Any]", each))
         ):
-            entries[-1] = _merged(cast("dict[str, Any]", last), cast("dict[str, Any]", each))
+            entries[-1] = _merge_messages(cast("dict[str, Any]", last), cast("dict[str, Any]", each))
         else:
             entries.append(each)
     return entries
@@ -102,7 +102,7 @@ def _is_same(last: Any, each: Any) -> bool:
 _GROWING: Final = ("text", "summary", "data")
 
 
-def _merged(last: Any, each: Any) -> dict[str, Any]:
+def _merge_messages(last: Any, each: Any) -> dict[str, Any]:
     merged = {**last, **{name: value for name, value in each.items() if value is not None}}
     for name in _GROWING:
         if isinstance(last.get(name), str) and isinstance(each.get(name), str):

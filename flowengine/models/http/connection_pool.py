@@ -168,7 +168,7 @@ async def _connect(origin: Origin) -> HttpConnection:
     if not 200 <= head.status < 300:
         await connection.abort()
         raise NoConnectionError(f"the proxy {parts.hostname} answers {head.status}")
-    return HttpConnection(await _secured(stream, origin.host))
+    return HttpConnection(await _secure_stream(stream, origin.host))
 
 
 async def connect(origin: Origin) -> HttpConnection:
@@ -189,10 +189,10 @@ async def open_stream(scheme: str, host: str, port: int, address: str) -> ByteSt
 
 async def _stream_to(scheme: str, host: str, port: int, address: str | None = None) -> ByteStream:
     stream = await anyio.connect_tcp(address or host, port)
-    return stream if scheme == "http" else await _secured(stream, host)
+    return stream if scheme == "http" else await _secure_stream(stream, host)
 
 
-async def _secured(stream: ByteStream, host: str) -> ByteStream:
+async def _secure_stream(stream: ByteStream, host: str) -> ByteStream:
     try:
         # Answers say themselves where they end, so no closing word of TLS is waited for.
         return await TLSStream.wrap(stream, hostname=host, ssl_context=_ssl_context(), standard_compatible=False)

@@ -164,7 +164,7 @@ async def send_call(call: HttpCall) -> AsyncGenerator[HttpAnswer]:
             head = await connection.request(request, call.body)
             answer = HttpAnswer(connection, head)
             if head.status in (301, 302, 303, 307, 308):
-                url = _redirected(url, head)
+                url = _follow_redirect(url, head)
                 await answer.finish()
                 continue
             yield answer
@@ -209,7 +209,7 @@ def _headers(origin: Origin, call: HttpCall) -> list[tuple[str, str]]:
     return [*headers, *proxy_headers(origin.proxy)] if origin.is_forwarded and origin.proxy else headers
 
 
-def _redirected(url: str, head: ResponseHead) -> str:
+def _follow_redirect(url: str, head: ResponseHead) -> str:
     """Returns the redirected request if it stays on the same server; else raises."""
     target = urljoin(url, head.headers.get("location", ""))
     asked, told = urlsplit(url), urlsplit(target)

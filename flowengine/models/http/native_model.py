@@ -81,7 +81,7 @@ class NativeModel:
         return self._traits.structured_output in ("json_schema", "tool")
 
     async def complete(self, request: Request) -> Reply:
-        moved = self._moved(request)
+        moved = self._move_request(request)
         if moved is not None:
             return await moved[0].complete(moved[1])
         post = self._post(request, stream=False)
@@ -99,7 +99,7 @@ class NativeModel:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        moved = self._moved(request)
+        moved = self._move_request(request)
         if moved is not None:
             async with moved[0].stream(moved[1]) as elsewhere:
                 yield elsewhere
@@ -163,7 +163,7 @@ class NativeModel:
 
     # --- What is sent
 
-    def _moved(self, request: Request) -> tuple[NativeModel, Request] | None:
+    def _move_request(self, request: Request) -> tuple[NativeModel, Request] | None:
         """The model at another place, where the request names one of its own."""
         named = {name: request.extra[name] for name in request.extra if name in CONNECTION_SETTINGS}
         if not named:

@@ -120,13 +120,13 @@ def _options(request: Request, traits: VendorTraits) -> dict[str, Any]:
         if name == "parallel_tool_calls" and not request.tools:
             continue  # Vendors refuse it where there is nothing to call.
         if name == "thinking" and isinstance(value, Mapping):
-            options |= _thinking(cast("Mapping[str, Any]", value), traits)
+            options |= _thinking_options(cast("Mapping[str, Any]", value), traits)
         elif wire := traits.options.get(name, name):
             options[wire] = value
     return options
 
 
-def _thinking(asked: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
+def _thinking_options(asked: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
     budget = asked.get("budget_tokens")
     if traits.thinking_budget == "openrouter" and budget is not None:
         return {"reasoning": {"max_tokens": budget}}

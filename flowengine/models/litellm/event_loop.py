@@ -234,7 +234,7 @@ class AsyncioHome:
         if loop is None:
             return self._thread.begin(start, timeout)
         if loop not in self._keepers:
-            self._adopt(loop)
+            self._adopt_loop(loop)
         return Job(start, timeout)
 
     async def call(self, start: Start[T], timeout: float | None = None) -> T:
@@ -245,7 +245,7 @@ class AsyncioHome:
         """End the thread, and with it the jobs under way in it; to be called at the end of the process."""
         self._thread.stop()
 
-    def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _adopt_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         for ended in [each for each in self._keepers if each.is_closed()]:
             del self._keepers[ended]
             self._forget(ended)

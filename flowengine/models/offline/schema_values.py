@@ -59,7 +59,7 @@ class Filler:
 
     def value(self, schema: Any = None, hint: str = "", depth: int = 0) -> Any:
         """A value of the schema; `hint` is what its place is called."""
-        found = self._resolved(self._root if schema is None else schema, depth)
+        found = self._resolve_schema(self._root if schema is None else schema, depth)
         if "const" in found:
             return found["const"]
         if "enum" in found:
@@ -78,7 +78,7 @@ class Filler:
 
     # --- combinations
 
-    def _resolved(self, schema: Any, depth: int) -> dict[str, Any]:
+    def _resolve_schema(self, schema: Any, depth: int) -> dict[str, Any]:
         """One plain schema: references followed, `allOf` merged, one branch of each choice taken."""
         found = dict(_as_schema(schema))
         for _ in range(32):  # references may lead to references, and round in a circle
@@ -87,7 +87,7 @@ class Filler:
                 found = _merge(found, target)
             elif "allOf" in found:
                 for each in found.pop("allOf"):
-                    found = _merge(found, self._resolved(each, depth))
+                    found = _merge(found, self._resolve_schema(each, depth))
             elif (keyword := next((each for each in ("anyOf", "oneOf") if each in found), None)) is not None:
                 found = _merge(found, self._branch(found.pop(keyword), depth))
             else:
@@ -150,7 +150,7 @@ class Filler:
         """Values for like places, each another one where the text offers enough."""
         if not places:
             return []
-        schema = self._resolved(places[0], depth)
+        schema = self._resolve_schema(places[0], depth)
         if "enum" in schema or "const" in schema or _type_of(schema) == "boolean":
             return self._distinct_options(schema, len(places), unique, least)
         if _type_of(schema) == "string" and "format" not in schema and "pattern" not in schema:
@@ -180,7 +180,7 @@ class Filler:
     def _string(self, schema: Schema, hint: str) -> str:
         kind, pattern = schema.get("format"), schema.get("pattern")
         if pattern is not None:
-            return self._matching(pattern, schema)
+            return self._match_pattern(pattern, schema)
         if kind in _FORMATS:
             found = re.search(_FORMAT_IN_TEXT[kind], self._text, re.ASCII) if kind in _FORMAT_IN_TEXT else None
             return found[0] if found else _FORMATS[kind]
@@ -189,7 +189,7 @@ class Filler:
         ranked = rank(hint, self._sentences)
         return _fit_length(ranked[0][1] if ranked else self._blank, schema)
 
-    def _matching(self, pattern: str, schema: Schema) -> str:
+    def _match_pattern(self, pattern: str, schema: Schema) -> str:
         given = (schema.get("default"), *(schema.get("examples") or ()))
         candidates = (
             [each for each in given if isinstance(each, str)] + re.findall(r"\S+", self._text) + self._sentences

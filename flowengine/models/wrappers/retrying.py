@@ -218,7 +218,11 @@ class RetryingModel(PassThroughModel):
             yield pieces
 
     async def _attempt(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        return await _told(attempt) if self._brake is None else await self._brake.through(partial(_told, attempt))
+        return (
+            await _tell_attempt(attempt)
+            if self._brake is None
+            else await self._brake.through(partial(_tell_attempt, attempt))
+        )
 
     def _waits_at_brake(self, state: RetryCallState) -> bool:
         return self._brake is not None and _failure_of(state).is_rate_limit
@@ -255,7 +259,7 @@ class RetryingModel(PassThroughModel):
         raise AssertionError("attempts end with an answer or a failure")
 
 
-async def _told(attempt: Callable[[], Awaitable[T]]) -> T:
+async def _tell_attempt(attempt: Callable[[], Awaitable[T]]) -> T:
     """Makes the attempt; a failed one becomes a step of its call."""
     begun = perf_counter()
     try:

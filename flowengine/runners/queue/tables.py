@@ -86,7 +86,7 @@ def make_tables(store: PostgresStore) -> None:
 
 def _upgrade(connection: Connection) -> None:
     if not _has_table(connection, "flowengine_version"):
-        _adopt(connection)
+        _adopt_tables(connection)
     ((last, library),) = connection.execute("SELECT last, library FROM flowengine_version").fetchall()
     scripts = _migrations()
     newest = scripts[-1].name
@@ -113,7 +113,7 @@ def _upgrade(connection: Connection) -> None:
     _record_version(connection)
 
 
-def _adopt(connection: Connection) -> None:
+def _adopt_tables(connection: Connection) -> None:
     """Tables without a version: they are those of the installed library where they have all its functions."""
     wanted = set(re.findall(r"CREATE FUNCTION (\w+)", SchemaManager.get_schema()))
     query = "SELECT proname FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace WHERE nspname = %s"

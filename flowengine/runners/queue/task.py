@@ -277,7 +277,7 @@ class RunTask:
         self, started: RunStarted, events: Sequence[Event], how: JobTerms, job: Job
     ) -> CompiledFlow:
         """Compiles the flow with which the run continues."""
-        plan = self._plans.known(started) or await self._loaded(started)
+        plan = self._plans.known(started) or await self._load_flow(started)
         await (
             wait_for_started_import()
         )  # Nothing of the run is at work while it is waited for, so no death is its fault.
@@ -296,7 +296,7 @@ class RunTask:
             raise StumbledError(said) from error
         await self._end(run_id, RunError(f"given up after {_TRIES} tries, each of which ended unexpectedly ({said})"))
 
-    async def _loaded(self, started: RunStarted) -> CompiledFlow:
+    async def _load_flow(self, started: RunStarted) -> CompiledFlow:
         """The plan, which is noted before: its code may take the worker with it. One at a time, as most are of one
         flow."""
         async with self._loading:

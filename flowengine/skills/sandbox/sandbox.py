@@ -97,7 +97,7 @@ class Sandbox:
 
 @cache
 def verdict(root: Path | None = None) -> Verdict:
-    """Tells whether the sandbox holds on this machine, for a project at this root; tried out when first asked."""
+    """Checks whether the sandbox holds on this machine, for a project at this root; tried out when first asked."""
     missing = [each for each in (*PROGRAMS, *(["setpriv"] if _is_root() else [])) if shutil.which(each) is None]
     if missing:
         return Verdict(False, f"{', '.join(missing)} is not installed")

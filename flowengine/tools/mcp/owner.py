@@ -66,7 +66,7 @@ class McpOwner:
     async def run(self) -> None:
         """Hold one connection after the other, until the server is given up or closed."""
         try:
-            await self._hold()
+            await self._hold_connection()
             while not self._gone:
                 await self._wanted.wait()
                 with anyio.move_on_after(_FIRST_PAUSE * 2**self._restarts):
@@ -74,7 +74,7 @@ class McpOwner:
                 if not self._gone:
                     self._restarts += 1
                     self._connection = McpConnection(self._server, self._environ)
-                    await self._hold()
+                    await self._hold_connection()
         finally:
             self._end_for("it was closed")
             self.ended.set()
@@ -98,7 +98,7 @@ class McpOwner:
         self._closing.set()
         self._connection.close()
 
-    async def _hold(self) -> None:
+    async def _hold_connection(self) -> None:
         """One connection from its start to its end."""
         opened, connection = anyio.Event(), self._connection
         async with anyio.create_task_group() as tasks:
