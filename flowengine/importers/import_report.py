@@ -49,7 +49,7 @@ def _lines(project: ImportedProject, files: Sequence[str], problems: Sequence[Di
     yield "- Code that was carried along is the source's own. Read it: a run imports and calls it."
     for name, why in sorted(project.environment.items()):
         yield f"- Set `{escape_code(name)}`: {escape_cell(why)}."
-    hosts = project.settings.get("allow_http", ())
+    hosts = (*project.settings.get("allow_http", ()), *project.settings.get("allow_mcp", ()))
     for address, *variables in (str(each).split(" ") for each in hosts):
         sent = f", with {', '.join(f'`{escape_code(each)}`' for each in variables)}" if variables else ""
         yield f"- Flows may ask `{escape_code(address)}`{sent}: the source says so. See that it is whom you mean."

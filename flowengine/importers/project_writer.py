@@ -211,15 +211,20 @@ def _format_project_file(project: ImportedProject) -> str:
     lines = [
         "# What the flows of this folder may do. `flowengine explain FE502` lists all keys.",
         "# allow_calls: modules that `call:` and `tools:` may import; read them before the first run.",
-        f"allow_calls = {dumps(calls)}",
-        f"allow_env = {dumps(sorted(settings.pop('allow_env', [])))}",
+        f"allow_calls = {_toml(calls)}",
+        f"allow_env = {_toml(sorted(settings.pop('allow_env', [])))}",
     ]
     tables: dict[str, Any] = {key: value for key, value in settings.items() if isinstance(value, Mapping)}
-    lines += [f"{key} = {dumps(value)}" for key, value in settings.items() if key not in tables]
+    lines += [f"{key} = {_toml(value)}" for key, value in settings.items() if key not in tables]
     for key, table in tables.items():
         for name, entry in cast("Mapping[str, Mapping[str, Any]]", table).items():
-            lines += ["", f"[{key}.{dumps(name)}]", *(f"{each} = {dumps(value)}" for each, value in entry.items())]
+            lines += ["", f"[{key}.{_toml(name)}]", *(f"{each} = {_toml(value)}" for each, value in entry.items())]
     return "\n".join([*lines, ""])
+
+
+def _toml(value: Any) -> str:
+    """JSON of texts and lists is TOML but for the one character that TOML wants escaped."""
+    return dumps(value).replace("\x7f", "\\u007f")
 
 
 def _calls_of(flow: ImportedFlow) -> Iterator[str]:

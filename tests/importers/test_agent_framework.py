@@ -248,6 +248,7 @@ outputSchema:
     [step] = project.flows[0].steps
     assert step.keys["mcp_servers"] == [{"name": "docs", "url": "https://docs.example.com/mcp", "allow": ["search"]}]
     assert step.keys["approve"] == ["docs.*"]
+    assert "- Flows may ask `https://docs.example.com/mcp`" in (folder / "IMPORT.md").read_text("utf-8")
     assert "def get_time(zone: str)" in (folder / "stubs.py").read_text("utf-8")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,12 @@ def test_a_stub_holds_what_it_quotes_as_comments_alone(tmp_path: Path) -> None:
     write_project(ImportedProject("Test", ImportLedger(), stubs=[stub]), tmp_path / "target")
     tree = compile((tmp_path / "target/imported_stubs.py").read_text(), "stub", "exec")
     assert {"os", "sys"}.isdisjoint(tree.co_names)
+
+
+def test_the_project_file_can_be_read_whatever_stands_in_an_address(tmp_path: Path) -> None:
+    entries = ['https://a.example/\x7f"\\\x1f\u2028/']
+    write_project(ImportedProject("Test", ImportLedger(), settings={"allow_http": entries}), tmp_path / "target")
+    assert tomllib.loads((tmp_path / "target/flowengine.toml").read_text("utf-8"))["allow_http"] == entries
 
 
 def test_a_target_that_is_not_empty_or_a_link_is_refused(write_files, tmp_path: Path) -> None:
