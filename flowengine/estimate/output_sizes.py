@@ -16,6 +16,7 @@ from flowengine.errors import FlowEngineError
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size, size_of_expression, size_of_template, size_of_value
 from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, level_of, levels_of
 from flowengine.flowfile.analysis.inferred_shapes import over_shape, shape_of
+from flowengine.flowfile.analysis.node_settings import setting_of
 from flowengine.flowfile.analysis.references import edges_of, last_of
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.compile.scope import expression, values
@@ -85,6 +86,8 @@ def _list_strings(tree: Any) -> Iterator[str]:
 Names = tuple[str, ...]
 
 _WORD_SIZE: Final = Size(16)
+_PRINTED: Final = 2
+"""Tokens for each of a structured answer, which is printed with blanks that its model need not write."""
 _WORDS_OF_JUDGES: Final = frozenset({"score", "passed", "confidence"})
 _TEXTS_OF_JUDGES: Final = frozenset({"feedback", "suggestions", "criteria_scores", "reasoning", "next_route"})
 
@@ -262,7 +265,8 @@ class OutputSizes:
 
     def _size_of_node(self, path: NodePath, node: NodeSpec) -> Size:
         if isinstance(node, AgentNodeSpec):
-            return Size(self._answers(path))
+            answer, is_text = self._answers(path), setting_of(self._spec, node, "output") is None
+            return Size(answer if is_text or answer is None else _PRINTED * answer)
         if isinstance(node, ConditionNodeSpec):
             return _WORD_SIZE
         if isinstance(node, MapNodeSpec):

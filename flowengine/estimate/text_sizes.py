@@ -123,7 +123,7 @@ class _Measure:
 
     def expression(self, part: nodes.Node) -> Size:
         path = _read_path(part)
-        if path is not None:
+        if path is not None and path[:2] not in _NEIGHBOURS:
             size = self.local[path[0]] if path[0] in self.local else self.lookup(path)
             return size if isinstance(part, nodes.Name | nodes.Getattr) else Size(size.tokens)
         measure = _MEASURES.get(type(part))
@@ -149,7 +149,7 @@ class _Measure:
             return UNKNOWN
         size, arguments = self.expression(part.node), [self.expression(each) for each in part.args]
         if part.name in _WORDS:
-            return _WORD_SIZE
+            return _WORD_SIZE.either(arguments[0]) if arguments else _WORD_SIZE
         if part.name in _ALTERNATIVE:
             return size.either(arguments[0]) if arguments else size
         if part.name == "join" and arguments and size.items is not None:
@@ -181,6 +181,8 @@ _MEASURES: Final[Mapping[type[nodes.Node], Callable[[_Measure, Any], Size]]] = {
     nodes.Test: lambda measure, part: _WORD_SIZE,
 }
 
+_NEIGHBOURS: Final = (("loop", "previtem"), ("loop", "nextitem"))
+"""Items of a loop beside its own one; nothing is known of them."""
 _REORDERING: Final = frozenset({"list", "reverse", "sort", "unique"})
 _KEEPS_SIZE: Final = frozenset({"trim", "first", "last", "string"})
 _ALTERNATIVE: Final = frozenset({"default", "d"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,13 @@ def test_a_field_of_an_item_of_a_known_list_is_as_long_as_the_list_may_be(read: 
     text = "Say it in Celsius. " * 500
     found = bound(node, "inputs: {tea: {type: array}}", inputs={"tea": [{"text": "x"}, {"text": text}]})
     assert (found.most.tokens or 0) > count_tokens(text)
+
+
+def test_a_structured_answer_may_be_longer_where_it_is_printed_than_where_it_was_written() -> None:
+    written, printed = (json.dumps(list(range(3000)), separators=each) for each in ((",", ":"), (", ", ": ")))
+    first = f"  a: {{prompt: x, model: ours, max_tokens: {count_tokens(written)}, output: {{type: array}}}}\n"
+    found = bound(f"{first}  b: {{prompt: '{{{{ nodes.a.output }}}}', model: ours, max_tokens: 1, max_retries: 0}}\n")
+    assert (found.nodes[1].most.tokens or 0) > count_tokens(printed)
 
 
 def test_the_models_own_bounds_are_taken_where_the_file_has_none() -> None:

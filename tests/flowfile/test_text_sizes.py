@@ -48,6 +48,7 @@ def known(path: tuple[str, ...]) -> Size:
         "{% for each in inputs.words %}{{ each }}{{ each }}{% endfor %}",
         "{% for each in ['a', inputs.word] %}{{ each }}{% else %}none{% endfor %}",
         "{{ inputs.word | trim }}",
+        "{{ inputs.word | int('a long text for what is no number, longer than any number that there is or will be') }}",
     ],
 )
 def test_a_text_is_no_longer_than_its_bound_and_the_bound_is_near(source: str) -> None:
@@ -72,6 +73,7 @@ def test_a_text_is_no_longer_than_its_bound_and_the_bound_is_near(source: str) -
         "{% for each in inputs.nested %}{{ each }}{% endfor %}",
         "{% for each in inputs.words[1:] %}{{ each }}{% endfor %}",
         "{% for each in inputs.words[0] %}x{% endfor %}",
+        "{% for each in inputs.words %}{{ loop.nextitem | default('') }}{% endfor %}",
         "{% set x = inputs.word %}{{ x }}",
         "{{ inputs.word | default(value=inputs.words) }}",
         "{{ this is no template",
