@@ -116,7 +116,7 @@ def test_a_field_of_an_item_of_a_known_list_is_as_long_as_the_list_may_be(read: 
 
 
 def test_a_structured_answer_may_be_longer_where_it_is_printed_than_where_it_was_written() -> None:
-    written, printed = (json.dumps(list(range(3000)), separators=each) for each in ((",", ":"), (", ", ": ")))
+    written, printed = (json.dumps([True] * 6000, separators=each) for each in ((",", ":"), (", ", ": ")))
     first = f"  a: {{prompt: x, model: ours, max_tokens: {count_tokens(written)}, output: {{type: array}}}}\n"
     found = bound(f"{first}  b: {{prompt: '{{{{ nodes.a.output }}}}', model: ours, max_tokens: 1, max_retries: 0}}\n")
     assert (found.nodes[1].most.tokens or 0) > count_tokens(printed)
