@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from flowengine.errors import FlowError
+from flowengine.flow import Flow
 from flowengine.flowfile.loader import check_file, check_text, load_flow
 from flowengine.flowfile.project.project import find_project
+from flowengine.journal.memory import MemoryStore
 
 INNER = "flowengine: v1\nname: inner\ninputs: {question: {type: string}, most: {type: integer, default: 3}}\n"
 BODY = "nodes: {a: {prompt: '{{ inputs.question }} {{ inputs.most }}'}}\noutputs: {notes: '{{ nodes.a.output }}'}\n"
@@ -36,6 +38,17 @@ def told(root: Path, text: str) -> list[str]:
     file = root / "outer.yaml"
     file.write_text(text)
     return [str(each).replace(f"{root}{os.sep}", "") for each in check_file(file)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"), [("{timeout: 60s}", "paused"), ("{timeout: 60s, on_limit: fail}", "failed")]
+)
+def test_the_file_says_what_happens_at_a_limit_where_the_node_does_not(root: Path, limits: str, status: str) -> None:
+    limited = INNER + "limits: {model_calls: 1, on_limit: pause}\n" + BODY.replace("{a:", "{b: {prompt: x}, a:")
+    (root / "inner.yaml").write_text(limited)
+    node = runs("./inner.yaml").removesuffix("}") + f", limits: {limits}}}"
+    flow = Flow.from_text(outer(node), root / "outer.yaml", model="offline")
+    assert flow.run_sync(store=MemoryStore()).status == status
 
 
 def test_the_flow_inside_is_loaded_with_the_one_that_runs_it(root: Path) -> None:

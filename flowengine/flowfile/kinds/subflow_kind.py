@@ -39,12 +39,14 @@ def make(node: SubflowNodeSpec, settings: dict[str, Any], compiler: NodeCompiler
 
     plan = compiler.subflow(node.flow)
     given = {name: values(each) for name, each in node.with_.items()}
-    limited: dict[str, Any] = {**settings, "limits": _tighter(settings["limits"], plan.limits)}
+    says = node.limits is not None and "on_limit" in node.limits.model_fields_set
+    limited: dict[str, Any] = {**settings, "limits": _tighter(settings["limits"], plan.limits, says=says)}
     return SubflowNode(plan, arguments=given, **limited)
 
 
-def _tighter(own: NodeLimits | None, of_file: RunLimits) -> NodeLimits | None:
-    """Returns the tighter of a subflow node's limits and those of its file."""
+def _tighter(own: NodeLimits | None, of_file: RunLimits, *, says: bool) -> NodeLimits | None:
+    """Returns the tighter of a subflow node's limits and those of its file. `says`: the node says what happens at one;
+    else the file does."""
     from flowengine.nodes.node import NodeLimits
 
     if not any(of_file.bounds) and of_file.timeout is None:
@@ -58,7 +60,7 @@ def _tighter(own: NodeLimits | None, of_file: RunLimits) -> NodeLimits | None:
         _least(mine.model_calls, its.model_calls),
     )
     timeout = _least(own.timeout, of_file.timeout)
-    return NodeLimits(bounds, timeout, own.on_limit)
+    return NodeLimits(bounds, timeout, own.on_limit if says else of_file.on_limit)
 
 
 def _least(one: N | None, other: N | None) -> N | None:
