@@ -93,7 +93,7 @@ def open_model(settings: CallSettings) -> tuple[Model, str | None]:
 
 
 class _Known(NamedTuple):
-    """An opened environment, and the variables that it was read from."""
+    """The model that was opened for a question, and the variables that it was opened by."""
 
     model: Model
     notice: str | None

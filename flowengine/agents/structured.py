@@ -246,7 +246,7 @@ def _instance_of(kind: type[BaseModel]) -> Callable[[Any], BaseModel]:
 
 
 def error_lines(error: ValidationError) -> str:
-    """Formats pydantic's errors, one line each, for a model to correct; at most five."""
+    """Formats pydantic's errors in one line, for a model to correct; at most five."""
     return "; ".join(_format_error(each) for each in error.errors(include_url=False)[:5])
 
 

@@ -81,7 +81,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 def remembered(provider: ContextProvider, kept: Mapping[str, Any]) -> list[Any]:
-    """Returns what the providers of ancestor nodes remembered."""
+    """Returns what the provider has remembered in nodes before."""
     owner = _describe_owner(provider)
     return [each["item"] for each in kept.get(MEMORY, ()) if {**each, "item": None} == {**owner, "item": None}]
 

@@ -190,7 +190,7 @@ class LongTermMemoryProvider(ContextProvider):
 
     @at_once
     def load(self, value: Any) -> None:
-        self._held = [self._load_items(each) for each in cast("Sequence[Mapping[str, Any]]", value)]
+        self._held = [self._load_item(each) for each in cast("Sequence[Mapping[str, Any]]", value)]
 
     def _item(self, interaction: Mapping[str, Any]) -> MemoryItem | None:
         asked, answered = (str(interaction.get(name) or "").strip() for name in ("user_input", "result"))
@@ -205,7 +205,7 @@ class LongTermMemoryProvider(ContextProvider):
         text = "\n".join(each for each in (asked, answered) if each)
         return MemoryItem(self._settings.scope, self._settings.scope_id, text, at, subject, metadata=said)
 
-    def _load_items(self, value: Mapping[str, Any]) -> MemoryItem:
+    def _load_item(self, value: Mapping[str, Any]) -> MemoryItem:
         return self._made(value["user_input"], value["result"], _time_of(value["at"]), value["subject"])
 
     def _format_item(self, item: MemoryItem, locale: str) -> str:

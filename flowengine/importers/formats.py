@@ -70,7 +70,7 @@ def read_source(tree: SourceTree, found: Found) -> ImportedProject:
     except RecursionError:
         raise InputError(f"{found.file}: it, or a file that it names, is nested too deep to be read") from None
     if not any(each.steps for each in project.flows):
-        read = [f"{each.what:.60} ({each.origin}{', not mapped' * (each.outcome == 'lost')})"
+        read = [f"{' '.join(each.what.split()):.60} ({each.origin}{', not mapped' * (each.outcome == 'lost')})"
                 for each in project.ledger.elements]  # fmt: skip
         told = ", ".join([*read[:_TOLD], *(["…"] if len(read) > _TOLD else [])]) or "nothing"
         raise InputError(f"{found.file}: {project.format} without a node, so there is no flow to write; read: {told}")

@@ -88,7 +88,7 @@ _SEEDS: Final = 2**63
 """A seed is an integer of 64 bits."""
 
 
-def _is_between(low: int, high: int) -> Callable[[Any], str | None]:
+def _check_between(low: int, high: int) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return None if is_number and low <= value <= high else f"a number from {low} to {high}"
@@ -131,14 +131,14 @@ def _check_flag(value: Any) -> str | None:
 
 
 OPTIONS: Final[Mapping[str, Callable[[Any], str | None]]] = {
-    "top_p": _is_between(0, 1),
+    "top_p": _check_between(0, 1),
     "seed": _check_seed,
     "stop": _check_stop,
     "reasoning_effort": _one_of(get_args(ReasoningEffort)),
     "verbosity": _one_of(get_args(Verbosity)),
     "thinking": _check_thinking,
-    "presence_penalty": _is_between(-2, 2),
-    "frequency_penalty": _is_between(-2, 2),
+    "presence_penalty": _check_between(-2, 2),
+    "frequency_penalty": _check_between(-2, 2),
     "service_tier": _one_of(get_args(ServiceTier)),
     "parallel_tool_calls": _check_flag,
 }

@@ -27,7 +27,7 @@ from flowengine.models.http.status_errors import show_address
 from flowengine.models.litellm.error_classes import secrets_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
-from flowengine.models.open import address_of, get_llm
+from flowengine.models.open import address_of, get_llm, is_address
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, first_set, key_of, vendor_named
 
@@ -132,6 +132,8 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
     base = place.address(vendor)
     if base is None:
         return ProbeAnswer(vendor.name, "not asked: name one of its models, or set its address", is_fine=True)
+    if not is_address(base):
+        return ProbeAnswer(vendor.name, "its address is none; one such as https://host:8000/v1 is expected", is_fine=False)
     url = f"{base.rstrip('/')}/{'api/tags' if vendor.name == 'ollama' else 'models'}"
     shown, secrets = show_address(base), secrets_of({"api_base": base})
     try:

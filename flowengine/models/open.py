@@ -43,6 +43,7 @@ __all__ = [
     "detect",
     "find_backend",
     "get_llm",
+    "is_address",
     "served_natively",
 ]
 
@@ -219,7 +220,7 @@ def connection_to(
     vendor, name = _resolve_name(model, provider, environ, default_provider)
     settings = {**_connection(vendor, environ), **settings}
     address = settings.get("api_base")
-    if address and not _is_address(str(address)):
+    if address and not is_address(str(address)):
         raise ModelConfigError(f"the address of {vendor.name} is none: one such as https://host:8000/v1 is expected")
     if vendor.needs_address and not address:
         raise ModelConfigError(
@@ -234,10 +235,11 @@ def connection_to(
     return VendorConnection(vendor, name, settings)
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Tells whether a text can be the address of a server; one that cannot may hold a password anywhere."""
     try:
         _ = urlsplit(text if "//" in text else f"//{text}").port
-    except ValueError:  # Its text may hold a part of a password.
+    except ValueError:
         return False
     return True
 

@@ -210,7 +210,7 @@ def _split(model: str) -> tuple[str | None, str]:
     """The known provider in front of a model's name, or None, and the rest."""
     if is_stand_in(model):
         return model, model
-    prefix, name = _choose_prefixed(model)
+    prefix, name = _split_prefix(model)
     if prefix is not None:
         canonical = ALIASES.get(prefix, prefix)
         if is_vendor(canonical):
@@ -223,13 +223,13 @@ def _split(model: str) -> tuple[str | None, str]:
     return (canonical, name) if colon and name and canonical in VENDORS else (None, model)
 
 
-def _choose_prefixed(model: str) -> tuple[str | None, str]:
+def _split_prefix(model: str) -> tuple[str | None, str]:
     prefix, slash, name = model.partition("/")
     return (prefix, name) if slash and name and ":" not in prefix else (None, model)
 
 
 def _refuse_unknown(model: str) -> ModelConfigError:
-    prefix, _ = _choose_prefixed(model)
+    prefix, _ = _split_prefix(model)
     if prefix is not None:
         text = (
             f"unknown provider '{prefix}' in model '{model}', and no default vendor is set for names that no table "

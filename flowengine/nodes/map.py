@@ -303,7 +303,7 @@ class _MapRun:
             return
         others = sorted({*self._in_work, *self._waiting} - {index})
         left = len(self._items) - len(self._outputs.keys() | self._failures.keys() | {*others})
-        errors = [each for _, each in sorted(self._failed_placeholder().items())]
+        errors = [each for _, each in sorted(self._placeholders().items())]
         self._stopped = MapStopped(sorted(self._outputs.keys() - self._failures.keys()), others, left, errors)
         self._crew.stop()
         if test is not None:
@@ -343,11 +343,11 @@ class _MapRun:
         return error.on_limit == "partial" and error.part == self._context.current_node
 
     def _output(self) -> list[Any]:
-        found = {**self._outputs, **self._failed_placeholder()}
+        found = {**self._outputs, **self._placeholders()}
         return [found[index] for index in sorted(found)]
 
-    def _failed_placeholder(self) -> Mapping[int, Any]:
-        """Returns the placeholder of failed items."""
+    def _placeholders(self) -> Mapping[int, Any]:
+        """Returns what stands in the place of failed items."""
         if self._node.on_item_error != "collect":
             return {}
         if self._stopped is not None:

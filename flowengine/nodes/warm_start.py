@@ -33,7 +33,8 @@ class WarmStart:
     def begin(self) -> None:
         """The other items may go: a model has begun to answer, or the first item is over."""
         self._has_begun.set()
-        self._starts.pop(self._prefix, None)
+        if self._starts.get(self._prefix) is self:  # The map may have been begun again meanwhile.
+            del self._starts[self._prefix]
 
     async def wait(self) -> None:
         await self._has_begun.wait()

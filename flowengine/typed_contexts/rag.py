@@ -69,7 +69,7 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         `metadata["rag"]` says which one found it. One that fails is a `RunError` that names it.
         """
         most = self.rag_limit if limit is None else limit
-        rankings = {name: await self._find_hits(name, query, most) for name in self._choose_retriever(rag)}
+        rankings = {name: await self._find_hits(name, query, most) for name in self._choose_retrievers(rag)}
         hits = {(name, hit.id): hit for name, ranking in rankings.items() for hit in ranking}
         if len(rankings) == 1:
             scores = {key: hit.score for key, hit in hits.items()}
@@ -99,7 +99,7 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         other._rags = dict(self._rags)
         return other
 
-    def _choose_retriever(self, rag: str | None) -> list[str]:
+    def _choose_retrievers(self, rag: str | None) -> list[str]:
         if rag is None:
             return [*self._rags]
         if rag not in self._rags:

@@ -153,6 +153,10 @@ def test_a_server_of_ones_own_is_asked_for_its_list(flowengine: Command, monkeyp
         assert "not-shown-1" not in said
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", odd)
         assert f"{odd}: " in flowengine("doctor", "--probe").out
+    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://me:not/shown-1@127.0.0.1:9/v1")
+    said = flowengine("doctor", "--probe").out
+    assert "its address is none" in said
+    assert "shown-1" not in said
 
 
 def test_doctor_says_which_extras_are_missing(flowengine: Command, monkeypatch: pytest.MonkeyPatch) -> None:

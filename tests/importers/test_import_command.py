@@ -58,11 +58,11 @@ def test_a_source_that_comes_along_whole_exits_with_0_and_a_second_time_asks_for
 def test_a_source_without_nodes_is_told_with_what_was_read_and_nothing_is_written(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (plain / "old/flow.dag.yaml").write_text("inputs: {q: {type: string}}\nnodes: []\n")
+    (plain / "old/flow.dag.yaml").write_text('inputs: {"q\\n2": {type: string}}\nnodes: []\n')
     assert main(["import", "old", "-o", "new"]) == 2
     assert capfd.readouterr().err == (
         "error: flow.dag.yaml: Prompt flow without a node, so there is no flow to write; "
-        "read: input q (flow.dag.yaml:1)\n"
+        "read: input q 2 (flow.dag.yaml:1)\n"
     )
     assert not Path("new").exists()
 

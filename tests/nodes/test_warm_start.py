@@ -84,3 +84,10 @@ def test_a_start_is_forgotten_once_the_others_may_go() -> None:
     assert find_warm_start(context) is starts[1]
     starts[1].begin()
     assert find_warm_start(context) is None
+
+
+def test_an_earlier_start_that_ends_late_leaves_the_one_of_the_maps_next_try() -> None:
+    scope = RunScope()
+    before, now = (begin_warm_start(scope, "each[0].") for _ in range(2))
+    before.begin()
+    assert find_warm_start(Context(current_node="each[0].one", scope=scope)) is now

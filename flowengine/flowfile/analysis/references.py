@@ -136,20 +136,20 @@ def _follow(spec: FlowSpec, reads: Reads) -> None:
     """For each node that is named, the reader on that node's level."""
     for path, uses in reads.of_node.items():
         for use in uses:
-            name = _names_of_use(use)
+            name = _name_of_use(use)
             if name is not None:
                 home = home_of(spec, path[:-1], name)
                 reader = path if home is None else path[: len(home) + 1]
                 reads.reaching.setdefault(reader, []).append(use)
     for path, uses in reads.at_end.items():
         for use in uses:
-            name = _names_of_use(use)
+            name = _name_of_use(use)
             home = None if name is None else home_of(spec, path, name)
             if home is not None and len(home) < len(path):
                 reads.reaching.setdefault(path[: len(home) + 1], []).append(use)
 
 
-def _names_of_use(use: Use) -> str | None:
+def _name_of_use(use: Use) -> str | None:
     path = use.reference.path
     return path[1] if path[0] == "nodes" and len(path) > 1 else None
 

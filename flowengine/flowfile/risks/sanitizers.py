@@ -47,7 +47,7 @@ class _Sanitizer(NamedTuple):
 
 
 class Sanitizers:
-    """The closings of one file."""
+    """What stands between the values of one file and the nodes that read them."""
 
     def __init__(self, spec: FlowSpec, names: Names) -> None:
         self._spec = spec

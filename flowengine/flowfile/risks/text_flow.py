@@ -177,7 +177,7 @@ class _File:
         self._prefix = prefix
         self._shared = shared
         self._values = ValueReads(spec, project)
-        self._closings = Sanitizers(spec, lambda node, path: self._values.names(node[:-1], path, node))
+        self._sanitizers = Sanitizers(spec, lambda node, path: self._values.names(node[:-1], path, node))
         self._is_seen_built = False
         graph.files[prefix] = spec
 
@@ -243,10 +243,10 @@ class _File:
                 self._graph.link(self._value(each), target, TextPlace(self._spec, at))
 
     def _is_shown(self, reader: NodePath, read: ReadValue) -> bool:
-        if not self._closings or not reader:
+        if not self._sanitizers or not reader:
             return False
         is_state = read.name[0] == "set"
-        by = self._closings.before(reader, read.name)
+        by = self._sanitizers.before(reader, read.name)
         return any(not (is_state and self._is_written_since(each, reader, read.name[2])) for each in by)
 
     def _is_written_since(self, by: NodePath, reader: NodePath, key: str) -> bool:

@@ -124,7 +124,7 @@ def without_notes(data: Any) -> Any:
     return cast(Any, data)
 
 
-def _describe_value(value: Any) -> Any:
+def _refuse_empty(value: Any) -> Any:
     if value is None:
         raise refuse("FE408", "the key has no value; give one, or remove the key")
     return value
@@ -150,7 +150,7 @@ class _Apart:
 APART: Final = _Apart()
 """Marks a model inside another: most files have none, and each place that has a validator of its own costs memory."""
 
-Maybe = Annotated[T | None, BeforeValidator(_describe_value)]
+Maybe = Annotated[T | None, BeforeValidator(_refuse_empty)]
 """May be left out, but not left empty."""
 
 ListOf = Annotated[tuple[T, ...], Strict(False)]
@@ -185,7 +185,7 @@ def _nowhere(value: Any) -> Any:
 Target = Annotated[
     NodeId | None,
     BeforeValidator(_nowhere),
-    BeforeValidator(_describe_value),
+    BeforeValidator(_refuse_empty),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "maxProperties": 0}]}),
 ]
 """A node's name, or `{}` for nowhere (None here)."""

@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class ParsedYaml(NamedTuple):
-    """A parsed text. `problems` are sorted by position; after a fatal one there is no value."""
+    """A parsed text. `problems` are sorted by position; after a fatal one there is no `place`."""
 
     data: Any
     place: Place | None

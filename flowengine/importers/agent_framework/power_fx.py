@@ -293,7 +293,7 @@ class Fx:
         return f"not ({self._truth(node)})"
 
     def _blank(self, node: FxNode, word: str) -> str:
-        """Tells whether a value is blank (`in`) or not."""
+        """Returns the test whether a value is blank (`in`) or not (`not in`)."""
         if node.kind == "call" and node.value == "Find" and len(node.parts) >= 2:
             return f"{self._inside(node.parts[0])} {'not in' if word == 'in' else 'in'} {self._inside(node.parts[1])}"
         return f"{self._there(node)} {word} {_BLANKS}"

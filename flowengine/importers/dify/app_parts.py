@@ -173,7 +173,7 @@ class AppParts:
         first, rest = fields[0], list(fields[1:])
         match place.type:
             case "llm" | "agent":
-                return self._generate_id(place, base, first, rest)
+                return self._output_of_model(place, base, first, rest)
             case "template-transform" | "answer" | "document-extractor" | "iteration" | "knowledge-retrieval":
                 return Value(key_path(base, rest))
             case "variable-aggregator" | "variable-assigner":
@@ -218,7 +218,7 @@ class AppParts:
             case _:
                 return Value(key_path(base, self._check_fields(place, list(fields))))
 
-    def _generate_id(self, place: DifyNode, base: str, first: str, rest: list[str]) -> Value:
+    def _output_of_model(self, place: DifyNode, base: str, first: str, rest: list[str]) -> Value:
         is_structured = place.source in self.schemas
         if first == "structured_output" and is_structured:
             return Value(key_path(base, self._check_fields(place, rest)))

@@ -143,7 +143,7 @@ class AppReader:
         if self._mode in _CHAT_MODES and name == "query":
             self._values["start", name] = "inputs.query"
         if kind == "file-list":
-            self._values["start", name] = _read_list(id, "default" in field)
+            self._values["start", name] = _write_list(id, "default" in field)
             self._ledger.changed(what, origin, f"`{id}`: one file instead of a list of files")
         elif id == name:
             self._ledger.mapped(what, origin)
@@ -218,7 +218,7 @@ class AppReader:
             self._add_input(
                 "files", {"type": "file", "default": None, "description": "A file of the user"}, ("sys", "files")
             )
-            self._values["sys", "files"] = _read_list("files", True)
+            self._values["sys", "files"] = _write_list("files", True)
         for name, (id, kind, default) in _SYSTEM.items():
             if f"sys.{name}" in text or f'"sys", "{name}"' in text:
                 self._add_input(id, {"type": kind, "default": default}, ("sys", name))
@@ -350,7 +350,7 @@ class AppReader:
         return "".join(found)
 
 
-def _read_list(id: str, is_optional: bool) -> str:
+def _write_list(id: str, is_optional: bool) -> str:
     return f"([inputs.{id}] if inputs.{id} is not none else [])" if is_optional else f"[inputs.{id}]"
 
 

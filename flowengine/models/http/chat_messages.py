@@ -59,9 +59,11 @@ class KeptFields:
         """Take a piece of the message."""
         for name in self._traits.kept_fields:
             piece = delta.get(name)
+            if not piece:
+                continue
             if isinstance(piece, str):
                 self._texts.setdefault(name, []).append(piece)
-            elif piece:
+            else:
                 self._lists[name] = _join_pieces(self._lists.get(name), piece)
 
     def add_call(self, index: int, call: Mapping[str, Any]) -> None:
@@ -89,7 +91,7 @@ def _join_pieces(before: Any, piece: Any) -> Any:
             and isinstance(last, dict)
             and _is_same(cast("dict[str, Any]", last), cast("dict[str, Any]", each))
         ):
-            entries[-1] = _merge_messages(cast("dict[str, Any]", last), cast("dict[str, Any]", each))
+            entries[-1] = _merge_entries(cast("dict[str, Any]", last), cast("dict[str, Any]", each))
         else:
             entries.append(each)
     return entries
@@ -102,7 +104,7 @@ def _is_same(last: Any, each: Any) -> bool:
 _GROWING: Final = ("text", "summary", "data")
 
 
-def _merge_messages(last: Any, each: Any) -> dict[str, Any]:
+def _merge_entries(last: Any, each: Any) -> dict[str, Any]:
     merged = {**last, **{name: value for name, value in each.items() if value is not None}}
     for name in _GROWING:
         if isinstance(last.get(name), str) and isinstance(each.get(name), str):

@@ -210,7 +210,7 @@ def _headers(origin: Origin, call: HttpCall) -> list[tuple[str, str]]:
 
 
 def _follow_redirect(url: str, head: ResponseHead) -> str:
-    """Returns the redirected request if it stays on the same server; else raises."""
+    """Returns the address of a redirect that stays on the same server; raises for any other."""
     target = urljoin(url, head.headers.get("location", ""))
     asked, told = urlsplit(url), urlsplit(target)
     if head.status not in (307, 308) or (asked.scheme, asked.netloc) != (told.scheme, told.netloc):

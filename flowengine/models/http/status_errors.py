@@ -135,9 +135,12 @@ def show_address(address: str) -> str:
 
     >>> show_address("http://me:word@models.example:8000/v1?key=x")
     'http://models.example:8000/v1'
+    >>> show_address("http://me:wo/rd@models.example")
+    'the server'
     """
     try:
         parts = urlsplit(address)
+        _ = parts.port  # Where it is no number, it may be the beginning of a password with a slash in it.
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
         return "the server"

@@ -48,8 +48,13 @@ def as_model_error(
 
 
 def secrets_of(settings: Mapping[str, Any]) -> Secrets:
-    """Returns the secrets in the settings of calls: keys, and secret parts of the address."""
-    return Secrets([*find_secret_values(settings), *find_url_secrets(str(settings.get("api_base") or ""))])
+    """Returns the secrets in the settings of calls: keys, and secret parts of the address.
+
+    >>> secrets_of({"base_url": "http://me:word-12345@models.example"}).hide("it says word-12345")
+    'it says [hidden]'
+    """
+    addresses = [str(settings.get(name) or "") for name in ("api_base", "base_url")]
+    return Secrets([*find_secret_values(settings), *(each for url in addresses for each in find_url_secrets(url))])
 
 
 def tellable(error: Exception, secrets: Secrets) -> Exception | None:

@@ -191,6 +191,7 @@ def test_a_signature_of_a_tool_call_goes_back_with_that_call() -> None:
 def test_details_of_reasoning_that_come_in_pieces_are_one() -> None:
     traits = traits_of("openrouter", "anthropic/claude-sonnet-4.5")
     pieces = [
+        delta(reasoning_details=""),
         delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "h"}]),
         delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "m", "signature": "s"}]),
         delta(reasoning_details=[{"type": "reasoning.encrypted", "index": 1, "data": "x"}]),

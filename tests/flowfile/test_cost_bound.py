@@ -1,4 +1,4 @@
-"""The longest path, and the dearest of those that exclude each other."""
+"""The longest way through a flow, and the dearest of those that exclude each other."""
 
 from __future__ import annotations
 
