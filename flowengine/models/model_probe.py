@@ -133,7 +133,9 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
     if base is None:
         return ProbeAnswer(vendor.name, "not asked: name one of its models, or set its address", is_fine=True)
     if not is_address(base):
-        return ProbeAnswer(vendor.name, "its address is none; one such as https://host:8000/v1 is expected", is_fine=False)
+        return ProbeAnswer(
+            vendor.name, "its address is none; one such as https://host:8000/v1 is expected", is_fine=False
+        )
     url = f"{base.rstrip('/')}/{'api/tags' if vendor.name == 'ollama' else 'models'}"
     shown, secrets = show_address(base), secrets_of({"api_base": base})
     try:

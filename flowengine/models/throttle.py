@@ -97,7 +97,10 @@ _MOST_DOUBLINGS: Final = 30
 
 
 class VendorThrottle:
-    """Holds back the calls to one vendor that refuses them. `first_wait`: seconds after the first refusal that names no time of its own."""
+    """Holds back the calls to one vendor while it refuses them.
+
+    `first_wait`: seconds after the first refusal that names no time of its own.
+    """
 
     def __init__(self, *, first_wait: float = 1.0, longest: float = LONGEST) -> None:
         self._first_wait = first_wait
