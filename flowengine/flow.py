@@ -237,7 +237,7 @@ class Flow:
         A node that fails is told in `Run.status`; `Run.raise_for_status()` raises it. Raises
         `InputError` for inputs that do not fit and `JournalError` when the record cannot be kept.
         """
-        refuse_other_kind(limits, (RunLimits, NoneType), "limits are RunLimits", DefinitionError)
+        _check_limits(limits)
         with _opened(store, durability) as journals:
             run = await local.start(
                 self.plan,
@@ -281,6 +281,7 @@ class Flow:
         """
         from flowengine.runners.row_runs import RowRuns, open_row_set  # A single run does without.
 
+        _check_limits(limits)
         with _opened(store, durability) as journals:
             chosen = open_row_set(self.plan, journals, name or "rows", name or "", fresh=fresh or name is None)
             runs = RowRuns(
@@ -327,6 +328,7 @@ class Flow:
         `retry_effects`, `assume_done`: nodes whose call to an external tool was interrupted, and what
         a person decided about it. `live`: as for `run`.
         """
+        _check_limits(limits)
         with _opened(store, durability) as journals:
             run = await local.resume(
                 self.plan,
@@ -367,6 +369,8 @@ class Flow:
         Leaving the block early cancels the run. Reading slowly never slows it down.
         """
 
+        _check_limits(limits)
+
         def start(journals: JournalStore, hear: local.Live) -> Awaitable[Run]:
             return local.start(
                 self.plan,
@@ -397,6 +401,7 @@ class Flow:
         live: bool = False,
     ) -> AbstractAsyncContextManager[EventStream]:
         """`resume` with the events from the resumption on, as `stream` gives them."""
+        _check_limits(limits)
 
         def go_on(journals: JournalStore, hear: local.Live) -> Awaitable[Run]:
             return local.resume(
@@ -428,6 +433,7 @@ class Flow:
 
         `live`: as for `run`.
         """
+        _check_limits(limits)
         with _opened(store, durability) as journals:
             run = await local.fork(
                 self.plan, journals.find(run_id), journals, node, state=state or {}, limits=limits, live=_hear(live)
@@ -458,6 +464,7 @@ class Flow:
         Also where it was submitted to a queue: there `journal.approvals.answer` and then `runners.queue.requeue` let
         a worker go on with it, as `flowengine approve` and the viewer do.
         """
+        _check_limits(limits)
         with _opened(store, durability) as journals:
             run_id = journals.find(run_id)
             given = await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
@@ -546,6 +553,10 @@ def _refuse_told_people(plan: CompiledFlow) -> None:
 def _checked_steps(steps: Mapping[str, Step]) -> Mapping[str, Step]:
     refuse_other_kind(steps, Mapping, "the nodes of a flow are a mapping, as {'draft': agent}", DefinitionError)
     return steps
+
+
+def _check_limits(limits: object) -> None:
+    refuse_other_kind(limits, (RunLimits, NoneType), "limits are RunLimits", DefinitionError)
 
 
 def as_node(step: Step) -> FlowNode:

@@ -39,6 +39,7 @@ from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
+from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.node import FlowNode, NodeSettings
 from tests.support.require import require
 
@@ -96,9 +97,19 @@ def test_a_bound_that_would_hold_a_run_for_ever_or_bound_nothing_is_refused(make
         make()
 
 
+STORE = MemoryStore()
+TAKES_LIMITS: list[Callable[[Any], Any]] = [
+    lambda given: FLOW.resume("r", store=STORE, limits=given).send(None),
+    lambda given: FLOW.approve("r", None, "yes", store=STORE, limits=given).send(None),
+    lambda given: FLOW.fork("r", "one", store=STORE, limits=given).send(None),
+    lambda given: FLOW.run_many([{}], limits=given).asend(None).send(None),
+    lambda given: FLOW.stream(limits=given),
+    lambda given: FLOW.stream_resume("r", store=STORE, limits=given),
+]
 OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (FLOW.run_sync, "hello", "the inputs of a run are a mapping, as {'name': value}, not str"),
     (lambda given: FLOW.run_sync(limits=given), {"concurrency": 1}, "limits are RunLimits, not dict"),
+    *((call, {"timeout": 1}, "limits are RunLimits, not dict") for call in TAKES_LIMITS),
     (lambda given: Flow("f", given), [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
     (Flow.sequential, [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
     (FunctionNode, "one", "a FunctionNode calls a function, not str"),

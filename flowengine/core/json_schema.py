@@ -48,7 +48,7 @@ def find_misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
     except Unresolvable as error:
         return [Misfit("$", f"its schema refers to '{error.ref}', which is no part of it")]
     except Exception as error:  # The library fails in many ways over schemas that make no sense.
-        return [Misfit("$", f"its schema cannot be used: {error}")]
+        return [Misfit("$", f"its schema cannot be used: {str(error)[:300]}")]
     first: Any = cast(Any, exceptions).best_match(found)
     told = [Misfit(each.json_path, each.message) for each in ([first, *found] if found else [])]
     return list(dict.fromkeys(told))

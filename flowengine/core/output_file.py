@@ -43,13 +43,14 @@ def write_output(path: str | Path, pieces: Iterable[str | bytes], *, follows_lin
 
 @contextmanager
 def open_output(path: str | Path, *, follows_link: bool = True) -> Generator[BinaryIO]:
-    """A file that takes its place when the block has ended well, with the mode of the one that was there."""
+    """A file that takes its place when the block has ended well, with the owner and mode of the one that was there."""
     replaces_link = not follows_link and os.path.islink(path)
     place = Path(path if replaces_link else os.path.realpath(path))
     with tells_refusals(path):
         status = None if replaces_link else _find_status(path)
         beside = _place_beside(Path(path), place, status)
-        file = open(beside or path, "xb" if beside else "wb")  # noqa: SIM115 - closed below, before it is put
+        opener = None if status is None else _open_private
+        file = open(beside or path, "xb" if beside else "wb", opener=opener)  # noqa: SIM115 - closed below, before it is put
     try:
         yield file
         with tells_refusals(path):
@@ -92,8 +93,15 @@ def _place_beside(path: Path, place: Path, status: os.stat_result | None) -> Pat
     return (place.parent if os.access(place.parent, os.W_OK) else Path(tempfile.gettempdir())) / name
 
 
+def _open_private(path: str, flags: int) -> int:
+    """Opens a file that nobody else may read before it has the mode of the one that it replaces."""
+    return os.open(path, flags, 0o600)
+
+
 def _put(beside: Path, place: Path, status: os.stat_result | None) -> None:
     if status is not None:
+        with suppress(OSError):  # Only root may give a file to another.
+            os.chown(beside, status.st_uid, status.st_gid)
         beside.chmod(stat.S_IMODE(status.st_mode))
     try:
         os.replace(beside, place)

@@ -378,7 +378,7 @@ REFUSE: Final = "refuse"
 
 
 def question_path(node: str, record: Asked | Notified | Answered) -> str:
-    """Returns the name by which people refer to a question: the node's path, and the question's number.
+    """Returns the name by which people refer to a question: the node's path, and the question's name.
 
     >>> question_path("ship", Asked("Ship it?", ["yes"])), question_path("help", Answered("accept", name="refund:2"))
     ('ship', 'help:refund:2')

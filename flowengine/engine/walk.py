@@ -279,7 +279,7 @@ class Walk:
     def admit(self, number: int, result: NodeResult) -> NodeResult:
         """The result as it may be applied: values read-only, writes checked against the merge rules.
 
-        Raises `StateError`, or `NotJournalableError` where values have no end, before anything is journaled.
+        Raises `StateError`, or `NotJournalableError` where the output has no end, before anything is journaled.
         """
         output, state, route, passed, routing, evaluation, prompt, generation, kept, given = result
         if state:

@@ -7,6 +7,7 @@ full, and what the collector answers is known before it is reported.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -137,16 +138,15 @@ class _Session(requests.Session):
         """Explains why the last request failed."""
         if self._answer is not None and self.is_elsewhere():
             place = self._answer.headers.get("Location", "")
-            led = (
-                f", which leads to {place[:200]}"
-                if place and place.isprintable()
-                else " with a page, as no collector does"
-            )
-            return f"what is there answered {self._answer.status_code} {self._answer.reason}{led}"
+            if place:
+                led = f", which leads {_shown_place(place)}"
+            else:
+                led = " with a page, as no collector does" if self._answer.status_code < 300 else ""
+            return f"what is there answered {_status_of(self._answer)}{led}"
         if self._answer is not None:
             text = " ".join(self._answer.text.split())[:200]
             said = f": {text}" if text and text.isprintable() else ""
-            return f"the collector answered {self._answer.status_code} {self._answer.reason}{said}"
+            return f"the collector answered {_status_of(self._answer)}{said}"
         if isinstance(self._error, requests.Timeout):
             return "the collector did not answer in time"
         if isinstance(self._error, requests.ConnectionError):
@@ -162,6 +162,18 @@ class _Session(requests.Session):
                 partial = ExportTraceServiceResponse.FromString(self._answer.content).partial_success
                 return partial.rejected_spans, partial.error_message
         return 0, ""
+
+
+def _status_of(answer: requests.Response) -> str:
+    reason = answer.reason or ""
+    return f"{answer.status_code} {reason}".rstrip() if reason.isprintable() else str(answer.status_code)
+
+
+def _shown_place(address: str) -> str:
+    """Returns where a redirect leads, without its password and query, which may repeat a key."""
+    address = re.split(r"[?#]", address)[0]
+    address = re.sub(r"//[^/]*@", "//", address)
+    return f"to {address[:200]}" if address and address.isprintable() else "elsewhere"
 
 
 _SILENT: Final = logging.NullHandler()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.core.output_file import write_output
+from flowengine.core.output_file import open_output, write_output
 from flowengine.errors import InputError
 
 
@@ -44,6 +44,23 @@ def test_a_file_that_is_replaced_keeps_its_mode_and_a_link_leads_to_it_still(tmp
     finally:
         os.umask(before)
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_replaces_a_private_one_is_read_by_nobody_meanwhile_and_has_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "chown", lambda path, *owner: owners.append(owner))  # type: ignore[misc]
+    file = tmp_path / "page.html"
+    file.write_text("old")
+    file.chmod(0o600)
+    before = os.umask(0)
+    try:
+        with open_output(file):
+            assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
+    finally:
+        os.umask(before)
+    assert owners == [(os.getuid(), file.stat().st_gid)]
 
 
 def test_a_link_that_leads_nowhere_makes_the_file_and_a_pipe_stays_one(tmp_path: Path) -> None:

@@ -32,19 +32,20 @@ from tests.support.quiet_ports import quiet_port
 
 
 class Collector:
-    """What was sent, by path. `status`: path → its status, where that is not 200; beside it `headers`, `answer`."""
+    """What was sent, by path. `status`: path → its status, where not 200; beside it `reason`, `headers`, `answer`."""
 
     def __init__(self) -> None:
         self.bodies: list[tuple[str, bytes]] = []
         self.status: dict[str, int] = {}
         self.answer = b""
+        self.reason: str | None = None
         self.headers = {"Content-Type": "application/x-protobuf"}
         collected, collector = self.bodies, self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 collected.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(collector.status.get(self.path, 200))
+                self.send_response(collector.status.get(self.path, 200), collector.reason)
                 for name, value in collector.headers.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(collector.answer)))
@@ -214,7 +215,7 @@ def test_spans_that_the_collector_rejects_did_not_arrive(collector: Collector):
 
 def test_a_redirect_and_a_page_are_no_collector(collector: Collector):
     spans = [spans_of(a_run().events)]
-    collector.headers = {"Content-Type": "text/html", "Location": f"{collector.url}/login"}
+    collector.headers = {"Content-Type": "text/html", "Location": f"{collector.url}/login?key=s3cret"}
     collector.status = {"/v1/traces": 302, "/v1/metrics": 302}
     delivery = send(spans, collector.url)
     assert (delivery.arrived, delivery.problem) == (
@@ -222,8 +223,12 @@ def test_a_redirect_and_a_page_are_no_collector(collector: Collector):
         f"what is there answered 302 Found, which leads to {collector.url}/login",
     )
     assert [path for path, _ in collector.bodies] == ["/v1/traces"]
-    collector.status, collector.answer = {}, b"<html>Log in</html>"
+    collector.reason = "Found\x1b[2J"
+    collector.headers["Location"] = "http://a.example/\x1b[2J"
+    assert send(spans, collector.url).problem == "what is there answered 302, which leads elsewhere"
     del collector.headers["Location"]
+    assert send(spans, collector.url).problem == "what is there answered 302"
+    collector.status, collector.answer, collector.reason = {}, b"<html>Log in</html>", None
     delivery = send(spans, collector.url)
     assert (delivery.arrived, delivery.problem) == (
         0,

@@ -286,7 +286,7 @@ class PostgresStore:
         database.run(lambda connection: check_version(connection, database.name))
 
     def status_of(self, run_id: str) -> str | None:
-        """Returns a run's row in the list of runs, or None."""
+        """Returns a run's status in the list of runs, or None."""
         return self._tables.status(run_id)
 
     def start_of(self, run_id: str) -> RunStarted:

@@ -199,7 +199,7 @@ class PostgresTables:
     def _decode_kept(self, text: str | None) -> Any:
         if text is None:
             return None
-        with self._binding_row():
+        with self._bind_files():
             return decode_value(text)
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
@@ -286,10 +286,10 @@ class PostgresTables:
 
     def decode(self, text: str) -> Event:
         """An event whose files are bound to the store."""
-        with self._binding_row():
+        with self._bind_files():
             return decode(text)
 
-    def _binding_row(self) -> AbstractContextManager[None]:
+    def _bind_files(self) -> AbstractContextManager[None]:
         return nullcontext() if self._source is None else binding_files(self._source)
 
     def _is_free(self, run_id: str, connection: Connection) -> bool:

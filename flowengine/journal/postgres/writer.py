@@ -180,7 +180,7 @@ def _repeat(failure: JournalError) -> JournalError:
 
 
 def _drain(queue: deque[T]) -> list[T]:
-    """Empties the queue; others may add to it meanwhile."""
+    """Empties a queue and returns what was in it; others may add to it meanwhile."""
     found: list[T] = []
     with suppress(IndexError):
         while True:

@@ -71,6 +71,7 @@ class SqliteIndex:
     def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
         if asked.search.phrases:
             self._connection.create_function("in_lower_case", 1, _in_lower_case, deterministic=True)
+        if any(phrase.terms for phrase in asked.search.phrases):
             self._take_words()
         where, values = _where(asked)
         ((total,),) = self._execute(f"SELECT count(*) FROM run {where}", *values)

@@ -152,7 +152,7 @@ class SqliteTables:
                 raise damage(self.path, f"is damaged, run '{run_id}', {where}: what is read is not what was written")
             if begin > expected or (events and begin < expected):
                 raise damage(self.path, f"is damaged, events of run '{run_id}' are missing, from event {expected} on")
-            with self._binding():
+            with self._bind_files():
                 for index, line in enumerate(lines[expected - begin :], expected):
                     events.append(self._decoded(run_id, index, line))
         if after == 0 and not (events and isinstance(events[0], RunStarted)):
@@ -221,7 +221,7 @@ class SqliteTables:
     def _decode_kept(self, text: str | None) -> Any:
         if text is None:
             return None
-        with self._binding():
+        with self._bind_files():
             return decode_value(text)
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
@@ -262,7 +262,7 @@ class SqliteTables:
         self._query("COMMIT")
         return taken is not None
 
-    def _binding(self) -> AbstractContextManager[None]:
+    def _bind_files(self) -> AbstractContextManager[None]:
         return nullcontext() if self._source is None else binding_files(self._source)
 
     def _decoded(self, run_id: str, index: int, line: bytes) -> Event:

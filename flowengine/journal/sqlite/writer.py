@@ -223,7 +223,7 @@ class SqliteWriter:
         return again
 
     def ended(self, reason: str) -> SqliteWriter:
-        """Returns the journal that replaces a closed one, and refuses everything."""
+        """Returns the writer that a closed journal has instead of this one; it refuses everything."""
         writer = SqliteWriter(self.tables)
         writer.failure = StoreUnavailableError(reason)
         return writer

@@ -23,7 +23,7 @@ __all__ = ["QueueHost", "WorkerSchedules", "serving_schedules"]
 
 
 class WorkerSchedules(NamedTuple):
-    """The scheduled runs that a worker has queued."""
+    """The schedules whose runs a worker submits."""
 
     schedules: Sequence[Schedule]
     root: Path
