@@ -139,11 +139,12 @@ class RunLister:
             unread = info.events - done
             if left < min(unread, _MOST_EVENTS):  # The first of them is read, however long it is.
                 break
-            left -= unread
             digest = self._read(info.run_id, builder, done)
-            if digest is not None:
-                found[info.run_id] = digest
-            if digest is not None and info.status != "running":
+            if digest is None:  # It is read again each time, so it keeps no other from being read.
+                continue
+            left -= unread
+            found[info.run_id] = digest
+            if info.status != "running":
                 made[info.run_id] = digest
         self._keep(index, made)
         return found
