@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -28,6 +28,7 @@ from flowengine import (
     RunLimits,
 )
 from flowengine import builder as keywords
+from flowengine.agents.standalone import run_sync
 from flowengine.errors import DefinitionError
 from flowengine.flow import FlowSettings, RunOptions
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
@@ -97,6 +98,14 @@ def test_a_bound_that_would_hold_a_run_for_ever_or_bound_nothing_is_refused(make
         make()
 
 
+def stream_of(given: Any) -> Callable[[], Awaitable[None]]:
+    async def ask() -> None:
+        async with Agent("a", "Say it.", model="offline").stream(given):
+            pass
+
+    return ask
+
+
 STORE = MemoryStore()
 TAKES_LIMITS: list[Callable[[Any], Any]] = [
     lambda given: FLOW.resume("r", store=STORE, limits=given).send(None),
@@ -116,6 +125,7 @@ OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (lambda given: ConditionNode(given, "a", "b"), "ready", "a ConditionNode asks a function, not str"),
     (AgentNode, "writer", "an AgentNode asks an Agent, not str"),
     (Agent("a", "Say it.", model="offline").run, None, "agent 'a' answers a text, not NoneType"),
+    (lambda given: run_sync(stream_of(given)), 5, "agent 'a' answers a text, not int"),
     (
         lambda given: RoutingAgent("r", "Go.", given),
         ["a"],

@@ -339,6 +339,7 @@ class Agent:
         before it calls a tool is shown as it is said, with a blank line after it; it is no part of the
         result.
         """
+        refuse_other_kind(input_text, str, f"agent '{self.name}' answers a text", InputError)
         found = Context() if context is None else context
         gateway = DirectGateway() if gateway is None else gateway
         with naming(self.name):

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice
 from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
@@ -78,9 +79,11 @@ class _Minute:
         at = max(now, entries[-1].at) if entries else now
         while entries and entries[0].at <= now - self._seconds:
             entries.popleft()
-        nearest = list(takewhile(lambda each: each.at > at - self._seconds, reversed(entries)))
-        count, total = len(nearest), sum(each.tokens for each in nearest) if self._tokens is not None else 0
-        for oldest in reversed(nearest):
+        first = bisect_right(entries, at - self._seconds, key=lambda each: each.at)
+        count = len(entries) - first
+        nearest = [*islice(reversed(entries), count)][::-1] if first else entries
+        total = sum(each.tokens for each in nearest) if self._tokens is not None else 0
+        for oldest in nearest:
             if (self._requests is None or count < self._requests) and (
                 self._tokens is None or total + tokens <= self._tokens
             ):
