@@ -180,7 +180,7 @@ class _FlowReader(AskingReader, EdgeReader):
         return any(each.startswith("self.") and each[5:] not in self.methods for each in names)
 
     def _asks_models(self, method: FlowMethod) -> str:
-        """Returns the classes of crewai, other than crews of the project, through which a method asks models."""
+        """Explains by which class of crewai, other than the project's crews, a method asks models; else empty."""
         for each in ast.walk(method.node):
             if isinstance(each, ast.Call) and call_name(each) in _ASKING:
                 home, _, _ = self.crews.files.home_of(self.source, call_name(each))

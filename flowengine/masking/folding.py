@@ -43,11 +43,11 @@ class Folded:
     """Of each letter in the text itself; None: each keeps its place."""
 
     def start(self, at: int) -> int:
-        """Maps the start of a folded letter to the original text."""
+        """Returns where the folded letter at this position begins in the original text."""
         return at if self.places is None else self.places[at][0]
 
     def end(self, at: int) -> int:
-        """Maps the end of the letter before this position to the original text."""
+        """Returns where the letter before this position ends in the original text."""
         if self.places is None:
             return at
         return self.places[at - 1][1] if at else 0

@@ -202,7 +202,7 @@ class CodeIndex:
         return [] if lines is None else imported_files(path, "\n".join(lines), files)
 
     def _definitions(self, path: str) -> list[FoundDefinition]:
-        """Returns the definitions of a file that matched no word of the query, in order."""
+        """Returns the first definitions of a file that no word of the query led to, in order."""
         units = self._all(
             "SELECT row FROM units WHERE file = (SELECT row FROM files WHERE path = ?) ORDER BY row", path
         )

@@ -186,7 +186,7 @@ class CodeTree:
         return folders, files
 
     def _is_ignored(self, rules: _Chain, path: str) -> bool:
-        """Applies the nearest rule that mentions a path. Cached, because matching takes most of a listing's time."""
+        """Tells whether the nearest rule that mentions a path ignores it. Cached: matching takes most of a listing."""
         if not rules:
             return False
         decided = self._decided.setdefault(tuple(each.spec.number for each in rules), {})

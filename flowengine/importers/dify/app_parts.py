@@ -245,7 +245,7 @@ class AppParts:
         )
 
     def inside(self, container: DifyNode, place: DifyNode, fields: Sequence[str]) -> Value | None:
-        """Returns the names visible inside an iteration or a loop."""
+        """Returns the value of a name that only nodes inside an iteration or a loop see; None if it is no such name."""
         if container.type == "loop":
             key = self.loop_states.get((container.source, fields[0]))
             if key is not None:
