@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -365,6 +367,40 @@ async def test_nothing_begins_where_nobody_can_say_whose_the_runs_are() -> None:
         for number in range(3):
             tasks.start_soon(begin, number)
     assert sorted(refused) == [0, 1, 2]
+
+
+class SlowDatabase(AwayDatabase):
+    def __init__(self) -> None:
+        self.is_asked, self.may_answer = threading.Event(), threading.Event()
+
+    def run(self, work: object) -> NoReturn:
+        self.is_asked.set()
+        self.may_answer.wait()
+        super().run(work)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_leader_that_the_event_loop_cancels_while_it_waits_for_its_turn_keeps_nobody_waiting() -> None:
+    database = SlowDatabase()
+    commits = Commits(PostgresWriter(cast("Any", database)))
+
+    async def ask(number: int) -> asyncio.Task[None]:
+        asked = asyncio.create_task(commits.check(Hold(f"r{number}", number, 1)))
+        await anyio.wait_all_tasks_blocked()
+        return asked
+
+    try:
+        first = await ask(0)
+        await anyio.to_thread.run_sync(database.is_asked.wait)
+        leader, follower = await ask(1), await ask(2)
+        leader.cancel()  # As Ctrl-C cancels the main task: no shield of anyio's holds that up.
+        await asyncio.wait([leader, follower], timeout=5)
+        last = await ask(3)
+    finally:
+        database.may_answer.set()
+    await asyncio.wait([first, last], timeout=5)
+    assert leader.cancelled()
+    assert [type(each.exception()) for each in (first, follower, last)] == [StoreUnavailableError] * 3
 
 
 def test_without_its_driver_the_store_says_what_to_install() -> None:

@@ -259,21 +259,20 @@ class _Together:
                 raise _repeat(joined.failure)
             return
         mine = self._gathering = _Execution()
-        with anyio.CancelScope(shield=True):
-            try:
+        try:
+            with anyio.CancelScope(shield=True):
                 await (checkpoint() if self._working is None else self._working.ended.wait())
-            finally:
                 self._gathering, self._working = None, mine
-            try:
                 limiter = anyio.CapacityLimiter(1)  # a thread, also where nodes keep all others busy
                 await anyio.to_thread.run_sync(self._work, limiter=limiter)
-            except BaseException as error:
-                name = type(error).__name__
-                mine.failure = error if isinstance(error, JournalError) else StoreUnavailableError(f"stopped by {name}")
-                raise
-            finally:
-                self._working = None if self._working is mine else self._working
-                mine.ended.set()
+        except BaseException as error:  # Also a cancellation by the event loop itself, which no shield holds up.
+            name = type(error).__name__
+            mine.failure = error if isinstance(error, JournalError) else StoreUnavailableError(f"stopped by {name}")
+            raise
+        finally:
+            self._gathering = None if self._gathering is mine else self._gathering
+            self._working = None if self._working is mine else self._working
+            mine.ended.set()
 
 
 class _Execution:
