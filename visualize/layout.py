@@ -108,13 +108,13 @@ class _Grid:
         self._widths = [width for width, _ in sizes]
         self._above: list[list[int]] = [[] for _ in sizes]
         self._below: list[list[int]] = [[] for _ in sizes]
-        self._chains = self._lead_edges(edges)
+        self._chains = self._route_edges(edges)
         self._rows: list[list[int]] = [[] for _ in range(max(row_of, default=-1) + 1)]
         for item, row in enumerate(self._row_of):
             self._rows[row].append(item)
         self._x = [0.0] * len(self._row_of)
 
-    def _lead_edges(self, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
+    def _route_edges(self, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
         """Each edge as the items that it passes, bends included."""
         spans = [self._row_of[target] - self._row_of[source] - 1 for source, target in edges]
         bent = sum(span for span in spans if span > 0) <= _MAX_BENDS

@@ -58,7 +58,7 @@ def make_handlers() -> dict[str, ActionHandler]:
 # --- The actions
 
 
-def _start_settings(asked: AskedAction) -> RunStarted:
+def _find_start(asked: AskedAction) -> RunStarted:
     started = asked.run.progress.started
     if started is None:
         raise ProblemError(422, "The run's record is damaged", "it does not begin with its start")
@@ -66,13 +66,13 @@ def _start_settings(asked: AskedAction) -> RunStarted:
 
 
 def _entry_of(asked: AskedAction) -> CatalogEntry | None:
-    return asked.parts.library.of_run(_start_settings(asked))
+    return asked.parts.library.of_run(_find_start(asked))
 
 
 def _refuse_without(entry: object, asked: AskedAction) -> str:
     if entry is not None:
         return ""
-    return f"This server does not have the flow '{_start_settings(asked).flow}': use the command."
+    return f"This server does not have the flow '{_find_start(asked).flow}': use the command."
 
 
 class _Resume:
@@ -146,7 +146,7 @@ class _Again:
     """Starts the run's flow as it is now, with its inputs filled in."""
 
     def make_form(self, asked: AskedAction, fields: Mapping[str, str]) -> ActionForm:
-        started, entry = _start_settings(asked), _entry_of(asked)
+        started, entry = _find_start(asked), _entry_of(asked)
         about = None if entry is None else entry.about()
         declared = None if about is None else about.inputs
         path = about.path if about is not None else started.path or started.flow
@@ -167,7 +167,7 @@ class _Again:
                           asked.parts.options, None, _refuse_without(entry, asked))  # fmt: skip
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
-        parts, started = asked.parts, _start_settings(asked)
+        parts, started = asked.parts, _find_start(asked)
         entry = await parts.shelf.do(_entry_of, asked)
         if entry is None:
             raise ProblemError(409, "Its flow is not here", _refuse_without(entry, asked))
@@ -206,7 +206,7 @@ class _Fork:
     def _value_fields(
         self, asked: AskedAction, entry: CatalogEntry | None, node: str, fields: Mapping[str, str]
     ) -> Iterator[ActionField]:
-        started = _start_settings(asked)
+        started = _find_start(asked)
         for key, value in _state_at(asked, node).items():
             text = write_text(value)
             yield ActionField(f"state.{key}", f"Shared state {key}", fields.get(f"state.{key}", text), f"--set {key}=",
@@ -215,7 +215,7 @@ class _Fork:
         yield from input_fields(declared, started.inputs, fields, change=True)
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
-        parts, started, node = asked.parts, _start_settings(asked), _node_of(asked)
+        parts, started, node = asked.parts, _find_start(asked), _node_of(asked)
         entry = await parts.shelf.do(_entry_of, asked)
         if entry is None:
             raise ProblemError(409, "Its flow is not here", _refuse_without(entry, asked))

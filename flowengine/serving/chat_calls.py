@@ -183,7 +183,7 @@ async def follow_parts(
 
 
 def _keep_nothing(known: Any) -> None:
-    """Does nothing, because no state is kept."""
+    """What the store keeps from now on in the place of what it had: nothing."""
 
 
 def session_of(started: RunStarted, caller: FlowCaller | None) -> str | None:

@@ -36,7 +36,7 @@ from flowengine.journal.approvals import answer
 from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
 from flowengine.runners import local
-from flowengine.runners.queue.run_positions import queue_of
+from flowengine.runners.queue.run_positions import queue_of, standing_of
 from flowengine.runners.sessions import check_session_name
 from flowengine.runs import RunRecord
 from flowengine.server.flow_catalog import Library
@@ -94,6 +94,8 @@ class FlowService:
         self.budgets = DayBudgets(store)
         self._beginning: dict[str, anyio.Event] = {}
         """Runs that a call is about to begin."""
+        self._settling = anyio.Lock()
+        """Whether a run has ended is not looked at while it is taken up again."""
         self._tasks: TaskGroup | None = None
         self._follower = RunFollower(store, self.driver)
         self._local = LocalRuns(store, self.flows, self.driver, self._follower)
@@ -280,12 +282,13 @@ class FlowService:
         if self.driver.find(run_id) is not None:
             return
         started = start_of(events)
-        if caller is not None and caller.budget_usd_day is not None and _DAY in served(started):
-            day, most = served(started)[_DAY], started.settings["cost_usd"]
-            cost = RunRecord(events).usage.cost_usd or 0.0
-            await anyio.to_thread.run_sync(self.budgets.reopen, caller, day, run_id, most, cost)
-        if not await self._requeue(run_id, events):
-            await self._local.go_on(run_id)
+        async with self._settling:
+            if caller is not None and caller.budget_usd_day is not None and _DAY in served(started):
+                day, most = served(started)[_DAY], started.settings["cost_usd"]
+                cost = RunRecord(events).usage.cost_usd or 0.0
+                await anyio.to_thread.run_sync(self.budgets.reopen, caller, day, run_id, most, cost)
+            if not await self._requeue(run_id, events):
+                await self._local.go_on(run_id)
 
     async def cancel(self, run_id: str, caller: FlowCaller | None = None) -> None:
         """Stop the run, wherever it is; `JournalError` where there is nothing to stop."""
@@ -381,9 +384,16 @@ class FlowService:
             self._tasks.start_soon(logging_failure, partial(self._settle, driven.run_id), f"run {driven.run_id}")
 
     async def _settle(self, run_id: str) -> None:
-        events = await self._follower.events(run_id)
-        how, outcome = served(start_of(events)), RunOutcome.of(events)
-        if _DAY in how and outcome.has_ended:
+        async with self._settling:
+            if self.driver.find(run_id) is not None:  # It was resumed since.
+                return
+            events = await self._follower.events(run_id)
+            started, outcome = start_of(events), RunOutcome.of(events)
+            how = served(started)
+            if _DAY not in how or not outcome.has_ended:
+                return
+            if queue_of(self.store, started) and await anyio.to_thread.run_sync(standing_of, self.store, run_id):
+                return  # A worker is to go on with it.
             cost = RunRecord(events).usage.cost_usd or 0.0
             await anyio.to_thread.run_sync(self.budgets.settle, how[CALLER], how[_DAY], run_id, cost)
 

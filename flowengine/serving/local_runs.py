@@ -190,6 +190,8 @@ class LocalRuns:
             if info.status == "waiting" and info.flow in self._flows:
                 try:
                     self._wake_at(info.run_id, await self._follower.events(info.run_id))
+                except StoreUnavailableError:  # All of them are looked at again.
+                    raise
                 except FlowEngineError as error:  # Removed or damaged: that keeps no other from going on.
                     log_failure(f"run {info.run_id}", error)
 
@@ -246,7 +248,7 @@ class LocalRuns:
 
 
 async def logging_failure(work: Callable[[], Awaitable[None]], what: str) -> bool:
-    """Do something beside the runs; what goes wrong with it is logged, and ends nothing else. Whether nothing did."""
+    """Do something beside the runs, and tell whether it went well; what went wrong is logged, and ends nothing else."""
     try:
         await work()
     except Exception as error:

@@ -60,8 +60,9 @@ def sign_message(secrets: Sequence[bytes], message_id: str, at: int, body: bytes
 def verify(
     rule: WebhookRule, secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: float
 ) -> str | None:
-    """Verifies the signature, and returns what identifies a repeated call, or None, None where nothing does;
-    `SignatureError` where it is not proved. `headers` have lower-case names.
+    """Verifies the signature and returns what identifies a repeated call, None where nothing does.
+
+    `SignatureError` where the signature is not proved. `headers` have lower-case names.
     """
     match rule.signature:
         case "github":

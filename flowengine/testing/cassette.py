@@ -128,7 +128,7 @@ class Cassette:
         write_cassette(self.path, self.calls)
 
     def refuse(self, request: Request, node: str) -> CassetteMismatchError:
-        """Raises an error about a missing answer, with the nearest request that has one."""
+        """Makes the error for a request without an answer, which names the nearest one that has one."""
         error = make_mismatch(self.path, self.mode, self.calls, Call(request, Reply(""), node))
         self.misses.append(str(error))
         return error

@@ -315,6 +315,25 @@ async def test_on_postgresql_runs_go_into_the_queue(tmp_path: Path, monkeypatch:
             assert store.events(run.run_id)[0].settings["session"] == "ann/s"  # type: ignore[union-attr]
 
 
+async def test_on_postgresql_a_run_that_is_resumed_keeps_its_part_of_the_budget_until_a_worker_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "hello.yaml").write_text(
+        'flowengine: v1\nname: hello\nnodes: {ask: {type: approval, message: "Hi?", routes: {"yes": {}}}}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    ann = FlowCaller("ann", budget_usd_day=1.0)
+    with closing(PostgresStore(empty_database(), "full")) as store:
+        async with FlowService(store, ["hello.yaml"]) as service:
+            run = await service.start("hello", {}, caller=ann)
+            await service.cancel(run.run_id, ann)
+            await service.start("hello", {}, caller=ann)
+            assert service.budgets.spent("ann") == (0.0, pytest.approx(0.1))
+            await service.resume(run.run_id, ann)
+            await service.start("hello", {}, caller=ann)
+            assert service.budgets.spent("ann") == (0.0, pytest.approx(0.1 + 0.1 + 0.08))
+
+
 async def _never(driven: DrivenRun) -> Any:
     raise AssertionError("nothing is begun after the end")
 
@@ -388,6 +407,36 @@ async def test_a_run_that_failed_has_its_part_of_the_budget_again_when_it_is_res
         assert (await service.wait(run.run_id)).status == "succeeded"
 
 
+async def test_a_run_that_is_resumed_while_it_is_settled_keeps_its_part_of_the_budget(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+):
+    has_failed, gate, ann = False, anyio.Event(), FlowCaller("ann", budget_usd_day=1.0)
+
+    async def work() -> None:
+        nonlocal has_failed
+        if not has_failed:
+            has_failed = True
+            raise ValueError("broken")
+        await gate.wait()
+
+    async with FlowService(store, [Flow("flaky", {"work": FunctionNode(work)})]) as service:
+        run = await service.start("flaky", {}, caller=ann)
+        assert (await service.wait(run.run_id)).status == "failed"
+        go_on = service._local.go_on
+
+        async def settle_before(run_id: str) -> None:
+            tasks.start_soon(service._settle, run_id)
+            await anyio.wait_all_tasks_blocked()
+            await go_on(run_id)
+
+        monkeypatch.setattr(service._local, "go_on", settle_before)
+        async with anyio.create_task_group() as tasks:
+            await service.resume(run.run_id, ann)
+        assert service.budgets.spent("ann") == (0.0, pytest.approx(0.1))
+        gate.set()
+        assert (await service.wait(run.run_id)).status == "succeeded"
+
+
 async def test_a_question_that_expires_before_an_earlier_one_would_have_is_not_forgotten(store: JournalStore):
     late, soon = ({"expires": seconds, "on_expire": "no"} for seconds in (1_000.0, 0.01))
     first = ApprovalNode(lambda context: "A?", {"yes": "second", "no": None}, **late)
@@ -424,6 +473,31 @@ async def test_a_store_that_is_away_for_a_moment_forgets_no_expiry(
         with anyio.fail_after(30):
             told = [event async for _, event in service.follow(run.run_id, stay=True)]
     assert not errors
+    assert told[-1].outputs == {"done": "done"}  # type: ignore[union-attr]
+
+
+async def test_a_store_that_is_away_while_waiting_runs_are_read_forgets_no_expiry(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+):
+    approval = ApprovalNode(lambda context: "A?", {"yes": None, "no": "done"}, expires=0.05, on_expire="no")
+    flow = Flow("one", {"ask": approval, "done": FunctionNode(lambda: "done")})
+    async with FlowService(store, [flow]) as service:
+        run = await service.start("one", {})
+        assert (await service.wait(run.run_id)).status == "waiting"
+    events, was_away = store.events, anyio.Event()
+
+    def failing_once(*given: Any) -> Any:
+        if was_away.is_set():
+            return events(*given)
+        anyio.from_thread.run_sync(was_away.set)
+        raise StoreUnavailableError("locked")
+
+    monkeypatch.setattr(store, "events", failing_once)
+    monkeypatch.setattr(local_runs, "_RESCUE_PAUSE", 0.001)
+    async with FlowService(store, [flow]) as service:
+        with anyio.fail_after(30):
+            await was_away.wait()
+            told = [event async for _, event in service.follow(run.run_id, stay=True)]
     assert told[-1].outputs == {"done": "done"}  # type: ignore[union-attr]
 
 

@@ -1,7 +1,7 @@
 // Reads Markdown into a tree, and makes elements of it: text stays text, whatever a model has written.
 
 const INLINE = [
-  ["code", /^(`+)([^]*?[^`])\1(?!`)/, (found) => ({ tag: "code", text: found[2].trim() })],
+  ["code", /^(`+)(?!`)([^]*?[^`])\1(?!`)/, (found) => ({ tag: "code", text: found[2].trim() })],
   ["strong", /^(\*\*|__)(?=\S)([^]*?\S)\1/, (found) => ({ tag: "strong", parts: readInline(found[2]) })],
   ["em", /^([*_])(?=\S)([^]*?[^\s*_])\1(?!\w)/, (found) => ({ tag: "em", parts: readInline(found[2]) })],
   ["del", /^~~(?=\S)([^]*?\S)~~/, (found) => ({ tag: "del", parts: readInline(found[1]) })],
@@ -32,7 +32,7 @@ function readInline(text) {
   return parts;
 }
 
-const FENCE = /^ {0,3}(`{3,}(?![^]*`)|~{3,})\s*([\w+#.-]*)/; // Code in a line that ends in it is no fence.
+const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})\s*([\w+#.-]*)/; // Code in a line that ends in it is no fence.
 const HEADING = /^ {0,3}(#{1,6})\s+([^]*)$/;
 const RULE = /^ {0,3}([-*_])(\s*\1){2,}\s*$/;
 const ITEM = /^( *)([-*+]|\d{1,9}[.)])\s+(.*)$/;

@@ -15,7 +15,8 @@ const EXACT = "\uE000whole number "; // Before one that is too large for a numbe
 // A value; of whole numbers every digit is kept.
 function parseJson(text) {
   try {
-    if (typeof text !== "string" || !/\d{16}/.test(text)) return JSON.parse(text);
+    const found = JSON.parse(text); // First: of a text that is no JSON nothing is looked for.
+    if (typeof text !== "string" || !/\d{16}/.test(text)) return found;
     const marked = text.replace(LARGE, (found) => (found[0] === '"' ? found : `"${EXACT}${found}"`));
     return JSON.parse(marked, (_, each) => (typeof each === "string" && each.startsWith(EXACT) ? BigInt(each.slice(EXACT.length)) : each));
   } catch {

@@ -34,7 +34,7 @@ test("markup stays text, and names with underscores stay whole", () => {
 });
 
 test("what is unclosed, empty or long ends", () => {
-  for (const text of ["", "```", "**", "> ".repeat(500), "|".repeat(3000), "- ".repeat(2000), "[".repeat(20000), "*a ".repeat(20000), "`".repeat(9000), `# a${" ".repeat(5000)}b`]) {
+  for (const text of ["", "```", "**", "> ".repeat(500), "|".repeat(3000), "- ".repeat(2000), "[".repeat(20000), "*a ".repeat(20000), "`".repeat(9000), `# a${" ".repeat(5000)}b`, `${"`".repeat(8000)}a`.repeat(2)]) {
     const begun = performance.now();
     isMarkdown(text);
     readMarkdown(text);

@@ -30,3 +30,9 @@ test("large whole numbers keep every digit, and texts that look like them stay t
   assert.strictEqual(leafOf(value.a[0]).className, "leaf number");
   assert.deepStrictEqual(forms('{"a": 012345678901234567890}', "text"), ["text"]);
 });
+
+test("a long text that is no JSON is told so at once", () => {
+  const begun = performance.now();
+  assert.deepStrictEqual(forms(`{1234567890123456${'\\"'.repeat(100000)}`, "text"), ["text"]);
+  assert.ok(performance.now() - begun < 5000);
+});
