@@ -125,6 +125,7 @@ function shortModel(model) {
 }
 
 const GROWN = [1, 1.2, 1.45, 1.75, 2.1, 2.5, 3, 3.6, 4.3, 5.2, 5.9]; // How much larger names are written, as the drawing gets smaller.
+const LINE = 16; // From one line of a box to the next.
 const TWO_LINES = 1.75; // Up to here a box has room for its status below its name.
 
 class Graph {
@@ -143,7 +144,6 @@ class Graph {
     this.names = [];
     this.bases = [];
     this.standings = []; // statuses and times as words
-    this.standingBases = [];
     this.kinds = [];
     this.matches = null; // which paths are sought; null: nothing is
     this.groups.forEach((group, number) => this.add(number, group));
@@ -243,10 +243,10 @@ class Graph {
     if (isNew) this.writeName(number, this.names[number]);
     const element = this.groups[number].querySelector(":scope > .standing");
     if (!element) return;
-    const { x, y } = (this.standingBases[number] ??= { x: Number(element.getAttribute("x")), y: Number(element.getAttribute("y")) });
+    const { x, y } = this.bases[number];
     const isSecond = this.hasTwoLines(number);
     element.setAttribute("x", isSecond ? x - 31 : x);
-    element.setAttribute("y", isSecond ? 13 * this.grown : y);
+    element.setAttribute("y", isSecond ? 13 * this.grown : y + 2 * LINE);
     const room = (this.head.sizes?.[number]?.[0] ?? 276) - 20;
     const cut = isSecond ? cutTo(text, Math.max(2, Math.floor(room / (this.letterOf("succeeded") * this.grown)))) : text;
     if (cut !== undefined && element.textContent !== cut) element.textContent = cut;
