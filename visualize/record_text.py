@@ -95,12 +95,10 @@ _STEPS: Final[dict[str, str]] = {
 
 def _describe_tool_call(call: ToolCall) -> RecordText:
     verb = "begins" if call.started else "failed" if call.is_error else "answered"
-    effect = ("Effect", "" if call.effect == "none" else call.effect)
-    given = ("Arguments", call.arguments)
-    if call.started:
-        return RecordText(f"Tool {call.name} {verb}", [effect], [given])
-    facts = [("Took", seconds_text(call.seconds)), effect]
-    return RecordText(f"Tool {call.name} {verb}", facts, [given, ("Result", call.result)], call.is_error)
+    took = "" if call.started else seconds_text(call.seconds)
+    facts = [("Took", took), ("Effect", "" if call.effect == "none" else call.effect)]
+    bodies = [("Arguments", call.arguments), *([] if call.started else [("Result", call.result)])]
+    return RecordText(f"Tool {call.name} {verb}", facts, bodies, call.is_error)
 
 
 def _describe_effect(decided: EffectDecided) -> RecordText:
@@ -123,8 +121,8 @@ def _describe_provider_failure(failed: ProviderFailed) -> RecordText:
 
 
 def _describe_map_stop(stopped: MapStopped) -> RecordText:
-    rest = f"{len(stopped.cancelled)} cancelled, {stopped.left} not begun"
-    return RecordText(f"Enough with {len(stopped.done)} items: {rest}")
+    done, cancelled, left = len(stopped.done), len(stopped.cancelled), stopped.left
+    return RecordText(f"Enough with {done} items: {cancelled} cancelled, {left} not begun")
 
 
 def _describe_round(ended: RoundEnded) -> RecordText:

@@ -69,13 +69,11 @@ def metrics_of(vitals: WorkerHeartbeat, queues: Sequence[QueueStatus] | None) ->
     yield Metric("flowengine_worker_info", "gauge", "The worker's version and queue.", [(info, 1)])
     is_ready = vitals.unreadiness is None
     yield Metric("flowengine_worker_ready", "gauge", "Whether it takes runs.", [(EMPTY, is_ready)])
-    held = len(vitals.in_hand)
-    yield Metric("flowengine_worker_runs", "gauge", "Runs that it holds.", [(EMPTY, held)])
+    yield Metric("flowengine_worker_runs", "gauge", "Runs that it holds.", [(EMPTY, len(vitals.in_hand))])
     yield Metric("flowengine_worker_concurrency", "gauge", "Runs that it may hold.", [(EMPTY, vitals.concurrency)])
     told = [({"event": event}, count) for event, count in sorted(vitals.counts.items())]
     yield Metric("flowengine_worker_events_total", "counter", "What happened to runs in it, by event.", told)
-    is_up = queues is not None
-    yield Metric("flowengine_store_up", "gauge", "Whether the store answered just now.", [(EMPTY, is_up)])
+    yield Metric("flowengine_store_up", "gauge", "Whether the store answered just now.", [(EMPTY, queues is not None)])
     if queues is None:
         return
     yield Metric("flowengine_orphaned_runs", "gauge", "Runs of the store without a job.", [(EMPTY, vitals.orphans)])
