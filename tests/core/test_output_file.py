@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -85,21 +85,39 @@ def test_a_link_that_leads_nowhere_makes_the_file_and_a_pipe_stays_one(tmp_path:
         os.close(theirs)
 
 
-@pytest.mark.parametrize(("number", "text"), [(errno.EBUSY, "new"), (errno.ENOSPC, "old")])
-def test_only_a_file_that_cannot_be_replaced_is_written_in_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, text: str
-) -> None:
-    def refuse(*paths: object) -> None:
-        raise OSError(number, os.strerror(number))
+@pytest.fixture
+def refuse_replacing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes the operating system refuse to replace files, for a reason."""
 
+    def refuse(number: int) -> None:
+        def replace(*paths: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "replace", replace)
+
+    return refuse
+
+
+def test_a_file_that_cannot_be_replaced_is_written_in_its_place(
+    tmp_path: Path, refuse_replacing: Callable[[int], None]
+) -> None:
     file = tmp_path / "mounted"
     file.write_text("old")
-    monkeypatch.setattr(os, "replace", refuse)
-    try:
+    refuse_replacing(errno.EBUSY)
+    write_output(file, ["new"])
+    assert (file.read_text(), len(list(tmp_path.iterdir()))) == ("new", 1)
+
+
+def test_a_file_that_is_not_replaced_for_another_reason_stays(
+    tmp_path: Path, refuse_replacing: Callable[[int], None]
+) -> None:
+    file = tmp_path / "kept"
+    file.write_text("old")
+    refuse_replacing(errno.ENOSPC)
+    with pytest.raises(InputError) as refused:
         write_output(file, ["new"])
-    except InputError as error:
-        assert str(error) == f"{file} cannot be written: {os.strerror(number)}"  # noqa: PT017 - one of two cases
-    assert (file.read_text(), len(list(tmp_path.iterdir()))) == (text, 1)
+    assert str(refused.value) == f"{file} cannot be written: {os.strerror(errno.ENOSPC)}"
+    assert (file.read_text(), len(list(tmp_path.iterdir()))) == ("old", 1)
 
 
 def test_what_cannot_be_written_is_told_with_its_name(tmp_path: Path) -> None:
