@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from flowengine.errors import InputError
+
 Command = Callable[..., Any]
 FLOW = """
 flowengine: v1
@@ -82,3 +84,21 @@ def test_files_of_a_run_are_listed_and_written_beside_what_is_there(reading: Com
     assert (blocked.code, "a.bin is no folder" in blocked.err) == (2, True)
     assert reading("run", "shout.yaml", "--run-id", "r2").code == 0
     assert reading("runs", "files", "r2").err == "the run has no files\n"
+
+
+def test_the_name_of_a_written_file_is_taken_first_and_given_back_where_it_cannot_be_written(
+    reading: Command, monkeypatch: pytest.MonkeyPatch
+):
+    Path("a.bin").write_bytes(b"\x00\x01\x02" * 100)
+    assert reading("run", "reading.yaml", "-i", "doc=@a.bin", "--run-id", "r1").code == 0
+    taken: list[list[str]] = []
+
+    def refuse(path: Path, pieces: object) -> None:
+        taken.append([each.name for each in path.parent.iterdir()])
+        raise InputError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("flowengine.cli.commands.run_contents.write_output", refuse)
+        assert reading("runs", "files", "r1", "-o", "out").code == 2
+    assert (taken, list(Path("out").iterdir())) == ([["a.bin"]], [])
+    assert reading("runs", "files", "r1", "-o", "out").err == "wrote out/a.bin\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import count
 from pathlib import Path, PurePath
 
@@ -63,7 +62,22 @@ def _write_file(folder: Path, file: FileValue, blobs: BlobStore) -> Path:
     content, name = blobs.read_blob(file.blob), PurePath(clean_name(file.name))
     for number in count(1):
         path = folder / (name if number == 1 else f"{name.stem}-{number}{name.suffix}")
-        if not os.path.lexists(path):
+        with tells_refusals(path):
+            if not _take_name(path):
+                continue
+        try:
             write_output(path, [content])
-            return path
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
     raise AssertionError("unreachable")
+
+
+def _take_name(path: Path) -> bool:
+    """Makes an empty file where there is none, so that another process takes the next name."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
