@@ -135,7 +135,8 @@ def open_row_set(
 
     `fresh`: begin a new one in any case. `key` tells sets of one flow apart.
     """
-    definition, new = _hash(dict(plan.fingerprints), dict(plan.code)), os.urandom(4).hex()
+    definition = _hash(dict(plan.fingerprints), dict(plan.code))
+    new = os.urandom(4).hex()
     chosen: dict[str, str] = {}
 
     def choose(kept: Mapping[str, str] | None) -> Mapping[str, str]:
