@@ -10,7 +10,8 @@ function isObject(value) {
 }
 
 const LARGE = /"[^"\\]*(?:\\[^][^"\\]*)*"|(?<![\w.+-])-?[1-9]\d{15,}(?![\d.eE])/g; // Texts, and whole numbers.
-const EXACT = "\uE000whole number "; // Before one that is too large for a number of this language.
+// Stands before a whole number that is too large for this language. It differs each time, so no text can forge it.
+const EXACT = `whole number ${Math.random()} `;
 
 // A value; of whole numbers every digit is kept.
 function parseJson(text) {

@@ -29,6 +29,8 @@ test("large whole numbers keep every digit, and texts that look like them stay t
   assert.deepStrictEqual([value.b, value.c, value.d], ['12345678901234567890 " 9', 1.2345678901234567, 5]);
   assert.strictEqual(leafOf(value.a[0]).className, "leaf number");
   assert.deepStrictEqual(forms('{"a": 012345678901234567890}', "text"), ["text"]);
+  const forged = formsOf('{"a": "\uE000whole number x", "b": "whole number 5", "c": 12345678901234567890}', "json").value;
+  assert.deepStrictEqual([forged?.a, forged?.b], ["\uE000whole number x", "whole number 5"]);
 });
 
 test("a long text that is no JSON is told so at once", () => {
