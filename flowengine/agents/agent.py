@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
-from flowengine.agents.caller import naming, open_caller, open_files
+from flowengine.agents.caller import context_of, naming, open_caller, open_files
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (
@@ -25,6 +25,7 @@ from flowengine.agents.settings import (
     UsualTemperature,
     arguments_of,
     call_settings,
+    check_functions,
     check_share,
 )
 from flowengine.agents.standalone import DirectGateway, StreamingGateway, run_sync
@@ -150,7 +151,7 @@ class Agent:
                 arguments_of(Agent),
                 options,
                 model=model,
-                fallbacks=tuple(fallbacks),
+                fallbacks=fallbacks,
                 temperature=temperature,
                 max_tokens=max_tokens,
                 timeout=timeout,
@@ -161,10 +162,10 @@ class Agent:
             )
             self.generation = Generation(
                 instructions=generation_instructions,
-                system_message=system_message or "",
+                system_message="" if system_message is None else system_message,
                 shape=None if output_model is None else shape_of(output_model),
-                input_guardrails=tuple(input_guardrails),
-                output_guardrails=tuple(output_guardrails),
+                input_guardrails=check_functions("input_guardrails", input_guardrails),
+                output_guardrails=check_functions("output_guardrails", output_guardrails),
                 history=session_history,
                 history_size=history_size,
             )
@@ -233,7 +234,7 @@ class Agent:
         are for the generation calls of this run: `temperature`, `max_tokens`, `timeout`, what else
         the vendor takes; and `model`, which then stands in for every model of the agent.
         """
-        found = Context() if context is None else context
+        found = context_of(context)
         files = await open_files(attach) if attach else ()
         response = await self.respond(
             input_text, earlier=found.messages, gateway=gateway, scope=found.scope, attachments=files, **options
@@ -247,7 +248,7 @@ class Agent:
 
         async def run() -> Context:
             # Not in the context's scope: this may be another event loop.
-            found = Context() if context is None else context
+            found = context_of(context)
             files = await open_files(attach) if attach else ()
             response = await self.respond(input_text, earlier=found.messages, attachments=files, **options)
             return response.added_to(found)
@@ -340,7 +341,7 @@ class Agent:
         result.
         """
         refuse_other_kind(input_text, str, f"agent '{self.name}' answers a text", InputError)
-        found = Context() if context is None else context
+        found = context_of(context)
         gateway = DirectGateway() if gateway is None else gateway
         with naming(self.name):
             settings = self.settings_for(options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any, NamedTuple, cast
 
 from flowengine.agents.model_environment import check_taken, open_model
@@ -22,7 +23,15 @@ from flowengine.core.file_values import FileRules, FileValue, RefusedFileError
 from flowengine.core.locale import Messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.values import describe_value
-from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, OutputError, RunError
+from flowengine.errors import (
+    DefinitionError,
+    FlowEngineError,
+    InputError,
+    ModelConfigError,
+    OutputError,
+    RunError,
+    refuse_other_kind,
+)
 from flowengine.models.attachments import attachment_kind
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request
@@ -31,7 +40,17 @@ from flowengine.models.prompt_caching import explain_unused_cache, make_prompt_c
 from flowengine.models.worst_case import innermost_models
 from flowengine.models.wrappers.configured import default_options, definition_of
 
-__all__ = ["Caller", "attach_files", "check_files", "files_of", "naming", "open_caller", "open_files", "subject_of"]
+__all__ = [
+    "Caller",
+    "attach_files",
+    "check_files",
+    "context_of",
+    "files_of",
+    "naming",
+    "open_caller",
+    "open_files",
+    "subject_of",
+]
 
 # --- Files beside the text that a model is asked with
 
@@ -162,6 +181,12 @@ async def open_caller(
     if notice:
         await gateway.note(Notice(notice))
     return Caller(gateway, model, settings, words, loop)
+
+
+def context_of(given: Context | None) -> Context:
+    """The context that an agent is run with; a new one where none is given."""
+    refuse_other_kind(given, (Context, NoneType), "an agent is run with a Context", InputError)
+    return Context() if given is None else given
 
 
 def subject_of(context: Context, input_text: str | None, target: Any) -> Subject:

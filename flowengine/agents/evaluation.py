@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 
 from pydantic import BaseModel, ValidationError
 
-from flowengine.agents.caller import Caller, check_files, naming, open_caller, open_files, subject_of
+from flowengine.agents.caller import Caller, check_files, context_of, naming, open_caller, open_files, subject_of
 from flowengine.agents.prompt import Subject, evaluation_messages
 from flowengine.agents.settings import (
     PROCESS,
@@ -22,6 +22,7 @@ from flowengine.agents.settings import (
     UsualTemperature,
     arguments_of,
     call_settings,
+    check_descriptions,
     check_share,
 )
 from flowengine.agents.standalone import run_sync
@@ -29,7 +30,7 @@ from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitErr
 from flowengine.core.context import Context, EvaluationResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice, Round
-from flowengine.errors import LimitError, RunError
+from flowengine.errors import DefinitionError, LimitError, RunError, refuse_other_kind
 from flowengine.models.call_options import ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
@@ -79,13 +80,15 @@ class EvaluationAgent:
         """Without criteria it judges accuracy, relevance and completeness. `options` reach the model call."""
         with naming(name):
             self.name = name
-            self.instructions = evaluation_instructions or ""
+            instructions = "" if evaluation_instructions is None else evaluation_instructions
+            refuse_other_kind(instructions, str, "evaluation_instructions is text", DefinitionError)
+            self.instructions = instructions
             self.pass_threshold = check_share("pass_threshold", pass_threshold)
             self.settings: CallSettings = call_settings(
                 arguments_of(EvaluationAgent),
                 options,
                 model=model,
-                fallbacks=tuple(fallbacks),
+                fallbacks=fallbacks,
                 temperature=temperature,
                 max_tokens=max_tokens,
                 timeout=timeout,
@@ -95,7 +98,9 @@ class EvaluationAgent:
                 agent=name,
             )
             self.words = load_messages(locale)
-            self.criteria = dict(evaluation_criteria or self.words.section("criteria"))
+            given = evaluation_criteria
+            criteria = None if given is None else check_descriptions("evaluation_criteria", given)
+            self.criteria = criteria or dict(self.words.section("criteria"))
             self._shape = _judgement_shape(self.criteria)
 
     async def run_async(
@@ -114,8 +119,8 @@ class EvaluationAgent:
         are for this call's model call (`temperature`, `model`, what else the vendor takes).
         `attach`: files that the model sees with it: a `Path`, bytes, or a file of a run.
         """
-        found = Context() if context is None else context
         with naming(self.name):
+            found = context_of(context)
             subject = subject_of(found, input_text, target)
             subject = subject._replace(attachments=await open_files(attach)) if attach else subject
         evaluation = await self.evaluate(subject, gateway, **options)

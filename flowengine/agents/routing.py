@@ -7,11 +7,12 @@ a part of something else. Which node a label leads to is not its matter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, Final, Unpack
 
 from pydantic import BaseModel, ValidationError
 
-from flowengine.agents.caller import Caller, check_files, naming, open_caller, open_files, subject_of
+from flowengine.agents.caller import Caller, check_files, context_of, naming, open_caller, open_files, subject_of
 from flowengine.agents.prompt import Subject, routing_messages
 from flowengine.agents.settings import (
     PROCESS,
@@ -30,7 +31,7 @@ from flowengine.core.context import Context, RoutingResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.values import find_label
-from flowengine.errors import DefinitionError, RouteError
+from flowengine.errors import DefinitionError, RouteError, refuse_other_kind
 from flowengine.models.call_options import ModelOptions, PromptCaching
 from flowengine.models.model import Model
 
@@ -80,6 +81,8 @@ class RoutingAgent:
         be a name that is none of the labels. `options` reach the model call."""
         with naming(name):
             self.name = name
+            refuse_other_kind(routing_instruction, str, "routing_instruction is text", DefinitionError)
+            refuse_other_kind(fallback, (str, NoneType), "fallback is text", DefinitionError)
             self.instruction = routing_instruction
             self.routes = check_labels(routes)
             self.fallback = fallback
@@ -88,7 +91,7 @@ class RoutingAgent:
                 arguments_of(RoutingAgent),
                 options,
                 model=model,
-                fallbacks=tuple(fallbacks),
+                fallbacks=fallbacks,
                 temperature=temperature,
                 max_tokens=max_tokens,
                 timeout=timeout,
@@ -116,8 +119,8 @@ class RoutingAgent:
         text. `options` are for this call's model call (`temperature`, `model`, what else the vendor takes).
         `attach`: files that the model sees with it: a `Path`, bytes, or a file of a run.
         """
-        found = Context() if context is None else context
         with naming(self.name):
+            found = context_of(context)
             subject = subject_of(found, input_text, target)
             subject = subject._replace(attachments=await open_files(attach)) if attach else subject
         routing = await self.route(subject, gateway, **options)

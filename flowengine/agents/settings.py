@@ -7,13 +7,13 @@ that says what was found and what to write instead. Nothing here calls anything.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from inspect import Parameter, signature
 from sys import float_info
 from types import NoneType
-from typing import Any, Final, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, cast, get_args
 
 from flowengine.agents.structured import AnswerShape
 from flowengine.core.context import EvaluationResult, LLMResult
@@ -21,7 +21,7 @@ from flowengine.core.values import label_key
 from flowengine.errors import DefinitionError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import DECIDING, OPTIONS, PromptCaching, find_option_problems, normalize_options
 from flowengine.models.definitions import ModelDefinition
-from flowengine.models.model import Model
+from flowengine.models.model import Model, missing_members
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings
 from flowengine.models.wrappers.rate import Limiters, limiter_for
@@ -38,6 +38,9 @@ __all__ = [
     "UsualTemperature",
     "arguments_of",
     "call_settings",
+    "check_count",
+    "check_descriptions",
+    "check_functions",
     "check_labels",
     "check_share",
     "is_settled_late",
@@ -115,16 +118,19 @@ class CallSettings:
     def __post_init__(self) -> None:
         for problem in find_option_problems(self.extra):
             raise DefinitionError(str(problem))
-        if self.temperature is not None and not 0 <= self.temperature <= 2:
+        if self.model is not None:
+            _check_model("model", self.model)
+        for each in self.fallbacks:
+            _check_model("one of fallbacks", each)
+        if self.temperature is not None and not (_is_number(self.temperature) and 0 <= self.temperature <= 2):
             raise DefinitionError(f"temperature must be between 0 and 2, not {self.temperature!r}")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise DefinitionError(f"max_tokens must be at least 1, not {self.max_tokens!r}")
-        if not 0 < self.timeout <= float_info.max:
+        if self.max_tokens is not None:
+            check_count("max_tokens", self.max_tokens, 1)
+        if not (_is_number(self.timeout) and 0 < self.timeout <= float_info.max):
             raise DefinitionError(f"timeout must be a number of seconds above 0, not {self.timeout!r}")
         if self.prompt_cache not in (None, *get_args(PromptCaching)):
             raise DefinitionError(f"prompt_cache is auto or off, not {self.prompt_cache!r}")
-        if self.max_retries < 0:
-            raise DefinitionError(f"max_retries must be 0 or more, not {self.max_retries!r}")
+        check_count("max_retries", self.max_retries, 0)
 
     def temperature_beside(self, options: Mapping[str, Any]) -> float | None:
         """The temperature of a call that has these options; None where it is left to the vendor.
@@ -176,8 +182,10 @@ class Generation:
     """Entries of the history that enter a prompt, the newest."""
 
     def __post_init__(self) -> None:
-        if self.history_size < 0:
-            raise DefinitionError(f"history_size must be 0 or more, not {self.history_size!r}")
+        refuse_other_kind(self.instructions, str, "generation_instructions is text", DefinitionError)
+        refuse_other_kind(self.system_message, str, "system_message is text", DefinitionError)
+        refuse_other_kind(self.history, (list, NoneType), "session_history is a list", DefinitionError)
+        check_count("history_size", self.history_size, 0)
 
     def recent(self) -> Sequence[str]:
         """The part of the history that enters a prompt."""
@@ -194,8 +202,8 @@ class Improvement:
     """Turns a result and its evaluation into the guidance of the next try."""
 
     def __post_init__(self) -> None:
-        if self.max_iterations < 0:
-            raise DefinitionError(f"max_improvement_iterations must be 0 or more, not {self.max_iterations!r}")
+        check_count("max_improvement_iterations", self.max_iterations, 0)
+        refuse_other_kind(self.callback, (Callable, NoneType), "improvement_callback is a function", DefinitionError)
 
 
 def is_settled_late(generation: Generation, improvement: Improvement | None) -> bool:
@@ -210,27 +218,73 @@ def check_share(name: str, value: float) -> float:
     Traceback (most recent call last):
     flowengine.errors.DefinitionError: pass_threshold must be between 0.0 and 1.0, not 85; did you mean 0.85?
     """
-    if 0 <= value <= 1:
+    is_number = _is_number(value)
+    if is_number and 0 <= value <= 1:
         return value
-    hint = f"; did you mean {value / 100:g}?" if 1 < value <= 100 else ""
+    hint = f"; did you mean {value / 100:g}?" if is_number and 1 < value <= 100 else ""
     raise DefinitionError(f"{name} must be between 0.0 and 1.0, not {value!r}{hint}")
 
 
-def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
+def check_count(name: str, value: int, least: int) -> int:
+    """A whole number that is not too small.
+
+    >>> check_count("max_retries", "3", 0)
+    Traceback (most recent call last):
+    flowengine.errors.DefinitionError: max_retries must be a whole number of at least 0, not '3'
+    """
+    if type(value) is int and value >= least:
+        return value
+    raise DefinitionError(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_model(name: str, given: str | Model) -> None:
+    if not isinstance(given, str) and (lacking := missing_members(given)):
+        kind = type(given).__name__
+        raise DefinitionError(f"{name} is a model's name or a model, not {kind}, which has no {', '.join(lacking)}")
+
+
+def check_functions(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
+    """A list of functions, as a tuple."""
+    found = _check_list(name, given, "functions")
+    for each in found:
+        refuse_other_kind(each, Callable, f"one of {name} is a function", DefinitionError)
+    return found
+
+
+def _check_list(name: str, given: Iterable[Any], items: str) -> tuple[Any, ...]:
+    if isinstance(given, str | Mapping) or not isinstance(cast(object, given), Iterable):
+        raise DefinitionError(f"{name} must be a list of {items}, not {given!r:.80}")
+    return tuple(given)
+
+
+def check_descriptions(name: str, given: Mapping[str, str], what: str = "name") -> dict[str, str]:
+    """Names with what each means, which is empty where it is not said."""
+    refuse_other_kind(given, Mapping, f"{name} are a mapping, as {{{what}: description}}", DefinitionError)
+    for key, text in given.items():
+        refuse_other_kind(key, str, f"{name}: a {what} is text", DefinitionError)
+        if not key or key != key.strip():
+            raise DefinitionError(f"{name}: a {what} must be text without spaces around it, not {key!r}")
+        refuse_other_kind(text, (str, NoneType), f"{name}: the description of {key!r} is text", DefinitionError)
+    return {key: text or "" for key, text in given.items()}
+
+
+def check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     """Routes that can be told apart after trimming, case folding and composing letters."""
-    refuse_other_kind(labels, (Mapping, NoneType), "routes are a mapping, as {label: description}", DefinitionError)
-    if not labels:
+    found = check_descriptions("routes", {} if labels is None else labels, "label")
+    if not found:
         raise DefinitionError("routes must declare at least one label: {label: description}")
     folded: dict[str, str] = {}
-    for label in labels:
+    for label in found:
         key = label_key(label, in_any_case=True)
-        if not key or label != label.strip():
-            raise DefinitionError(f"a route's label must be text without spaces around it, not {label!r}")
         if key in folded:
             told = f"routes {folded[key]!r} and {label!r} differ in upper and lower case only"
             raise DefinitionError(f"{told}, or in how letters are composed")
         folded[key] = label
-    return dict(labels)
+    return found
 
 
 _NO_OPTIONS: Final = frozenset(
@@ -244,20 +298,23 @@ _NO_OPTIONS: Final = frozenset(
 """What the agent itself decides about a call, and what would reach a vendor that can do nothing with it."""
 
 
-_ELSEWHERE: Final[Mapping[str, str]] = {
-    "instructions": "generation_instructions",
-    "system": "system_message",
-    "system_prompt": "system_message",
-    "retries": "max_retries",
-    "output": "output_model",
-    "output_type": "output_model",
-    "history": "session_history",
-    "max_iterations": "max_improvement_iterations",
-    "threshold": "evaluation_threshold",
-    "criteria": "evaluation_criteria",
-    "guardrails": "input_guardrails",
+_ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
+    "instructions": ("generation_instructions", "evaluation_instructions", "routing_instruction"),
+    "instruction": ("routing_instruction", "evaluation_instructions"),
+    "system": ("system_message",),
+    "system_prompt": ("system_message",),
+    "retries": ("max_retries",),
+    "output": ("output_model",),
+    "output_type": ("output_model",),
+    "history": ("session_history",),
+    "max_iterations": ("max_improvement_iterations",),
+    "threshold": ("evaluation_threshold", "pass_threshold"),
+    "evaluation_threshold": ("pass_threshold",),
+    "criteria": ("evaluation_criteria",),
+    "guardrails": ("input_guardrails",),
 }
-"""What flow files and other libraries call an argument of an agent; no vendor has an option of that name."""
+"""What flow files, other agents and other libraries call an argument, the agent's own of which is meant; no vendor has
+an option of that name."""
 
 
 @cache
@@ -276,15 +333,20 @@ def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
         if option in _NO_OPTIONS:
             raise DefinitionError(f"'{option}' is neither an argument here nor an option of a model call")
         # Vendors' own options resemble ours (`max_completion_tokens`), so only a near miss counts.
-        meant = find_nearest(option, known, 0.85) or _ELSEWHERE.get(option)
-        if meant in known:
+        elsewhere = (each for each in _ELSEWHERE.get(option, ()) if each in known)
+        meant = find_nearest(option, known, 0.85) or next(elsewhere, None)
+        if meant is not None:
             raise DefinitionError(f"unknown argument '{option}'; did you mean '{meant}'?")
 
 
-def call_settings(known: frozenset[str], extra: Mapping[str, Any], **settings: Any) -> CallSettings:
+def call_settings(
+    known: frozenset[str], extra: Mapping[str, Any], *, agent: str, fallbacks: Iterable[str | Model], **settings: Any
+) -> CallSettings:
     """Settings for a model call; `known` are the argument names of the agent that is being made."""
+    refuse_other_kind(agent, str, "name is text", DefinitionError)
     check_options(extra, known)
-    return CallSettings(**settings, extra=_check_options(extra))
+    models = _check_list("fallbacks", fallbacks, "models")
+    return CallSettings(**settings, agent=agent, fallbacks=models, extra=_check_options(extra))
 
 
 def _check_options(options: Mapping[str, Any]) -> dict[str, Any]:

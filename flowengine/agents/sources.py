@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from flowengine.agents.settings import check_count
 from flowengine.context_providers.chain import cleared
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.provider import ContextProvider
@@ -79,8 +80,8 @@ def sources_of(
     if memory is not None:
         chain = (*chain, _open_memory(memory))  # Behind the transforms: it has been chosen for the query already.
     chosen = _check_list("contexts", contexts, (TypedContext, ContextManager))
-    if budget is not None and budget < 1:
-        raise DefinitionError(f"context_budget must be at least 1, not {budget!r}")
+    if budget is not None:
+        check_count("context_budget", budget, 1)
     if sandbox is not None and skills is None:
         raise DefinitionError("skill_sandbox is where scripts of skills run: give skills as well")
     return Sources(chain, _make_manager(chosen), None if skills is None else _open_store(skills), sandbox, budget)

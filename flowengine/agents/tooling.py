@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
+from flowengine.agents.settings import check_count
 from flowengine.agents.tool_loop import Renew, ToolLoop, Watch, without_tools
 from flowengine.core.locale import Messages
 from flowengine.core.run_scope import RunScope
@@ -56,9 +57,8 @@ class Tooling:
     """Which calls a person is asked about."""
 
     def __post_init__(self) -> None:
-        for name, value in (("max_tool_rounds", self.max_rounds), ("max_parallel_tools", self.max_parallel)):
-            if value < 1:
-                raise DefinitionError(f"{name} must be at least 1, not {value!r}")
+        check_count("max_tool_rounds", self.max_rounds, 1)
+        check_count("max_parallel_tools", self.max_parallel, 1)
         Offer(self.sets)  # Two tools of one name are told now.
         names = [each.name for each in self.servers]
         twice = next((name for name in names if names.count(name) > 1), None)

@@ -25,6 +25,7 @@ __all__ = [
     "Request",
     "TokenUsage",
     "as_json",
+    "missing_members",
     "plain_request",
     "read_token_count",
     "request_of",
@@ -183,6 +184,11 @@ class Model(Protocol):
         Leaving the context early cancels the call: `async with model.stream(request) as pieces`.
         """
         ...
+
+
+def missing_members(value: object) -> list[str]:
+    """The members that an object lacks to be a `Model`."""
+    return [each for each in ("name", "provider", "complete", "stream") if not hasattr(value, each)]
 
 
 # --- Models whose library is slow to load

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from flowengine.core.user_code import describe_error, load_entry_point, package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
-from flowengine.models.model import Model
+from flowengine.models.model import Model, missing_members
 from flowengine.models.throttle import VendorThrottle, brake_for
 from flowengine.models.vendor_choice import VendorChoice, VendorQuestion, choose, known_provider
 from flowengine.models.vendors import (
@@ -182,8 +182,7 @@ def _of_package(
         raise ModelConfigError(
             f"model '{name}' of {vendor} cannot be made by the package '{package_of(point)}': {describe_error(error)}"
         ) from error
-    lacking = [each for each in ("name", "provider", "complete", "stream") if not hasattr(made, each)]
-    if lacking:
+    if lacking := missing_members(made):
         raise ModelConfigError(
             f"the package '{package_of(point)}' gives no model for '{vendor}/{name}': {type(made).__name__} has no "
             f"{', '.join(lacking)}"

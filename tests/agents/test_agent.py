@@ -19,6 +19,7 @@ from flowengine.core.records import ModelCall, Notice
 from flowengine.errors import (
     DefinitionError,
     GuardrailError,
+    InputError,
     OutputError,
     PermanentModelError,
     RunError,
@@ -279,10 +280,10 @@ async def test_an_output_may_be_declared_as_a_json_schema() -> None:
         ({"temperature": 3.0}, "temperature must be between 0 and 2"),
         ({"timeout": 0}, "timeout must be a number of seconds above 0"),
         ({"timeout": float("inf")}, "timeout must be a number of seconds above 0"),
-        ({"max_tokens": 0}, "max_tokens must be at least 1"),
-        ({"max_retries": -1}, "max_retries must be 0 or more"),
-        ({"history_size": -1}, "history_size must be 0 or more"),
-        ({"max_improvement_iterations": -1}, "max_improvement_iterations must be 0 or more"),
+        ({"max_tokens": 0}, "max_tokens must be a whole number of at least 1"),
+        ({"max_retries": -1}, "max_retries must be a whole number of at least 0"),
+        ({"history_size": -1}, "history_size must be a whole number of at least 0"),
+        ({"max_improvement_iterations": -1}, "max_improvement_iterations must be a whole number of at least 0"),
         ({"routes": {"a": "A"}}, "routes needs both routing_instruction and routes"),
         ({"routing_instruction": "Route."}, "routing_instruction needs both"),
         ({"fallback": "a"}, "fallback needs both"),
@@ -290,9 +291,25 @@ async def test_an_output_may_be_declared_as_a_json_schema() -> None:
         ({"evaluation_model": "m"}, "evaluation_model needs orchestration_mode, evaluation_instructions or"),
         ({"temprature": 0.1}, r"unknown argument 'temprature'; did you mean 'temperature'\?"),
         ({"tool_choice": "auto"}, "'tool_choice' is neither an argument here nor an option of a model call"),
-        ({"max_tool_rounds": 0}, "max_tool_rounds must be at least 1, not 0"),
-        ({"max_parallel_tools": 0}, "max_parallel_tools must be at least 1"),
+        ({"max_tool_rounds": 0}, "max_tool_rounds must be a whole number of at least 1, not 0"),
+        ({"max_parallel_tools": 0}, "max_parallel_tools must be a whole number of at least 1"),
         ({"memory": object()}, "agent 'a': memory must be a file, the settings of"),
+        ({"max_tokens": 1.5}, "max_tokens must be a whole number of at least 1, not 1.5"),
+        ({"max_retries": None}, "max_retries must be a whole number of at least 0, not None"),
+        ({"max_retries": True}, "max_retries must be a whole number of at least 0, not True"),
+        ({"temperature": "warm"}, "temperature must be between 0 and 2, not 'warm'"),
+        ({"timeout": "30s"}, "timeout must be a number of seconds above 0, not '30s'"),
+        ({"evaluation_threshold": "0.7"}, "evaluation_threshold must be between 0.0 and 1.0, not '0.7'$"),
+        ({"evaluation_threshold": True}, "evaluation_threshold must be between 0.0 and 1.0, not True$"),
+        ({"model": 5}, "agent 'a': model is a model's name or a model, not int, which has no name, provider"),
+        ({"fallbacks": "offline"}, "fallbacks must be a list of models, not 'offline'"),
+        ({"fallbacks": [None]}, "one of fallbacks is a model's name or a model, not NoneType"),
+        ({"system_message": 5}, "system_message is text, not int"),
+        ({"session_history": "before"}, "session_history is a list, not str"),
+        ({"input_guardrails": len}, "input_guardrails must be a list of functions"),
+        ({"output_guardrails": ["short"]}, "one of output_guardrails is a function, not str"),
+        ({"improvement_callback": "x", "orchestration_mode": True}, "improvement_callback is a function, not str"),
+        ({"threshold": 0.5}, r"unknown argument 'threshold'; did you mean 'evaluation_threshold'\?"),
         ({"output_model": {"name": "string"}}, r"agent 'a': this is no JSON Schema: none of its keys \(name\)"),
         ({"output_model": {"type": "strnig"}}, "this is no JSON Schema: at .*type"),
         ({"output_model": int}, "output_model must be a pydantic class or a JSON Schema"),
@@ -303,6 +320,21 @@ async def test_an_output_may_be_declared_as_a_json_schema() -> None:
 def test_a_wrong_setting_is_refused_when_the_agent_is_made(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         Agent("a", "Write.", **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "instructions", "message"),
+    [(5, "Write.", "agent '5': name is text, not int"), ("a", None, "generation_instructions is text, not NoneType")],
+)
+def test_a_name_and_instructions_that_are_no_text_are_refused(name: Any, instructions: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        Agent(name, instructions)
+
+
+@pytest.mark.parametrize("context", [5, {"result": "x"}, "x"])
+def test_what_is_no_context_is_refused(context: Any) -> None:
+    with pytest.raises(InputError, match=f"an agent is run with a Context, not {type(context).__name__}"):
+        Agent("a", "Write.", model=ScriptedModel([])).run("x", context)
 
 
 def test_vendors_own_options_are_not_taken_for_misspelt_arguments() -> None:

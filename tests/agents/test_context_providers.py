@@ -170,7 +170,7 @@ def test_configuration_may_be_yaml_or_data_and_comes_after_the_instances(tmp_pat
         ({"context_providers": ["conversation"]}, "one of context_providers is no ContextProvider: str 'conversation'"),
         ({"context_providers_config": "- conversaton"}, "there is no context provider 'conversaton'; did you mean"),
         ({"contexts": [3]}, "one of contexts is no TypedContext or ContextManager: int 3"),
-        ({"context_budget": 0}, "context_budget must be at least 1, not 0"),
+        ({"context_budget": 0}, "context_budget must be a whole number of at least 1, not 0"),
         ({"context_provider": []}, "unknown argument 'context_provider'; did you mean 'context_providers'?"),
     ],
 )

@@ -177,3 +177,26 @@ async def test_a_score_is_a_number(wrong: dict[str, Any]) -> None:
 def test_a_result_made_by_hand_has_a_number_as_its_score_too() -> None:
     with pytest.raises(ValueError, match="not true or false"):
         EvaluationResult(score=True, passed=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"evaluation_criteria": "accurate"}, "evaluation_criteria are a mapping, as {name: description}, not str"),
+        ({"evaluation_criteria": {"": "Clear"}}, "a name must be text without spaces around it, not ''"),
+        ({"evaluation_criteria": {1: "Clear"}}, "evaluation_criteria: a name is text, not int"),
+        ({"evaluation_criteria": {"clear": 1}}, "the description of 'clear' is text, not int"),
+        ({"evaluation_instructions": 5}, "evaluation_instructions is text, not int"),
+        ({"pass_threshold": "0.7"}, "pass_threshold must be between 0.0 and 1.0, not '0.7'$"),
+        ({"threshold": 0.7}, r"unknown argument 'threshold'; did you mean 'pass_threshold'\?"),
+        ({"instructions": "Be strict."}, r"unknown argument 'instructions'; did you mean 'evaluation_instructions'\?"),
+    ],
+)
+def test_a_wrong_setting_of_a_judge_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=f"agent 'judge': .*{message}"):
+        EvaluationAgent("judge", **settings)
+
+
+def test_a_criterion_without_a_description_is_judged_by_its_name() -> None:
+    nameless: Any = {"clear": None}
+    assert EvaluationAgent("judge", evaluation_criteria=nameless).criteria == {"clear": ""}

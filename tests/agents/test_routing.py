@@ -135,11 +135,33 @@ async def test_a_failing_call_is_an_error_even_with_a_fallback() -> None:
         ({"caf\u00e9": "", "cafe\u0301": ""}, "or in how letters are composed"),
         ({" a": ""}, "without spaces"),
         ({"": ""}, "without spaces"),
+        ({1: "One"}, "a label is text, not int"),
+        ({"a": 5}, "the description of 'a' is text, not int"),
+        (["a", "b"], "routes are a mapping, as {label: description}, not list"),
     ],
 )
 def test_labels_that_cannot_be_told_apart_are_refused(routes: dict[str, str], message: str) -> None:
     with pytest.raises(DefinitionError, match=rf"agent 'r': .*{message}"):
         RoutingAgent("r", "Route.", routes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"min_confidence": "0.5"}, "min_confidence must be between 0.0 and 1.0, not '0.5'$"),
+        ({"fallback": 5}, "fallback is text, not int"),
+        ({"instruction": "Route."}, r"unknown argument 'instruction'; did you mean 'routing_instruction'\?"),
+    ],
+)
+def test_a_wrong_setting_of_a_router_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=rf"agent 'r': {message}"):
+        RoutingAgent("r", "Route.", ROUTES, **settings)
+
+
+@pytest.mark.parametrize("nothing", [None])
+def test_a_router_needs_an_instruction(nothing: Any) -> None:
+    with pytest.raises(DefinitionError, match="agent 'r': routing_instruction is text, not NoneType"):
+        RoutingAgent("r", nothing, ROUTES)
 
 
 def test_a_confidence_in_percent_is_refused() -> None:
