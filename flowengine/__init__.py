@@ -13,87 +13,70 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Final
 
-    from flowengine.agents.agent import Agent as Agent
-    from flowengine.agents.evaluation import EvaluationAgent as EvaluationAgent
-    from flowengine.agents.routing import RoutingAgent as RoutingAgent
-    from flowengine.builder import FlowBuilder as FlowBuilder
-    from flowengine.context_providers.compressor.compressor import (
-        ContextCompressorProvider as ContextCompressorProvider,
+    from flowengine.agents.agent import Agent
+    from flowengine.agents.evaluation import EvaluationAgent
+    from flowengine.agents.routing import RoutingAgent
+    from flowengine.builder import FlowBuilder
+    from flowengine.context_providers.compressor.compressor import ContextCompressorProvider
+    from flowengine.context_providers.conversation import ConversationHistoryProvider
+    from flowengine.context_providers.custom_data import CustomDataProvider
+    from flowengine.context_providers.factory import ContextProviderFactory
+    from flowengine.context_providers.filter import ContextFilterProvider
+    from flowengine.context_providers.fixed_file import FixedFileProvider
+    from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
+    from flowengine.context_providers.provider import ContextProvider
+    from flowengine.context_providers.retrieval import RetrievalProvider
+    from flowengine.context_providers.source_code.source_code import SourceCodeProvider
+    from flowengine.core.budget import Budget
+    from flowengine.core.context import Context, EvaluationResult, Fragment, LLMResult, NodeResult, RoutingResult
+    from flowengine.core.file_values import FileValue
+    from flowengine.engine.events import (
+        ErrorInfo,
+        Event,
+        NodeCancelled,
+        NodeFailed,
+        NodeFinished,
+        NodeRecorded,
+        NodeSkipped,
+        NodeStarted,
+        RunFinished,
+        RunResumed,
+        RunStarted,
+        TokenStreamed,
     )
-    from flowengine.context_providers.conversation import ConversationHistoryProvider as ConversationHistoryProvider
-    from flowengine.context_providers.custom_data import CustomDataProvider as CustomDataProvider
-    from flowengine.context_providers.factory import ContextProviderFactory as ContextProviderFactory
-    from flowengine.context_providers.filter import ContextFilterProvider as ContextFilterProvider
-    from flowengine.context_providers.fixed_file import FixedFileProvider as FixedFileProvider
-    from flowengine.context_providers.long_term_memory import LongTermMemoryProvider as LongTermMemoryProvider
-    from flowengine.context_providers.provider import ContextProvider as ContextProvider
-    from flowengine.context_providers.retrieval import RetrievalProvider as RetrievalProvider
-    from flowengine.context_providers.source_code.source_code import SourceCodeProvider as SourceCodeProvider
-    from flowengine.core.budget import Budget as Budget
-    from flowengine.core.context import Context as Context
-    from flowengine.core.context import EvaluationResult as EvaluationResult
-    from flowengine.core.context import Fragment as Fragment
-    from flowengine.core.context import LLMResult as LLMResult
-    from flowengine.core.context import NodeResult as NodeResult
-    from flowengine.core.context import RoutingResult as RoutingResult
-    from flowengine.core.file_values import FileValue as FileValue
-    from flowengine.engine.events import ErrorInfo as ErrorInfo
-    from flowengine.engine.events import Event as Event
-    from flowengine.engine.events import NodeCancelled as NodeCancelled
-    from flowengine.engine.events import NodeFailed as NodeFailed
-    from flowengine.engine.events import NodeFinished as NodeFinished
-    from flowengine.engine.events import NodeRecorded as NodeRecorded
-    from flowengine.engine.events import NodeSkipped as NodeSkipped
-    from flowengine.engine.events import NodeStarted as NodeStarted
-    from flowengine.engine.events import RunFinished as RunFinished
-    from flowengine.engine.events import RunResumed as RunResumed
-    from flowengine.engine.events import RunStarted as RunStarted
-    from flowengine.engine.events import TokenStreamed as TokenStreamed
-    from flowengine.engine.merging import StateKey as StateKey
-    from flowengine.errors import DefinitionError as DefinitionError
-    from flowengine.errors import FlowEngineError as FlowEngineError
-    from flowengine.errors import FlowError as FlowError
-    from flowengine.errors import ModelError as ModelError
-    from flowengine.errors import PermanentModelError as PermanentModelError
-    from flowengine.errors import RunError as RunError
-    from flowengine.errors import TransientModelError as TransientModelError
-    from flowengine.flow import Flow as Flow
-    from flowengine.models.messages import Message as Message
-    from flowengine.models.messages import ToolRequest as ToolRequest
-    from flowengine.models.model import Model as Model
-    from flowengine.models.model import Reply as Reply
-    from flowengine.models.model import Request as Request
-    from flowengine.models.model import TokenUsage as TokenUsage
-    from flowengine.models.open import get_llm as get_llm
-    from flowengine.nodes.agent import AgentNode as AgentNode
-    from flowengine.nodes.agent import EvaluationNode as EvaluationNode
-    from flowengine.nodes.agent import RoutingNode as RoutingNode
-    from flowengine.nodes.approval import ApprovalNode as ApprovalNode
-    from flowengine.nodes.compiled_flow import InputField as InputField
-    from flowengine.nodes.condition import ConditionNode as ConditionNode
-    from flowengine.nodes.function import FunctionNode as FunctionNode
-    from flowengine.nodes.loop import LoopNode as LoopNode
-    from flowengine.nodes.map import MapNode as MapNode
-    from flowengine.nodes.node import FlowNode as FlowNode
-    from flowengine.nodes.node import NodeLimits as NodeLimits
-    from flowengine.nodes.node import NodeSettings as NodeSettings
-    from flowengine.nodes.node import RetryPolicy as RetryPolicy
-    from flowengine.nodes.node import RunLimits as RunLimits
-    from flowengine.nodes.subflow import SubflowNode as SubflowNode
-    from flowengine.runners.row_runs import RowResult as RowResult
-    from flowengine.runners.run import Run as Run
-    from flowengine.runs import Question as Question
-    from flowengine.runs import RunRecord as RunRecord
-    from flowengine.runs import Runs as Runs
-    from flowengine.skills.skill_store import SkillStore as SkillStore
-    from flowengine.tools.function_tool import tool as tool
-    from flowengine.tools.mcp.server_settings import McpServer as McpServer
-    from flowengine.tools.tool import Tool as Tool
-    from flowengine.tools.tool import ToolResult as ToolResult
-    from flowengine.tools.toolset import ToolSet as ToolSet
-    from flowengine.typed_contexts.manager import ContextManager as ContextManager
-    from flowengine.typed_contexts.typed import ToolCallResult as ToolCallResult
-    from flowengine.typed_contexts.typed import TypedContext as TypedContext
+    from flowengine.engine.merging import StateKey
+    from flowengine.errors import (
+        DefinitionError,
+        FlowEngineError,
+        FlowError,
+        ModelError,
+        PermanentModelError,
+        RunError,
+        TransientModelError,
+    )
+    from flowengine.flow import Flow
+    from flowengine.models.messages import Message, ToolRequest
+    from flowengine.models.model import Model, Reply, Request, TokenUsage
+    from flowengine.models.open import get_llm
+    from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+    from flowengine.nodes.approval import ApprovalNode
+    from flowengine.nodes.compiled_flow import InputField
+    from flowengine.nodes.condition import ConditionNode
+    from flowengine.nodes.function import FunctionNode
+    from flowengine.nodes.loop import LoopNode
+    from flowengine.nodes.map import MapNode
+    from flowengine.nodes.node import FlowNode, NodeLimits, NodeSettings, RetryPolicy, RunLimits
+    from flowengine.nodes.subflow import SubflowNode
+    from flowengine.runners.row_runs import RowResult
+    from flowengine.runners.run import Run
+    from flowengine.runs import Question, RunRecord, Runs
+    from flowengine.skills.skill_store import SkillStore
+    from flowengine.tools.function_tool import tool
+    from flowengine.tools.mcp.server_settings import McpServer
+    from flowengine.tools.tool import Tool, ToolResult
+    from flowengine.tools.toolset import ToolSet
+    from flowengine.typed_contexts.manager import ContextManager
+    from flowengine.typed_contexts.typed import ToolCallResult, TypedContext
     from flowengine.version import __version__ as __version__
 
 PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {

@@ -10,26 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from flowengine.memory.open_database import open_memory as open_memory
-    from flowengine.memory.open_database import shortened as shortened
-    from flowengine.memory.scopes.channel_messages import Channel as Channel
-    from flowengine.memory.scopes.channel_messages import ChannelMessage as ChannelMessage
-    from flowengine.memory.scopes.channel_messages import ChannelMessages as ChannelMessages
-    from flowengine.memory.scopes.channel_messages import ConversationStore as ConversationStore
-    from flowengine.memory.scopes.generation import MemoryLimits as MemoryLimits
-    from flowengine.memory.scopes.generation import long_term_messages as long_term_messages
-    from flowengine.memory.scopes.generation import short_term_messages as short_term_messages
-    from flowengine.memory.scopes.judge import ReplyDecision as ReplyDecision
-    from flowengine.memory.scopes.memories import Memory as Memory
-    from flowengine.memory.scopes.memories import MemoryRepository as MemoryRepository
-    from flowengine.memory.scopes.memories import MemoryScope as MemoryScope
-    from flowengine.memory.scopes.memories import MemoryType as MemoryType
-    from flowengine.memory.scopes.memories import thread_scope_id as thread_scope_id
-    from flowengine.memory.scopes.memory_prompt import prompt_messages as prompt_messages
-    from flowengine.memory.scopes.memory_updater import MemoryLoader as MemoryLoader
-    from flowengine.memory.scopes.memory_updater import Windows as Windows
-    from flowengine.memory.scopes.sql_stores import SQLConversationStore as SQLConversationStore
-    from flowengine.memory.scopes.sql_stores import SQLMemoryRepository as SQLMemoryRepository
+    from flowengine.memory.open_database import open_memory, shortened
+    from flowengine.memory.scopes.channel_messages import Channel, ChannelMessage, ChannelMessages, ConversationStore
+    from flowengine.memory.scopes.generation import MemoryLimits, long_term_messages, short_term_messages
+    from flowengine.memory.scopes.judge import ReplyDecision
+    from flowengine.memory.scopes.memories import Memory, MemoryRepository, MemoryScope, MemoryType, thread_scope_id
+    from flowengine.memory.scopes.memory_prompt import prompt_messages
+    from flowengine.memory.scopes.memory_updater import MemoryLoader, Windows
+    from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
 
 _MODULES: Final[Mapping[str, Sequence[str]]] = {
     "flowengine.memory.open_database": (

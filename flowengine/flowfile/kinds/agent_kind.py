@@ -9,10 +9,9 @@ from flowengine.flowfile.compile.scope import shared_beginning, template, values
 from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSettings
 from flowengine.flowfile.schema.fields import ListOf, Maybe, Prompt, Template
 from flowengine.flowfile.schema.keys import WorkKeys, targets_of
-from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode
 
 __all__ = ["KIND", "AgentNodeSpec"]

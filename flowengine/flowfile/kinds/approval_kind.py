@@ -12,11 +12,10 @@ from flowengine.flowfile.compile.scope import text, values
 from flowengine.flowfile.schema.agent_settings import JsonSchema
 from flowengine.flowfile.schema.fields import Duration, ListOf, Maybe, Plain, Routes, Template, refuse
 from flowengine.flowfile.schema.keys import TEXT, NodeKeys, OwnRoute, Shape, object_shape, routes_to
-from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 from flowengine.flowfile.schema.notify_keys import ChannelKeys, Notify
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode, Value
 
 __all__ = ["KIND", "ApprovalNodeSpec"]

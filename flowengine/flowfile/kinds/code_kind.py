@@ -11,10 +11,9 @@ from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import values
 from flowengine.flowfile.schema.fields import Values, refuse
 from flowengine.flowfile.schema.keys import WorkKeys
-from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode
 
 __all__ = ["KIND", "CodeNodeSpec"]

@@ -10,10 +10,9 @@ from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import boolean, expression
 from flowengine.flowfile.schema.fields import CodePath, Expression, Keys, ListOf, Maybe, Routes, Target, refuse
 from flowengine.flowfile.schema.keys import TEXT, OwnRoute, Shape, WorkKeys, routes_to
-from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode
 
 __all__ = ["KIND", "CaseSpec", "ConditionNodeSpec"]

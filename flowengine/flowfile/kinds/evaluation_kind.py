@@ -11,10 +11,9 @@ from flowengine.flowfile.compile.scope import template, values
 from flowengine.flowfile.schema.agent_settings import AgentRef, ModelSettings
 from flowengine.flowfile.schema.fields import CodePath, ListOf, Maybe, Plain, Prompt, Routes, Score, Template, refuse
 from flowengine.flowfile.schema.keys import EVALUATION, OwnRoute, Shape, WorkKeys, routes_to
-from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode
 
 __all__ = ["KIND", "EvaluationNodeSpec"]

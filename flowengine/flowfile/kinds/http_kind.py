@@ -13,10 +13,9 @@ from flowengine.flowfile.compile.scope import address, template, values
 from flowengine.flowfile.schema.agent_settings import JsonSchema
 from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Rendered, Template, found, refuse
 from flowengine.flowfile.schema.keys import NUMBER, Effect, Shape, WorkKeys, object_shape
-from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode
 
 __all__ = ["KIND", "ExpectedAnswer", "HttpNodeSpec"]

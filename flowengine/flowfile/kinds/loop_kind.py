@@ -10,12 +10,11 @@ from pydantic import Field
 from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import boolean, expression, values
 from flowengine.flowfile.schema.fields import Expression, Maybe, Values
-from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeKind
+from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeCompiler, NodeKind
 from flowengine.templating.access import Missing
 
 if TYPE_CHECKING:
     from flowengine.core.context import Context
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode
 
 __all__ = ["KIND", "LoopNodeSpec"]

@@ -9,10 +9,9 @@ from pydantic import Field
 from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import boolean, expression, values
 from flowengine.flowfile.schema.fields import Expression, Identifier, Maybe, Rendered
-from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeKind
+from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeCompiler, NodeKind
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode
 
 __all__ = ["KIND", "MapNodeSpec"]

@@ -11,10 +11,9 @@ from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import values
 from flowengine.flowfile.schema.fields import Plain, Values
 from flowengine.flowfile.schema.keys import BoundedKeys
-from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode, NodeLimits, RunLimits
 
 __all__ = ["KIND", "SubflowNodeSpec"]

@@ -11,10 +11,9 @@ from flowengine.errors import MisplacedKeyError
 from flowengine.flowfile.compile.scope import is_static, values
 from flowengine.flowfile.schema.fields import Maybe, Values, is_code, refuse
 from flowengine.flowfile.schema.keys import Effect, WorkKeys
-from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.schema.node_kinds import NodeCompiler
     from flowengine.nodes.node import FlowNode
 
 __all__ = ["KIND", "ToolNodeSpec"]
