@@ -153,6 +153,30 @@ def test_code_is_looked_at_and_not_run(tmp_path: Path) -> None:
     assert str(problem(project, "absent:x")).startswith("FE505 there is no module 'absent' in")
 
 
+def test_names_are_seen_wherever_a_module_binds_them(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        tools_dot_py="""import sys
+match sys.argv:
+    case [one, *two]:
+        def three(): ...
+    case {"a": four, **five} | (str() as four, five):
+        from json import loads
+    case _:
+        six = lambda own: own
+for seven in [other for other in range(3) if (eight := other)]:
+    with open("x") as nine:
+        pass
+""",
+    )
+    project = Project(tmp_path)
+    for name in ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"):
+        assert problem(project, f"tools:{name}") is None
+    assert str(problem(project, "tools:loads")).startswith("FE504 the module 'tools' only imports 'loads'")
+    for name in ("own", "other"):
+        assert str(problem(project, f"tools:{name}")).startswith("FE506")
+
+
 def test_without_a_project_file_only_modules_in_the_flows_folder_may_be_called(tmp_path: Path) -> None:
     write(tmp_path, tools_dot_py="def f(): ...")
     project = Project(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
@@ -214,28 +214,31 @@ def _names(file: Path, changed: int) -> Mapping[str, str | None] | None:
     return names | dict.fromkeys(names.keys() & set(_declared_names(tree.body)))
 
 
-def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, str | None]]:
-    """Names bound by the statements of a module, also inside `if`, `try`, `with` and loops."""
-    for statement in body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield statement.name, None
-        elif isinstance(statement, ast.Import):
-            for alias in statement.names:
-                yield alias.asname or alias.name.partition(".")[0], alias.name
-        elif isinstance(statement, ast.ImportFrom):
-            source = "." * statement.level + (statement.module or "")
-            yield from ((alias.asname or alias.name, source) for alias in statement.names)
-        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            yield from ((each.id, None) for each in _names_of(statement) if isinstance(each.ctx, ast.Store))
-        else:
-            for name in ("body", "orelse", "finalbody"):
-                yield from _bound(getattr(statement, name, []))
-            for handler in getattr(statement, "handlers", []):
-                yield from _bound(handler.body)
-
-
-def _names_of(statement: ast.stmt) -> Iterator[ast.Name]:
-    return (each for each in ast.walk(statement) if isinstance(each, ast.Name))
+def _bound(body: Iterable[ast.AST]) -> Iterator[tuple[str, str | None]]:
+    """Names bound by the statements of a module, in their order, also inside `if`, `try`, `with`, `match` and loops."""
+    waiting = [*reversed([*body])]
+    while waiting:
+        match waiting.pop():
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name, None
+            case ast.Import(names=names):
+                yield from ((each.asname or each.name.partition(".")[0], each.name) for each in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                source = "." * level + (module or "")
+                yield from ((each.asname or each.name, source) for each in names)
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name, None
+            case ast.Lambda():
+                pass  # Its names are its own, as those of a comprehension.
+            case ast.comprehension(ifs=conditions):
+                waiting += reversed(conditions)
+            case inner:
+                match inner:
+                    case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                        yield name, None
+                    case _:
+                        pass
+                waiting += reversed([*ast.iter_child_nodes(inner)])
 
 
 def _declared_names(body: list[ast.stmt]) -> Iterator[str]:
