@@ -12,6 +12,7 @@ import re
 import secrets
 import threading
 from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
@@ -157,7 +158,10 @@ class Masker:
         return [FoundSpan(read.start(each.start), read.end(each.end), each.kind) for each in found]
 
     def value(self, value: Any) -> Any:
-        """A JSON value with all its texts masked, keys included; what is none passes as it is."""
+        """A JSON value with all its texts masked, keys included; what is none passes as it is.
+
+        Keys that become the same are numbered, so that no entry is lost.
+        """
         return self._value(value, 0)
 
     def _value(self, value: Any, depth: int) -> Any:
@@ -166,11 +170,25 @@ class Masker:
         if depth >= _MAX_DEPTH:
             return "<nested too deeply>" if isinstance(value, Mapping | list | tuple) else value
         if isinstance(value, Mapping):
-            entries = cast("Mapping[Any, Any]", value).items()
-            return {self._value(key, depth + 1): self._value(each, depth + 1) for key, each in entries}
+            entries = cast("Mapping[Any, Any]", value)
+            return {
+                name: self._value(each, depth + 1)
+                for name, each in zip(self._name_keys(entries, depth + 1), entries.values(), strict=True)
+            }
         if isinstance(value, list | tuple):
             return [self._value(each, depth + 1) for each in cast("Iterable[Any]", value)]
         return value
+
+    def _name_keys(self, entries: Mapping[Any, Any], depth: int) -> Iterator[Any]:
+        """The masked keys, each of them once."""
+        used = Counter[Any]()
+        for key in entries:
+            name = masked = self._value(key, depth)
+            while name != key and (used[name] or name in entries):
+                used[masked] += 1
+                name = f"{masked} ({used[masked] + 1})"
+            used[name] += 1
+            yield name
 
     def _token(self, kind: str, value: str) -> str:
         """Of the value as it is folded: an address in full-width letters is the same address."""

@@ -50,6 +50,17 @@ def test_json_values_are_masked_in_keys_lists_and_depths() -> None:
     assert masker.value(given) == {token: [f"to {token}", 1, None, {"x": [token]}]}
 
 
+def test_keys_that_become_the_same_lose_no_entry() -> None:
+    masker = Masker()
+    token = masker.mask("090-1234-5678")
+    given = {"090-1234-5678": 1, "０９０－１２３４－５６７８": 2, f"{token} (2)": 3, token: 4, "090 1234 5678": 5}
+    masked = masker.value(given)
+    assert list(masked.values()) == [1, 2, 3, 4, 5]
+    assert masked[token] == 4
+    assert masked[f"{token} (2)"] == 3
+    assert masker.value(masked) == masked
+
+
 def test_a_value_that_is_nested_without_end_is_cut() -> None:
     deep: list[object] = []
     for _ in range(10_000):
