@@ -6,7 +6,8 @@ app.router.routes[:0] = make_eval_routes()  # Of an app of `flowengine.server.ap
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from html import escape
+from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -18,6 +19,7 @@ from flowengine.errors import FlowEngineError
 from flowengine.experiments.eval_report import make_report
 from flowengine.experiments.eval_sets import list_evals, list_sets, load_set
 from flowengine.experiments.report_page import STYLE, evals_page, report_page
+from visualize.viewer.html import ROOT, run_url
 
 __all__ = ["make_eval_routes"]
 
@@ -26,12 +28,9 @@ def make_eval_routes() -> list[Route]:
     """`/evals`, and `/evals/{set}` with `?against={set}`."""
     return [
         Route("/evals", _list, methods=["GET"]),
-        Route(_STYLESHEET, _style, methods=["GET"]),
+        Route("/evals/style.css", _style, methods=["GET"]),
         Route("/evals/{id}", _show, methods=["GET"]),
     ]
-
-
-_STYLESHEET: Final = "/evals/style.css"
 
 
 async def _style(request: Request) -> Response:
@@ -40,7 +39,10 @@ async def _style(request: Request) -> Response:
 
 async def _list(request: Request) -> HTMLResponse:
     return await _answer(
-        request, lambda store: evals_page(list_evals(store), lambda name: list_sets(store, name), _link_of, _STYLESHEET)
+        request,
+        lambda store: evals_page(
+            list_evals(store), lambda name: list_sets(store, name), _eval_url, _eval_url("style.css")
+        ),
     )
 
 
@@ -50,18 +52,15 @@ async def _show(request: Request) -> HTMLResponse:
     def make(store: JournalStore) -> str:
         made = load_set(store, request.path_params["id"])
         before = None if against is None else load_set(store, against)
-        heading = '<p><a href="/evals">Evals</a></p>'
-        return report_page(make_report(made, before), run_link=_run_link, heading=heading, stylesheet=_STYLESHEET)
+        heading = f'<p><a href="{escape(_eval_url())}">Evals</a></p>'
+        report = make_report(made, before)
+        return report_page(report, run_link=run_url, heading=heading, stylesheet=_eval_url("style.css"))
 
     return await _answer(request, make)
 
 
-def _run_link(run: str) -> str:
-    return f"/runs/{quote(run)}"
-
-
-def _link_of(found: str) -> str:
-    return f"/evals/{quote(found)}"
+def _eval_url(name: str = "") -> str:
+    return f"{ROOT.get()}/evals{name and '/'}{quote(name, safe='')}"
 
 
 async def _answer(request: Request, make: Callable[[JournalStore], str]) -> HTMLResponse:

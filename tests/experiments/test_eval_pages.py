@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from flowengine.experiments.eval_pages import make_eval_routes
 from flowengine.journal.memory import MemoryStore
@@ -34,3 +37,22 @@ async def test_evals_are_shown_to_who_has_the_token(tmp_path: Path, anyio_backen
         assert "<style" not in page.text
         assert (await web.get("/evals/style.css")).headers["content-type"].startswith("text/css")
         assert (await web.get("/evals/<b>")).status_code == 404
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_links_of_evals_lead_below_the_path_that_the_viewer_has(tmp_path: Path, anyio_backend: str) -> None:
+    store = MemoryStore()
+    made = await score(project(tmp_path), store)
+    app = make_app(store, [], "a token of this test")
+    app.router.routes[:0] = make_eval_routes()
+    outer = Starlette(routes=[Mount("/viewer", app)])
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(outer), base_url="http://localhost") as web,
+    ):
+        web.headers["authorization"] = "Bearer a token of this test"
+        pages = [(await web.get(f"/viewer/evals{rest}")).text for rest in ("", f"/{made.id}")]
+        links = {link for page in pages for link in re.findall('href="(/[^"]*)"', page)}
+        runs = {f"/viewer/runs/{row.run_id}" for row in made.rows}
+        assert links == {"/viewer/evals", "/viewer/evals/style.css", f"/viewer/evals/{made.id}", *runs}
+        assert {(await web.get(link)).status_code for link in links} == {200}
