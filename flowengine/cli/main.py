@@ -20,12 +20,12 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from io import StringIO
-from typing import Final
+from io import StringIO, TextIOWrapper
+from typing import BinaryIO, Final, cast
 
 import click
 
-from flowengine.cli.terminal import complain
+from flowengine.cli.terminal import complain, discard_buffer
 from flowengine.version import __version__
 
 __all__ = ["COMMANDS", "main"]
@@ -137,11 +137,34 @@ def _run(argv: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+class _NamedStdout(TextIOWrapper):
+    """Standard output whose errors name it: click writes help and versions there."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            error.filename = "stdout"
+            raise
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            error.filename = "stdout"
+            discard_buffer(self)
+            raise
+
+
 def _open_streams() -> None:
     """A shell may start us with stdout or stderr closed; what goes there is lost, and that is all."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends
+    out = sys.stdout
+    if isinstance(out, TextIOWrapper):
+        how = (out.encoding, out.errors, None, out.line_buffering, out.write_through)
+        sys.stdout = _NamedStdout(cast("BinaryIO", out.detach()), *how)
 
 
 def _exit_process(code: int) -> None:

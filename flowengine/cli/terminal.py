@@ -17,6 +17,7 @@ __all__ = [
     "Results",
     "complain",
     "cut_cell",
+    "discard_buffer",
     "escape_controls",
     "fit_columns",
     "format_clock",
@@ -50,6 +51,14 @@ def complain(text: str) -> None:
     """A line or more on stderr: an error, a notice, a hint."""
     with suppress(BrokenPipeError):
         print(escape_controls(text), file=sys.stderr, flush=True)
+
+
+def discard_buffer(stream: TextIO) -> None:
+    """Discards what a stream could not write, which would raise at the end of the process."""
+    with suppress(OSError, ValueError):  # a stream without a file has no such end
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 class Results:
@@ -101,17 +110,10 @@ class Results:
             self._stream.buffer.flush()
         except OSError as error:
             self._is_open = False
-            self._let_go()
+            discard_buffer(self._stream)
             if not isinstance(error, BrokenPipeError):
                 error.filename = "stdout"
                 raise
-
-    def _let_go(self) -> None:
-        """Discards the buffer, whose remaining content would raise at the end of the process."""
-        with suppress(OSError, ValueError):  # a stream without a file has no such end
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
 
     @contextmanager
     def alone(self) -> Generator[None]:

@@ -217,6 +217,17 @@ def test_results_that_cannot_be_written_are_an_error_after_the_run(folder: Path,
     assert err.splitlines()[1:] == ["error: stdout: No space left on device"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(("argument", "unbuffered"), [("--help", "1"), ("--version", "")])
+def test_help_that_cannot_be_written_is_an_error_of_stdout(
+    folder: Path, argument: str, unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with open("/dev/full", "w") as full:
+        code, _, err = ended(begin(argument, stdout=full.fileno()))
+    assert (code, err) == (1, "error: stdout: No space left on device\n")
+
+
 def test_a_closed_stdout_and_stderr_are_no_error(folder: Path) -> None:
     command = " ".join([*COMMAND, "run", "shout.yaml"])
     assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], check=False).returncode == 0
