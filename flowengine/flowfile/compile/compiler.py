@@ -30,7 +30,7 @@ from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec, LimitsSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec, RetrySpec
 from flowengine.flowfile.schema.node_guards import is_asking
-from flowengine.flowfile.schema.node_kinds import NodeSpec, ToolTarget, kind_of
+from flowengine.flowfile.schema.node_kinds import NodeSpec, kind_of
 from flowengine.models.dotenv import read_environment
 from flowengine.models.wrappers.rate import Limiters, limiter_for
 from flowengine.nodes.compiled_flow import REQUIRED, CompiledFlow, InputField, assemble
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
     from flowengine.flowfile.schema.agent_settings import AgentRouting
+    from flowengine.flowfile.schema.node_kinds import ToolTarget
     from flowengine.nodes.agent import Templated
     from flowengine.nodes.http_sender import Sender
 
