@@ -165,11 +165,12 @@ def _find_candidates(text: str) -> Iterator[list[Any]]:
         yield [whole]
         return
     text = text.rpartition("</think>")[2]
-    fences = [_load_json(block) for block in re.findall(r"```[\w-]*\s*\n?(.*?)```", text, re.DOTALL)]
+    fences = [_load_json(block) for block in _FENCED.findall(text)]
     yield [value for value in reversed(fences) if value is not _NOTHING]
     yield list(_find_embedded(text))[::-1]
 
 
+_FENCED: Final = re.compile(r"```[\w-]*+\s*+(.*?)```", re.DOTALL)
 _NOTHING: Final = object()
 
 

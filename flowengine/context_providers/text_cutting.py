@@ -105,7 +105,7 @@ _HEADING: Final = re.compile(r"#{1,6}\s+\S")
 _FENCE: Final = re.compile(r"\s*(```+|~~~+)")
 _SPEAKER: Final = re.compile(
     r"(?:\*\*)?(?:user|human|assistant|ai|system|tool|tool call|tool result|function|observation|ユーザー|アシスタント|"
-    r"システム|ツール|用户|助手|系统|工具)(?:\*\*)?\s*(?:\([^)\n]*\)|\[[^\]\n]*\])?\s*[:：]",
+    r"システム|ツール|用户|助手|系统|工具)(?:\*\*)?\s*+(?:\([^)\n]*\)|\[[^\]\n]*\])?\s*[:：]",
     re.IGNORECASE,
 )
 

@@ -27,11 +27,12 @@ __all__ = [
 # --- Escapes and the letters they stand for
 
 ESCAPE: Final = re.compile(
-    r"%(?P<a>[0-9A-Fa-f]{2})|\\+u\{?(?P<b>[0-9A-Fa-f]{4})\}?|\\+x(?P<c>[0-9A-Fa-f]{2})"
+    r"%(?P<a>[0-9A-Fa-f]{2})|\\{1,16}u\{?(?P<b>[0-9A-Fa-f]{4})\}?|\\{1,16}x(?P<c>[0-9A-Fa-f]{2})"
     r"|&#(?P<d>[0-9]{2,6});|&#[xX](?P<e>[0-9A-Fa-f]{2,5});"
 )
+"""With as many backslashes as JSON in JSON has: without a bound each of a long row would be followed to its end."""
 UNFINISHED_ESCAPE: Final = re.compile(
-    r"(?:%[0-9A-Fa-f]?|\\+(?:u\{?[0-9A-Fa-f]{0,4}|x[0-9A-Fa-f]?)?|&(?:#[0-9]{0,6}|#[xX][0-9A-Fa-f]{0,5})?)\Z"
+    r"(?:%[0-9A-Fa-f]?|\\{1,16}(?:u\{?[0-9A-Fa-f]{0,4}|x[0-9A-Fa-f]?)?|&(?:#[0-9]{0,6}|#[xX][0-9A-Fa-f]{0,5})?)\Z"
 )
 """An escape at the end of a text that may go on."""
 

@@ -32,7 +32,7 @@ __all__ = ["Compression", "units_of"]
 _TOOL_LABEL: Final = re.compile(r"tool|result|observation|function|call", re.IGNORECASE)
 _RESULT_START: Final = re.compile(
     r"(?:\*\*)?(?:tool(?: result| output)?|function(?: result)?|observation|ツール(?:の?結果)?|工具(?:结果)?)(?:\*\*)?"
-    r"\s*(?:\([^)\n]*\)|\[[^\]\n]*\])?\s*[:：]",
+    r"\s*+(?:\([^)\n]*\)|\[[^\]\n]*\])?\s*[:：]",
     re.IGNORECASE,
 )
 

@@ -112,7 +112,8 @@ class EventReader:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        """Of a line that has not ended."""
         self._data: list[bytes] = []
         self._kind = b""
         self._size = 0
@@ -120,17 +121,21 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> Iterator[StreamedEvent]:
         """The events that end in this chunk."""
-        text = self._rest + chunk
-        if self._is_first:
-            if len(text) < len(_MARK) and _MARK.startswith(text):
-                self._rest = text
-                return
-            text, self._is_first = text.removeprefix(_MARK), False
-        if b"\r" in text:
-            # A CR at the end may be half of a CRLF: it waits for what follows.
-            held = b"\r" if text.endswith(b"\r") else b""
-            text = text.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
-        *lines, self._rest = text.split(b"\n")
+        may_end = self._is_first or self._rest.endswith(b"\r") or b"\n" in chunk or b"\r" in chunk
+        self._rest += chunk
+        lines: list[bytes] = []
+        if may_end:  # Else only the new bytes are looked at: a long line may come in very many pieces.
+            text = bytes(self._rest)
+            if self._is_first:
+                if len(text) < len(_MARK) and _MARK.startswith(text):
+                    return
+                text, self._is_first = text.removeprefix(_MARK), False
+            if b"\r" in text:
+                # A CR at the end may be half of a CRLF: it waits for what follows.
+                held = b"\r" if text.endswith(b"\r") else b""
+                text = text.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
+            *lines, rest = text.split(b"\n")
+            self._rest = bytearray(rest)
         if self._size + len(self._rest) > _LONGEST:
             raise IncompleteAnswerError(f"a piece of the server's answer has more than {_LONGEST:,} bytes")
         for line in lines:
@@ -142,7 +147,7 @@ class EventReader:
 
     def close(self) -> Iterator[StreamedEvent]:
         """The event that the end of the stream cut from its blank line; some servers leave that out."""
-        rest, self._rest = self._rest.removesuffix(b"\r"), b""
+        rest, self._rest = bytes(self._rest.removesuffix(b"\r")), bytearray()
         if rest:
             self._add(rest)
         if (event := self._take()) is not None:

@@ -252,6 +252,10 @@ class ChatCollector:
         """Id and name."""
         self._arguments: dict[int, list[str]] = {}
         """Their pieces."""
+        self._by_id: dict[str, int] = {}
+        """Id → the first call that was given it."""
+        self._last = 0
+        """The greatest index of a call."""
         self._indices: dict[int, int] = {}
         """Index as the server tells it → the call that its pieces belong to by now."""
         self._kept = KeptFields(traits)
@@ -311,10 +315,12 @@ class ChatCollector:
         """Name and id come with the first piece of a tool call, its arguments bit by bit."""
         told = call.get("index")
         index = self._told_index(told, call) if isinstance(told, int) else self._next_index(call, position)
+        self._last = max(self._last, index) if self._calls else index
         parts = self._calls.setdefault(index, [f"call_{index}", ""])
         named = _as_object(call.get("function"))
         self._kept.add_call(index, call)
         parts[0] = _text(call.get("id")) or parts[0]
+        self._by_id.setdefault(parts[0], index)
         name = _text(named.get("name"))
         parts[1] += "" if name == parts[1] else name  # Some servers say it again with every piece.
         self._arguments.setdefault(index, []).append(_read_arguments(named.get("arguments")))
@@ -323,9 +329,9 @@ class ChatCollector:
         """Some servers give every call the index 0: another id with a name begins another call."""
         index = self._indices.get(told)
         if index is None:
-            index = max(self._calls, default=told) + 1 if told in self._calls else told
+            index = self._last + 1 if told in self._calls else told
         elif (id := _text(call.get("id"))) and id != self._calls[index][0] and self._calls[index][1]:
-            index = max(self._calls) + 1 if _text(_as_object(call.get("function")).get("name")) else index
+            index = self._last + 1 if _text(_as_object(call.get("function")).get("name")) else index
         self._indices[told] = index
         return index
 
@@ -335,5 +341,6 @@ class ChatCollector:
         """
         id = _text(call.get("id"))
         if not id:
-            return max(self._calls, default=position)
-        return next((index for index, parts in self._calls.items() if parts[0] == id), len(self._calls))
+            return self._last if self._calls else position
+        index = self._by_id.get(id)
+        return index if index is not None and self._calls[index][0] == id else len(self._calls)

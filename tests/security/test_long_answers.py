@@ -1,0 +1,68 @@
+"""What a model, a tool or a server says takes time in proportion to its length, whatever it says."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from flowengine.agents.structured import json_values
+from flowengine.context_providers.compressor.compression import units_of
+from flowengine.context_providers.text_cutting import sections
+from flowengine.core.context import Fragment
+from flowengine.core.secret_values import HiddenStream, Secrets
+from flowengine.models.http.chat_protocol import EventReader, StreamedEvent
+from flowengine.models.http.openai_chat import OPENAI_CHAT
+from flowengine.models.http.vendor_traits import traits_of
+
+SECRETS = Secrets(["sk-0a1b2c3d4e5f"])
+
+
+def _stream_backslashes() -> None:
+    stream = HiddenStream(SECRETS)
+    told = "".join(stream.feed("\\") for _ in range(5_000)) + stream.close()
+    assert told == "\\" * 5_000
+
+
+def _collect_calls(**index: int) -> None:
+    calls = [{"id": f"c{at}", "function": {"name": "f", "arguments": "{}"}, **index} for at in range(10_000)]
+    collector = OPENAI_CHAT.collector(traits_of("hosted_vllm", "m"))
+    collector.add(StreamedEvent(json.dumps({"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "stop"}]})))
+    assert len(collector.answer().reply.tool_calls) == 10_000
+
+
+def _read_tiny_pieces() -> None:
+    reader = EventReader()
+    for piece in (b"data: ", *[b"abcd"] * 100_000):
+        assert not list(reader.feed(piece))
+    [event] = reader.feed(b"\n\n")
+    assert event.data == "abcd" * 100_000
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda: list(json_values("```" + "-a" * 100_000)), id="the word behind a fence"),
+        pytest.param(lambda: sections("ai" + " " * 100_000 + "x"), id="blanks behind a speaker"),
+        pytest.param(
+            lambda: units_of([Fragment("tool result" + " " * 100_000 + "x", "documents")]), id="blanks behind a result"
+        ),
+        pytest.param(lambda: SECRETS.hide("\\" * 200_000), id="backslashes"),
+        pytest.param(_stream_backslashes, id="backslashes one by one"),
+        pytest.param(_collect_calls, id="tool calls without numbers"),
+        pytest.param(lambda: _collect_calls(index=0), id="tool calls of one number"),
+        pytest.param(_read_tiny_pieces, id="an event in tiny pieces"),
+    ],
+)
+def test_an_answer_is_read_in_time_in_proportion_to_its_length(work: Callable[[], object]) -> None:
+    begun = time.process_time()
+    work()
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize("backslashes", [1, 2, 7, 16])
+def test_an_escaped_key_is_found_however_often_it_was_escaped(backslashes: int) -> None:
+    escaped = "".join("\\" * backslashes + f"u{ord(each):04x}" for each in "sk-0a1b2c3d4e5f")
+    assert SECRETS.hide(f"it is {escaped}!") == "it is [hidden]!"
