@@ -19,7 +19,7 @@ from flowengine.errors import InputError
 from flowengine.journal.run_export import dumps, shown
 from flowengine.runners.row_runs import RowResult
 
-__all__ = ["ResultsFile", "to_record"]
+__all__ = ["ResultsFile", "to_record", "to_safe_cell"]
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """What a cell begins with that a spreadsheet would compute."""
@@ -73,9 +73,9 @@ class ResultsFile:
         data: Mapping[str, Any] = result.row.data or {}
         error = "" if result.error is None else result.error.message
         given = [_to_cell(data.get(name)) for name in self._columns]
-        made = [_to_safe_cell(result.outputs.get(name)) for name in self._outputs]
+        made = [to_safe_cell(result.outputs.get(name)) for name in self._outputs]
         cost = "" if record["cost_usd"] is None else f"{record['cost_usd']:.6g}"
-        return [str(result.row.number), *given, *made, result.status, _to_safe_cell(error), cost, result.run_id or ""]
+        return [str(result.row.number), *given, *made, result.status, to_safe_cell(error), cost, result.run_id or ""]
 
     def __enter__(self) -> ResultsFile:
         return self
@@ -91,10 +91,10 @@ def _to_cell(value: Any) -> str:
     return "" if value is None else shown(value)
 
 
-def _to_safe_cell(value: Any) -> str:
+def to_safe_cell(value: Any) -> str:
     """A cell that no spreadsheet takes for a formula: what a model wrote must not be computed.
 
-    >>> _to_safe_cell("=1+1"), _to_safe_cell(-1.5), _to_safe_cell("-1.5")
+    >>> to_safe_cell("=1+1"), to_safe_cell(-1.5), to_safe_cell("-1.5")
     ("'=1+1", '-1.5', '-1.5')
     """
     text = _to_cell(value)

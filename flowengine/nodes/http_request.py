@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ _TEXTS: Final = re.compile(
     r"text/.+|application/(.+\+)?(xml|javascript|x-www-form-urlencoded|(x-)?(ndjson|jsonlines|yaml)|jsonl|toml|sql)"
 )
 _JSON: Final = re.compile(r".+/(.+\+)?json")
+_NO_CHARSETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 _LONGEST_URL: Final = 8_000
 
 
@@ -168,5 +170,7 @@ def read_body(answer: Answer) -> Any:
 
 
 def _charset_of(parameters: str) -> str:
+    """The encoding that is named; those that are Python's own, or take very long, are none of a text's."""
     found = re.search(r"charset=\"?([A-Za-z0-9_.:-]{1,40})", parameters, re.IGNORECASE)
-    return found[1] if found else "utf-8"
+    name = codecs.lookup(found[1]).name if found else "utf-8"
+    return "utf-8" if name in _NO_CHARSETS else name

@@ -21,7 +21,7 @@ from flowengine.skills.skill_store import SkillStore
 
 __all__ = ["check"]
 
-_LINK: Final = re.compile(r"\[[^\]\n]*\]\(<?([^)\s>#]+)[^)\n]*\)")
+_LINK: Final = re.compile(r"\[[^\[\]\n]*+\]\(<?([^)\s>#]{1,500}+)[^)\n]{0,500}+\)")
 _FOREIGN_LINK: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|mailto:")
 _CODE_BLOCK: Final = re.compile(r"^ {0,3}(```|~~~).*?^ {0,3}\1", re.DOTALL | re.MULTILINE)
 _HEAD_BYTES: Final = 200

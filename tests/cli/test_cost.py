@@ -23,6 +23,12 @@ def test_the_cost_of_runs_is_summed_up(flowengine: Command) -> None:
     assert data["all"]["calls"] == 4
 
 
+def test_no_label_is_a_formula_in_a_table(flowengine: Command) -> None:
+    flowengine("run", "agents.yaml", "--label", "team==1+1")
+    said = flowengine("cost", "--by", "label:team", "--format", "csv")
+    assert [row["label:team"] for row in csv.DictReader(said.out.splitlines())] == ["'=1+1"]
+
+
 def test_nothing_is_told_of_runs_that_are_not_meant(flowengine: Command) -> None:
     flowengine("run", "agents.yaml")
     said = flowengine("cost", "--flow", "other")

@@ -181,6 +181,8 @@ async def test_a_secret_goes_only_where_the_project_says_and_comes_back_nowhere(
     [
         (b'{"a": 1}', "application/problem+json; charset=utf-8", {"a": 1}),
         ("é".encode("latin-1"), "text/plain; charset=iso-8859-1", "é"),
+        (b"x-" + b"a" * 900_000, "text/plain; charset=punycode", "x-" + "a" * 900_000),
+        (rb"\u0041", "text/plain; charset=unicode_escape", r"\u0041"),
         (b"<a/>", "application/xml", "<a/>"),
         (b"plain", "", "plain"),
         (b"", "application/json", None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +31,13 @@ def test_references_that_lead_nowhere_or_out_are_told(make: MakeSkill, root: Pat
         ("SK403", "the file '../other/SKILL.md' leads out of the skill's folder"),
         ("SK406", "the file 'references/more.md' is not there"),
     ]
+
+
+def test_a_text_full_of_links_that_do_not_end_is_read_soon(make: MakeSkill, root: Path) -> None:
+    make("a", body="[a](" * 10_000)
+    begun = time.process_time()
+    check(SkillStore(root))
+    assert time.process_time() - begun < 5
 
 
 def test_links_nested_skills_and_scripts_without_a_program_are_told(make: MakeSkill, root: Path) -> None:

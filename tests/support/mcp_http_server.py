@@ -8,6 +8,7 @@ It answers with plain JSON and keeps the headers of every request.
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +20,8 @@ TOOL = {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"read
 
 
 class HttpServer:
-    """`mode`: plain, unauthorized, broken, garbage, hangs, forgets (until the next handshake), echoes_headers."""
+    """`mode`: plain, unauthorized, broken, garbage, hangs, forgets (until the next handshake), echoes_headers,
+    packed, huge."""
 
     def __init__(self) -> None:
         self.mode = "plain"
@@ -52,6 +54,8 @@ class HttpServer:
             return 500, "oops"
         if self.mode == "garbage":
             return 200, "no json"
+        if self.mode == "huge":
+            return 200, self._result(message, {"content": [{"type": "text", "text": "a" * 2**25}]})
         if self.mode == "hangs":
             self.released.wait(30)
         if method == "initialize":
@@ -80,6 +84,9 @@ class HttpServer:
                 status, body = server.answer(message, headers)
                 content = b"" if body is None else body.encode() if isinstance(body, str) else json.dumps(body).encode()
                 self.send_response(status)
+                if server.mode == "packed":
+                    content = gzip.compress(content)
+                    self.send_header("Content-Encoding", "gzip")
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
                 self.send_header("Mcp-Session-Id", f"session-{server.sessions}")

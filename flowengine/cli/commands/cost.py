@@ -14,6 +14,7 @@ from flowengine.cli.options import duration, label_option
 from flowengine.cli.run_access import ReadingCommand, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.errors import FlowEngineError
+from flowengine.experiments.results_file import to_safe_cell
 from flowengine.experiments.spending import SpendingRow, parse_dimensions, spending_of
 from flowengine.journal.run_export import dumps
 from flowengine.journal.run_lookup import RunQuery
@@ -99,5 +100,6 @@ def _to_csv(rows: Sequence[SpendingRow], by: Sequence[str]) -> str:
     text = io.StringIO()
     table = csv.DictWriter(text, list(_to_object(SpendingRow([""] * len(by)), by)), lineterminator="\n")
     table.writeheader()
-    table.writerows(_to_object(row, by) for row in rows)
+    for row in rows:
+        table.writerow({name: to_safe_cell(value) for name, value in _to_object(row, by).items()})
     return text.getvalue()

@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import httpx2
@@ -32,6 +32,8 @@ _MAX_PAGES: Final = 100
 
 _CLOSED: Final = "McpConnection closed"
 """What the library says of a call whose connection ended."""
+_MAX_BODY: Final = 32 * 1024 * 1024
+"""Bytes of an answer over HTTP, where it is no stream, whose events have a bound of the library's."""
 _FORGOTTEN: Final = "Session terminated"
 """What it says where an HTTP server no longer knows the session: the call was not carried out."""
 
@@ -164,7 +166,11 @@ class McpConnection:
         url = self._server.url or ""
         timeout = httpx2.Timeout(30.0, read=None)  # every wait for an answer has its own limit
         async with (
-            httpx2.AsyncClient(headers=self._headers, timeout=timeout) as http,
+            httpx2.AsyncClient(
+                headers={"accept-encoding": "identity", **self._headers},
+                timeout=timeout,
+                event_hooks={"response": [_bound_body]},
+            ) as http,
             Client(
                 streamable_http_client(url, http_client=http),
                 client_info=info,
@@ -193,6 +199,38 @@ class McpConnection:
         if self._pipe and self._pipe.ended.is_set():
             return self._pipe.how_it_ended()
         return error_text(error) if error else "the connection was closed"
+
+
+async def _bound_body(response: httpx2.Response) -> None:
+    response.stream = _BoundedBody(response)
+
+
+class _BoundedBody(httpx2.AsyncByteStream):
+    """The body of an answer; one that is too long is refused, and so is a packed one, which could become any length."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._stream = cast("httpx2.AsyncByteStream", response.stream)
+        self._declared = int(response.headers.get("content-length", "0"))
+        self._packing = response.headers.get("content-encoding", "").strip().lower()
+        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        self._most = math.inf if is_stream else _MAX_BODY
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        if self._packing not in ("", "identity"):
+            raise httpx2.StreamError(f"it is packed as '{self._packing:.20}', which was not asked for")
+        size = self._declared
+        if size <= self._most:
+            size = 0
+            async for chunk in self._stream:
+                size += len(chunk)
+                if size > self._most:
+                    break
+                yield chunk
+        if size > self._most:
+            raise httpx2.StreamError(f"it has more than {_MAX_BODY:,} bytes")
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 async def _all_tools(client: Client) -> list[ListedTool]:
