@@ -108,9 +108,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def find_nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The known name that is most like this one, as far as one is like enough (0.0 to 1.0)."""
+    """The known name that is most like this one, as far as one is like enough (0.0 to 1.0).
+
+    One or two letters say little: `on` is no misspelt `join`.
+    """
     from difflib import get_close_matches
 
+    likeness = likeness if len(name) > 2 else max(likeness, 0.8)
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
 
 

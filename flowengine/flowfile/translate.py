@@ -5,7 +5,7 @@ It checks nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from types import UnionType
 from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get_origin
@@ -155,8 +155,39 @@ _ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
     "llm": ("model",),
     "input": ("prompt",),
     **dict.fromkeys(("schema", "output_schema", "response_format"), ("output",)),
+    **dict.fromkeys(("function", "func", "callable"), ("call",)),
+    **dict.fromkeys(("system", "system_prompt", "system_message"), ("instructions",)),
+    **dict.fromkeys(("user_prompt", "template"), ("prompt",)),
+    "question": ("message",),
+    "inputs": ("with",),
+    "body": ("nodes",),
 }
 """Keys that other tools have → what may be meant by them here."""
+
+_OTHER_TYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("list", "tuple"), "array"),
+    **dict.fromkeys(("dict", "map", "json"), "object"),
+    **dict.fromkeys(("float", "double", "decimal"), "number"),
+    **dict.fromkeys(("str", "text"), "string"),
+    "int": "integer",
+    "bool": "boolean",
+    **dict.fromkeys(("image", "pdf", "audio"), "file"),
+}
+"""Types of values as other languages call them → as they are called here."""
+
+_OTHER_KINDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("llm", "chat", "prompt", "model", "generate"), "agent"),
+    **dict.fromkeys(("if", "switch", "branch", "decision"), "condition"),
+    **dict.fromkeys(("router", "classifier"), "routing"),
+    **dict.fromkeys(("judge", "evaluator"), "evaluation"),
+    **dict.fromkeys(("human", "human_input", "human_in_the_loop"), "approval"),
+    **dict.fromkeys(("python", "script"), "code"),
+    **dict.fromkeys(("foreach", "for_each", "parallel"), "map"),
+    **dict.fromkeys(("while", "repeat"), "loop"),
+    **dict.fromkeys(("flow", "workflow"), "subflow"),
+    **dict.fromkeys(("request", "http_request", "webhook", "api"), "http"),
+}
+"""Types of nodes as other tools call them → as they are called here."""
 
 
 _INSIDE: Final = {"retry": "; put it on the nodes inside, which are what can be repeated"}
@@ -180,8 +211,16 @@ def _not_a_word(said: _Said, nearest: Nearest) -> _Words:
         return _Words("FE207", f"this version reads format v1, found {found(said.value)}")
     words: str = said.context["expected"]
     known = [each.strip("'") for each in words.replace(" or ", ", ").split(", ")]
-    hint = nearest(said.value, known) if isinstance(said.value, str) else ""
+    hint = _named(said.value, _OTHER_TYPES, known, nearest)
     return _Words("FE402", f"expected {words}, found {found(said.value)}", hint)
+
+
+def _named(value: Any, elsewhere: Mapping[str, str], known: Collection[str], nearest: Nearest) -> str:
+    """The end of a message: what a word of another tool is called here, else the nearest known word."""
+    if not isinstance(value, str):
+        return ""
+    meant = elsewhere.get(value)
+    return f"; did you mean '{meant}'?" if meant in known else nearest(value, known)
 
 
 def _not_a_name(said: _Said, nearest: Nearest) -> _Words:
@@ -236,7 +275,7 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
     kind = said.value.get("type")
     if kind == "race":
         return _Words("FE231", *RACE, inside=("type",))
-    hint = nearest(kind, node_types()) if isinstance(kind, str) else ""
+    hint = _named(kind, _OTHER_KINDS, node_types(), nearest)
     hint = hint or f"; there are {', '.join(sorted(node_types()))}"
     return _Words("FE204", f"unknown node type {found(kind)}", hint, inside=("type",))
 

@@ -112,6 +112,54 @@ def test_an_input_that_is_written_wrongly_is_still_there_for_what_reads_it() -> 
     assert [each.code for each in check_text(text)] == ["FE401"]
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("topic", "inputs.topic"),
+        ("total", "shared_state.total"),
+        ("first", "nodes.first.output"),
+        ("first.status", "nodes.first.status"),
+        ("second", None),
+    ],
+)
+def test_a_name_without_what_it_belongs_to_is_told_with_it(name: str, meant: str | None) -> None:
+    text = (
+        "flowengine: v1\nname: a\ninputs: {topic: {type: string}}\nshared_state: {total: {}}\n"
+        f"nodes:\n  first: {{prompt: '{{{{ inputs.topic }}}}'}}\n  second: {{prompt: '{{{{ {name} }}}}'}}\n"
+    )
+    [found] = [each for each in check_text(text) if each.code == "FE302"]
+    assert found.hint == (f"; did you mean '{meant}'?" if meant else "")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("x: {type: list}", "found 'list'; did you mean 'array'?"),
+        ("x: {type: dict}", "found 'dict'; did you mean 'object'?"),
+        ("x: {type: float}", "found 'float'; did you mean 'number'?"),
+    ],
+)
+def test_a_type_of_another_language_is_told_by_its_name_here(line: str, expected: str) -> None:
+    [found] = check_text(f"flowengine: v1\nname: a\ninputs:\n  {line}\nnodes: {{a: {{prompt: '{{{{ inputs.x }}}}'}}}}")
+    assert str(found).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ("{type: llm, prompt: x}", "unknown node type 'llm'; did you mean 'agent'?"),
+        ("{type: human_input, prompt: x}", "unknown node type 'human_input'; did you mean 'approval'?"),
+        ("{type: foreach, over: '[1]'}", "unknown node type 'foreach'; did you mean 'map'?"),
+        ("{type: function, function: json:loads}", "unknown key 'function'; did you mean 'call'?"),
+        ("{prompt: x, system_prompt: y}", "unknown key 'system_prompt'; did you mean 'instructions'?"),
+        ("{prompt: x, on: y}", "unknown key 'on'"),
+    ],
+)
+def test_words_of_other_tools_are_told_by_their_names_here(node: str, expected: str) -> None:
+    found = check_text(f"flowengine: v1\nname: a\nnodes: {{a: {node}}}")
+    assert any(str(each).endswith(expected) for each in found), found
+
+
 def test_a_bad_expression_deep_in_a_block_has_its_own_line_and_column() -> None:
     text = (
         "flowengine: v1\nname: deep\nnodes:\n  a:\n    prompt: |\n"

@@ -189,7 +189,21 @@ class _Names:
         if reason is not None:
             self._report.at_use("FE309", f"'{root}' is not visible here: {reason}", use)
         else:
-            self._report.at_use("FE302", f"unknown name '{root}'", use, self._report.nearest(root, known))
+            hint = self._qualified(use, root, known) or self._report.nearest(root, known)
+            self._report.at_use("FE302", f"unknown name '{root}'", use, hint)
+
+    def _qualified(self, use: Use, root: str, known: Collection[str]) -> str:
+        """The end of a message: the name behind what it belongs to, where an input, a key or a node is called so."""
+        if root in self._spec.inputs and "inputs" in known:
+            meant = f"inputs.{root}"
+        elif root in self._spec.shared_state and "shared_state" in known:
+            meant = f"shared_state.{root}"
+        elif root in self._visible_ids() and root not in (use.text.node or ())[-1:] and "nodes" in known:
+            field = next(iter(use.reference.path[1:2]), "output")
+            meant = f"nodes.{root}.{field if field in NODE_FIELDS else 'output'}"
+        else:
+            return ""
+        return f"; did you mean '{meant}'?"
 
     def _has_unknown_item(self) -> bool:
         """Tells whether the item of a map round this level may have any name."""
