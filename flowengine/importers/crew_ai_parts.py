@@ -241,7 +241,7 @@ def run_method(kind: type[Any], name: str, state: dict[str, Any], given: Any = N
     found = method(_to_record(given)) if takes else method()
     if inspect.isawaitable(found):
         found = asyncio.run(_wait(found))
-    after = flow.state.model_dump() if isinstance(flow.state, BaseModel) else dict(flow.state)
+    after = dict(flow.state)
     found = found.raw if isinstance(found, CrewResult) else found
     return {"result": to_jsonable_python(found, fallback=str), "state": to_jsonable_python(after, fallback=str)}
 
