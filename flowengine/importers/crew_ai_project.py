@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ __all__ = ["AGENTS_MARK", "TASKS_MARK", "CrewParts", "agents_of", "project_base"
 
 TASKS_MARK: Final = re.compile(r"^[ \t]++expected_output[ \t]*+:", re.MULTILINE)
 AGENTS_MARK: Final = re.compile(r"^[ \t]++backstory[ \t]*+:", re.MULTILINE)
+_NAMED: Final = re.compile(r"[\w-][\w. /-]{0,100}\.\w{1,8}")
+"""A file, as code names one beside it."""
 _PROJECT: Final = ("pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", "uv.lock")
 
 
@@ -125,10 +128,31 @@ class CrewParts:
 
     def finish(self) -> None:
         """Put the code and the stubs into the project."""
-        self.project.files += list(self.code.carried_files())
+        self.project.files += [*self.code.carried_files(), *self._named_files()]
         self.project.stubs += self.tools.stubs
         if self.code.uses_parts or self.runs_crews or self.tools.uses_parts:
             self.project.files.append(CarriedFile(f"{PARTS}.py", PARTS_MODULE))
+
+    def _named_files(self) -> Iterator[CarriedFile]:
+        """The files beside copied code that the code names, such as its data; not those that became nodes."""
+        found: dict[str, str] = {}
+        for carried in self.code.carried_files():
+            module = self.code.modules.get(carried.path)
+            if module is None:
+                continue
+            for text in module.source.texts():
+                path = PurePosixPath(module.source.file).parent / text
+                if _NAMED.fullmatch(text) and path.suffix != ".py" and self.tree.has(path.as_posix()):
+                    found[(PurePosixPath(carried.path).parent / text).as_posix()] = path.as_posix()
+        for new, path in sorted(found.items()):
+            try:
+                data = self.tree.read(path)
+            except SourceError as error:
+                self.ledger.lost(f"file {new}", SourcePlace(path), str(error), "copy it")
+                continue
+            if not (path.endswith((".yaml", ".yml")) and _is_configuration(data)):
+                self.ledger.kept(f"file {new}", SourcePlace(path), "the code names it")
+                yield CarriedFile(new, data)
 
     def tell(self, outcome: str, what: str, place: SourcePlace, note: str = "", by_hand: str = "") -> None:
         """Tell an element once, whichever crews of a file use it."""
@@ -169,6 +193,11 @@ class CrewParts:
 
     def _text(self, value: Any) -> str:
         return text_with_inputs(str(value).strip(), self._input) if value is not None else ""
+
+
+def _is_configuration(data: bytes) -> bool:
+    text = data.decode("utf-8", "replace")
+    return bool(TASKS_MARK.search(text) or AGENTS_MARK.search(text))
 
 
 def _same(python: str, path: str, tasks_file: str) -> bool:

@@ -78,6 +78,11 @@ class PythonSource:
     def classes(self) -> list[ast.ClassDef]:
         return [each for each in self.tree.body if isinstance(each, ast.ClassDef)]
 
+    def texts(self) -> set[str]:
+        """The texts that stand in the code."""
+        every = (each.value for each in ast.walk(self.tree) if isinstance(each, ast.Constant))
+        return {each for each in every if isinstance(each, str)}
+
     def segment(self, node: ast.AST) -> str:
         """A part of the text, with the decorators of a function."""
         first = min((each.lineno for each in getattr(node, "decorator_list", [])), default=getattr(node, "lineno", 1))

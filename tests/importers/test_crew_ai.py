@@ -258,3 +258,71 @@ def test_a_class_of_a_flow_without_methods_of_its_own_is_told(import_files) -> N
     project, written, _ = import_files({"bare.py": empty.replace("import Flow", "import Flow, start") + begun})
     assert not written.errors
     assert [each.what for each in project.ledger.elements if each.outcome == "lost"] == ["flow Bare"]
+
+
+def test_a_method_keeps_objects_of_an_answer_in_its_state(import_files) -> None:
+    plan = """\
+from pydantic import BaseModel
+
+
+class Stop(BaseModel):
+    name: str
+
+
+class Plan(BaseModel):
+    stops: list[Stop]
+"""
+    files = {"pyproject.toml": "", **FLOW, "plan.py": plan}
+    files["looking.py"] = FLOW["looking.py"].replace('"look"])', '"look"], output_pydantic=Plan)')
+    files["looking.py"] = "from plan import Plan\n" + files["looking.py"]
+    files["main.py"] = """\
+from crewai.flow.flow import Flow, listen, start
+from pydantic import BaseModel
+
+from looking import Look
+from plan import Stop
+
+
+class Trip(BaseModel):
+    stops: list[Stop] = []
+
+
+class TripFlow(Flow[Trip]):
+    @start()
+    def go(self):
+        self.state.stops = Look().crew().kickoff(inputs={"place": "Nara"})["stops"]
+
+    @listen(go)
+    def tell(self):
+        return ", ".join(each.name for each in self.state.stops)
+"""
+    _, written, folder = import_files(files)
+    assert not written.errors
+    flow = Flow.from_yaml(folder / "trip_flow.yaml")
+    look = Path(folder / "look.yaml")
+    look.write_text(look.read_text().replace("  look:\n", "  look:\n    model: offline\n", 1))
+    done = flow.run_sync({}, store=MemoryStore())
+    assert done.error is None
+    assert isinstance(done.outputs["tell"], str)
+
+
+def test_a_file_that_copied_code_names_goes_along(import_files) -> None:
+    main = """\
+from pathlib import Path
+
+from crewai.flow.flow import Flow, start
+
+
+class Go(Flow):
+    @start()
+    def go(self):
+        return (Path(__file__).parent / "places.csv").read_text()
+"""
+    package = {"src/trip/__init__.py": "", "src/trip/main.py": main, "src/trip/places.csv": "Nara,Kyoto"}
+    project, written, folder = import_files(
+        {"pyproject.toml": "", **package, "src/trip/other.csv": "", "src/trip/keys.env": "KEY=1"}
+    )
+    assert not written.errors
+    assert Flow.from_yaml(folder / "go.yaml").run_sync({}, store=MemoryStore()).outputs == {"go": "Nara,Kyoto"}
+    assert not list(folder.rglob("other.csv"))
+    assert ("file src/trip/places.csv", "kept") in [(each.what, each.outcome) for each in project.ledger.elements]
