@@ -19,9 +19,9 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from os import PathLike
-from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import anyio
@@ -48,8 +48,9 @@ from flowengine.nodes.container import every_node
 from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.runners import local
 from flowengine.runners.run import Run
+from flowengine.runners.run_options import Live, RunOptions, unheard
 
-__all__ = ["EventStream", "Flow", "FlowSettings", "RunOptions"]
+__all__ = ["EventStream", "Flow", "FlowSettings", "RunArguments"]
 
 if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
@@ -74,8 +75,8 @@ class FlowSettings(TypedDict, total=False):
     description: str
 
 
-class RunOptions(TypedDict, total=False):
-    """The options of a run, as `Flow.run` takes them."""
+class RunArguments(TypedDict, total=False):
+    """The arguments of `Flow.run`."""
 
     store: Store
     durability: Durability
@@ -237,20 +238,10 @@ class Flow:
         A node that fails is told in `Run.status`; `Run.raise_for_status()` raises it. Raises
         `InputError` for inputs that do not fit and `JournalError` when the record cannot be kept.
         """
-        _check_limits(limits)
-        with _opened(store, durability) as journals:
-            run = await local.start(
-                self.plan,
-                inputs or {},
-                journals,
-                run_id=run_id,
-                session=session,
-                reuse=None if reuse is None else journals.find(reuse),
-                limits=limits,
-                labels=labels,
-                live=_hear(live),
-            )
-        return _keep_run(run, store)
+        options = RunOptions(
+            run_id=run_id, session=session, reuse=reuse, limits=limits, labels=labels, live=_hear(live)
+        )
+        return await _run_in(store, durability, partial(self._start, inputs, options))
 
     @names_arguments
     async def run_many(
@@ -281,7 +272,7 @@ class Flow:
         """
         from flowengine.runners.row_runs import RowRuns, open_row_set  # A single run does without.
 
-        _check_limits(limits)
+        options = RunOptions(limits=limits, labels=labels)
         with _opened(store, durability) as journals:
             chosen = open_row_set(self.plan, journals, name or "rows", name or "", fresh=fresh or name is None)
             runs = RowRuns(
@@ -290,8 +281,7 @@ class Flow:
                 rows=chosen,
                 concurrency=concurrency,
                 budget=budget or Budget(),
-                limits=limits,
-                labels=labels,
+                options=options,
                 retry_failed=retry_failed,
             )
             async with aclosing(runs.results(rows)) as results:
@@ -300,11 +290,11 @@ class Flow:
                     if store is None and result.run_id is not None:
                         journals.remove(result.run_id)  # So that any number of rows fits.
 
-    def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunOptions]) -> Run:
+    def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunArguments]) -> Run:
         """`run` for scripts, inside or outside a running event loop."""
         for option in options:
-            if option not in RunOptions.__annotations__:
-                raise unknown_argument("run_sync", option, RunOptions.__annotations__)
+            if option not in RunArguments.__annotations__:
+                raise unknown_argument("run_sync", option, RunArguments.__annotations__)
         return run_sync(lambda: self.run(inputs, **options))
 
     @names_arguments
@@ -328,20 +318,15 @@ class Flow:
         `retry_effects`, `assume_done`: nodes whose call to an external tool was interrupted, and what
         a person decided about it. `live`: as for `run`.
         """
-        _check_limits(limits)
-        with _opened(store, durability) as journals:
-            run = await local.resume(
-                self.plan,
-                journals.find(run_id),
-                journals,
-                allow_changed=allow_changed,
-                retry_effects=retry_effects,
-                assume_done=assume_done,
-                limits=limits,
-                repeat_failed_items=repeat_failed_items,
-                live=_hear(live),
-            )
-        return _keep_run(run, store)
+        options = RunOptions(
+            allow_changed=allow_changed,
+            retry_effects=retry_effects,
+            assume_done=assume_done,
+            limits=limits,
+            repeat_failed_items=repeat_failed_items,
+            live=_hear(live),
+        )
+        return await _run_in(store, durability, partial(self._resume, run_id, options))
 
     @names_arguments
     def stream(
@@ -368,23 +353,10 @@ class Flow:
 
         Leaving the block early cancels the run. Reading slowly never slows it down.
         """
-
-        _check_limits(limits)
-
-        def start(journals: JournalStore, hear: local.Live) -> Awaitable[Run]:
-            return local.start(
-                self.plan,
-                inputs or {},
-                journals,
-                run_id=run_id,
-                session=session,
-                reuse=None if reuse is None else journals.find(reuse),
-                limits=limits,
-                labels=labels,
-                live=hear if tokens else _hear(live),
-            )
-
-        return _open_stream(store, durability, start)
+        options = RunOptions(
+            run_id=run_id, session=session, reuse=reuse, limits=limits, labels=labels, live=_hear(live)
+        )
+        return _open_stream(store, durability, partial(self._start, inputs), options, tokens=tokens)
 
     @names_arguments
     def stream_resume(
@@ -401,21 +373,14 @@ class Flow:
         live: bool = False,
     ) -> AbstractAsyncContextManager[EventStream]:
         """`resume` with the events from the resumption on, as `stream` gives them."""
-        _check_limits(limits)
-
-        def go_on(journals: JournalStore, hear: local.Live) -> Awaitable[Run]:
-            return local.resume(
-                self.plan,
-                journals.find(run_id),
-                journals,
-                allow_changed=allow_changed,
-                retry_effects=retry_effects,
-                assume_done=assume_done,
-                limits=limits,
-                live=hear if tokens else _hear(live),
-            )
-
-        return _open_stream(store, durability, go_on)
+        options = RunOptions(
+            allow_changed=allow_changed,
+            retry_effects=retry_effects,
+            assume_done=assume_done,
+            limits=limits,
+            live=_hear(live),
+        )
+        return _open_stream(store, durability, partial(self._resume, run_id), options, tokens=tokens)
 
     @names_arguments
     async def fork(
@@ -433,12 +398,13 @@ class Flow:
 
         `live`: as for `run`.
         """
-        _check_limits(limits)
-        with _opened(store, durability) as journals:
-            run = await local.fork(
-                self.plan, journals.find(run_id), journals, node, state=state or {}, limits=limits, live=_hear(live)
-            )
-        return _keep_run(run, store)
+        options = RunOptions(limits=limits, live=_hear(live))
+
+        def fork(journals: JournalStore) -> Awaitable[Run]:
+            past = journals.find(run_id)
+            return local.fork(self.plan, past, journals, node, state=state or {}, options=options)
+
+        return await _run_in(store, durability, fork)
 
     async def approve(
         self,
@@ -464,29 +430,49 @@ class Flow:
         Also where it was submitted to a queue: there `journal.approvals.answer` and then `runners.queue.requeue` let
         a worker go on with it, as `flowengine approve` and the viewer do.
         """
-        _check_limits(limits)
+        options = RunOptions(limits=limits, live=_hear(live))
         with _opened(store, durability) as journals:
             run_id = journals.find(run_id)
             given = await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
             if given.writer is not None:
                 return _keep_run(local.read_run(self.plan, journals.events(run_id)), store)
-        return await self.resume(run_id, store=store, durability=durability, limits=limits, live=live)
+        return await _run_in(store, durability, partial(self._resume, run_id, options))
+
+    def _start(self, inputs: Mapping[str, Any] | None, options: RunOptions, journals: JournalStore) -> Awaitable[Run]:
+        if isinstance(options.reuse, str):
+            options = replace(options, reuse=journals.find(options.reuse))
+        return local.start(self.plan, inputs or {}, journals, options)
+
+    def _resume(self, run_id: str, options: RunOptions, journals: JournalStore) -> Awaitable[Run]:
+        return local.resume(self.plan, journals.find(run_id), journals, options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {len(self.plan.graph)} nodes>"
 
 
+async def _run_in(store: Store, durability: Durability, begin: Callable[[JournalStore], Awaitable[Run]]) -> Run:
+    with _opened(store, durability) as journals:
+        return _keep_run(await begin(journals), store)
+
+
 @asynccontextmanager
 async def _open_stream(
-    store: Store, durability: Durability, begin: Callable[[JournalStore, local.Live], Awaitable[Run]]
+    store: Store,
+    durability: Durability,
+    begin: Callable[[RunOptions, JournalStore], Awaitable[Run]],
+    options: RunOptions,
+    *,
+    tokens: bool,
 ) -> AsyncGenerator[EventStream]:
     send, receive = anyio.create_memory_object_stream[Streamed](float("inf"))
     stream = EventStream(receive)
+    if tokens:
+        options = replace(options, live=partial(_send_text, send.send_nowait))
     with _opened(store, durability) as journals:
         try:
             async with anyio.create_task_group() as tasks:
                 teed = TeeStore(journals, send.send_nowait)
-                tasks.start_soon(_run_into, stream, send, partial(begin, teed, partial(_send_text, send.send_nowait)))
+                tasks.start_soon(_run_into, stream, send, partial(begin, options, teed))
                 try:
                     yield stream
                 except Exception as error:
@@ -498,9 +484,9 @@ async def _open_stream(
     stream.raise_failure()
 
 
-def _hear(live: bool) -> local.Live | None:
+def _hear(live: bool) -> Live | None:
     """The listener of a run in this process, that others are to see: nobody here."""
-    return local.unheard if live else None
+    return unheard if live else None
 
 
 def _send_text(send: Callable[[TokenStreamed], None], piece: TokenStreamed) -> None:
@@ -553,10 +539,6 @@ def _refuse_told_people(plan: CompiledFlow) -> None:
 def _checked_steps(steps: Mapping[str, Step]) -> Mapping[str, Step]:
     refuse_other_kind(steps, Mapping, "the nodes of a flow are a mapping, as {'draft': agent}", DefinitionError)
     return steps
-
-
-def _check_limits(limits: object) -> None:
-    refuse_other_kind(limits, (RunLimits, NoneType), "limits are RunLimits", DefinitionError)
 
 
 def as_node(step: Step) -> FlowNode:

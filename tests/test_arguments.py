@@ -30,7 +30,7 @@ from flowengine import (
 from flowengine import builder as keywords
 from flowengine.agents.standalone import run_sync
 from flowengine.errors import DefinitionError
-from flowengine.flow import FlowSettings, RunOptions
+from flowengine.flow import FlowSettings, RunArguments
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
 from flowengine.flowfile.kinds.approval_kind import ApprovalNodeSpec
 from flowengine.flowfile.kinds.condition_kind import ConditionNodeSpec
@@ -191,7 +191,7 @@ def test_the_builders_keywords_are_those_of_the_format(kind: type[Any], spec: An
     ("declared", "function", "own"),
     [
         (NodeSettings, FlowNode.__init__, {"self", "unknown"}),
-        (RunOptions, Flow.run, {"self", "inputs"}),
+        (RunArguments, Flow.run, {"self", "inputs"}),
         (FlowSettings, Flow.__init__, {"self", "name", "nodes"}),
     ],
 )

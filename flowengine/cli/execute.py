@@ -28,7 +28,8 @@ from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import every_node
 from flowengine.runners import local
-from flowengine.runners.run import Run, higher_limit
+from flowengine.runners.run import Run
+from flowengine.runners.run_options import Live, RunOptions, higher_limit
 from visualize.progress import NodeRow, Progress
 
 __all__ = ["Execution", "exit_code_of", "format_outputs", "to_node_object", "to_run_json", "to_run_object"]
@@ -133,7 +134,7 @@ def to_node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[st
 
 _WAITING: Final = 3
 
-Job = Callable[[JournalStore, local.Live], Awaitable[Run]]
+Job = Callable[[JournalStore, Live], Awaitable[Run]]
 """Runs in the store that it is given, whose events are watched, and hands on what agents write."""
 
 
@@ -178,7 +179,9 @@ class Execution:
             past = read(kept, self.run_id)
         if any(each.writer is None for each in given):
             again = replace(self, past=past)
-            return again.run(lambda kept, live: local.resume(plan, self.run_id, kept, allow_changed=True, live=live))
+            return again.run(
+                lambda kept, live: local.resume(plan, self.run_id, kept, RunOptions(allow_changed=True, live=live))
+            )
         self._tell_how_to_answer(past)
         return code
 

@@ -27,6 +27,7 @@ from flowengine.experiments.results_file import ResultsFile, to_record
 from flowengine.journal.run_export import dumps
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.row_runs import RowResult, RowRuns, RowSet, open_row_set
+from flowengine.runners.run_options import RunOptions
 from flowengine.runners.set_lease import hold_set
 
 __all__ = ["RowMeter", "RowsCommand", "pace_of", "rows_exit_code"]
@@ -203,10 +204,8 @@ class RowsCommand:
             rows=rows,
             concurrency=self.settings.get("concurrency", CONCURRENCY),
             budget=Budget(**{name: self.settings.get(name) for name in _BOUNDS}),
-            settings=settings,
-            labels=self.labels,
+            options=RunOptions(settings=settings, labels=self.labels, allow_changed=self.allow_changed),
             retry_failed=self.retry_failed,
-            allow_changed=self.allow_changed,
             heard=meter.hear,
         )
         outputs = list(self.plan.outputs or self.plan.graph.ids)

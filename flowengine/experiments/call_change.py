@@ -40,6 +40,7 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.gateway import gateway_of
 from flowengine.runners import local
 from flowengine.runners.run import Run
+from flowengine.runners.run_options import Live, RunOptions
 from visualize.viewer.panel_records import parse_text
 
 __all__ = ["ChangedCall", "RecordedCall", "ask_call", "read_answer", "replace_answer"]
@@ -307,16 +308,18 @@ async def ask_call(
     settings: Mapping[str, Any] = EMPTY,
     *,
     known: bool = False,
-    live: local.Live | None = None,
+    live: Live | None = None,
 ) -> Run:
     """Run what `make_flow` made: a new run, or where it is `known`, that one on. `settings`: its limits."""
     run_id, started = changed.run_id, changed.recorded.events[0]
     if known:
-        return await local.resume(flow.plan, run_id, store, allow_changed=True, settings=settings, live=live)
+        options = RunOptions(allow_changed=True, settings=settings, live=live)
+        return await local.resume(flow.plan, run_id, store, options)
     labels = {"playground": getattr(started, "run_id", ""), "call": str(changed.recorded.seq)}
     inputs = {"node": changed.recorded.node, "messages": [*changed.texts], "model": changed.model,
               "options": dict(changed.options or {})}  # fmt: skip
-    return await local.start(flow.plan, inputs, store, run_id=run_id, settings=settings, labels=labels, live=live)
+    options = RunOptions(run_id=run_id, settings=settings, labels=labels, live=live)
+    return await local.start(flow.plan, inputs, store, options)
 
 
 def _as_argument(text: str) -> str:

@@ -33,6 +33,7 @@ from flowengine.nodes.container import file_path
 from flowengine.runners.local import fork
 from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet
 from flowengine.runners.run import Run
+from flowengine.runners.run_options import RunOptions
 
 __all__ = ["VerdictChange", "WhatIf", "WhatIfReport", "WhatIfRow", "change_node"]
 
@@ -185,7 +186,7 @@ class WhatIf:
             rows=rows,
             concurrency=self.concurrency,
             budget=self.budget,
-            labels={"whatif": self.node[:200]},
+            options=RunOptions(labels={"whatif": self.node[:200]}),
             begin=self._fork,
             plan_of=lambda row: self._plan_of(self._start_of(row.data)),
             heard=self.heard,
@@ -202,7 +203,8 @@ class WhatIf:
     async def _fork(self, row: DataRow, run_id: str, ledger: Ledger, labels: Mapping[str, str]) -> Run:
         plan = self._plan_of(self._start_of(row.data))
         at = self.node.partition(".")[0].partition("[")[0]
-        return await fork(plan, row.data, self.store, at, new_id=run_id, above=ledger, acts=False, labels=labels)
+        options = RunOptions(run_id=run_id, above=ledger, labels=labels)
+        return await fork(plan, row.data, self.store, at, acts=False, options=options)
 
     async def _compared(self, runs: RowRuns) -> AsyncGenerator[WhatIfRow]:
         async with aclosing(runs.results(self._rows())) as results:

@@ -36,6 +36,7 @@ from flowengine.nodes.code_digest import digest_of
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import read_run
 from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet, content_key
+from flowengine.runners.run_options import RunOptions
 
 __all__ = ["EvalRun", "definition_of", "fingerprints_of"]
 
@@ -190,8 +191,7 @@ class EvalRun:
             rows=rows,
             concurrency=self.concurrency or self.file.spec.concurrency,
             ledger=self.ledger,
-            settings=self.settings,
-            labels={"eval": self.file.name[-200:], "part": part},
+            options=RunOptions(settings=self.settings, labels={"eval": self.file.name[-200:], "part": part}),
             retry_failed=True,
             heard=self.heard if part == "flow" else None,
         )

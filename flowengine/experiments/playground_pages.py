@@ -24,7 +24,8 @@ from flowengine.errors import InputError, RunNotFoundError
 from flowengine.experiments.call_change import ChangedCall, RecordedCall, ask_call, read_answer
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.runners import local
-from flowengine.runners.run import Run, settings_of
+from flowengine.runners.run import Run
+from flowengine.runners.run_options import Live, RunOptions, settings_of
 from flowengine.server.flow_catalog import CatalogEntry
 from flowengine.server.problems import ProblemError, problem_of, problem_response
 from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
@@ -205,7 +206,7 @@ async def _ask(request: Request, asked: _Asked, changed: ChangedCall, limits: Ma
     run_id, recorded = changed.run_id, asked.recorded
     known = await asked.parts.shelf.do(_find_try, asked.parts.shelf.store, run_id)
 
-    async def job(journals: JournalStore, live: local.Live) -> Run:
+    async def job(journals: JournalStore, live: Live) -> Run:
         return await ask_call(changed, flow, journals, limits, known=known is not None, live=live)
 
     runs = request.app.state.runs
@@ -232,11 +233,10 @@ async def _keep(request: Request, asked: _Asked, changed: ChangedCall, limits: M
         if tried is not None and tried.call is not None:
             begun = [NodeStarted(at, time()), NodeRecorded(at, time(), tried.call)]
 
-    async def job(journals: JournalStore, live: local.Live) -> Run:
-        return await local.fork(
-            plan, asked.run.run_id, journals, at, new_id=new_id, settings=limits, live=live, acts=False,
-            labels={"whatif": recorded.node[:200]}, begun=begun,
-        )  # fmt: skip
+    async def job(journals: JournalStore, live: Live) -> Run:
+        labels = {"whatif": recorded.node[:200]}
+        options = RunOptions(run_id=new_id, settings=limits, live=live, labels=labels)
+        return await local.fork(plan, asked.run.run_id, journals, at, acts=False, begun=begun, options=options)
 
     await request.app.state.runs.launch(new_id, job)
     return run_url(new_id, recorded.node)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from time import time
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -45,17 +46,16 @@ from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.codec import reading_record
 from flowengine.journal.replay import decided_effects
 from flowengine.journal.run_export import store_run
-from flowengine.journal.run_lookup import check_labels, check_run_id
 from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
 from flowengine.nodes.file_inputs import take_files
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.forking import failed_items, forked, patches_of, refuse_repeated_deeds
-from flowengine.runners.run import Run, chosen_limits, limits_under, settings_of
+from flowengine.runners.run import Run
+from flowengine.runners.run_options import DEFAULTS, Live, RunOptions, chosen_limits, limits_under, settings_of
 from flowengine.runners.sessions import leave_behind, load_session
 from flowengine.version import __version__
 
 __all__ = [
-    "Live",
     "beginning",
     "changed_nodes",
     "fork",
@@ -64,16 +64,8 @@ __all__ = [
     "read_run",
     "resume",
     "start",
-    "unheard",
     "write_fork",
 ]
-
-Live: TypeAlias = Callable[[TokenStreamed], None]
-"""Hears what agents write while they write it; must not block and must not raise."""
-
-
-def unheard(piece: TokenStreamed) -> None:
-    """The listener of a run that nobody follows in this process: others read in its store what agents write."""
 
 
 def _tell_elsewhere(live: Live, store: JournalStore, run_id: str, scope: RunScope, piece: TokenStreamed) -> None:
@@ -97,52 +89,23 @@ def new_run_id() -> str:
 
 
 async def start(
-    plan: CompiledFlow,
-    inputs: Mapping[str, Any],
-    store: JournalStore,
-    *,
-    run_id: str | None = None,
-    limits: RunLimits | None = None,
-    session: str | None = None,
-    reuse: str | Sequence[str] | None = None,
-    settings: Mapping[str, Any] = EMPTY,
-    labels: Mapping[str, str] = EMPTY,
-    live: Live | None = None,
-    above: Ledger | None = None,
-    journal: Journal | None = None,
+    plan: CompiledFlow, inputs: Mapping[str, Any], store: JournalStore, options: RunOptions = DEFAULTS
 ) -> Run:
-    """A new run, to its end. A node's failure is told in the `Run`, not raised.
-
-    `session`: what earlier runs of that name have left is there, and what this one leaves is kept if it
-    succeeds. `reuse`: id of an earlier run of this flow (or of several, the best first), whose results are taken where
-    they still hold (`nodes.reuse_rules`). `settings` are kept in the journal for a resumption of the run (model
-    override, and limits by the names that a flow file gives them); `limits` hold instead of the flow's and of those,
-    and are kept as well. By `labels` it is found again (`journal.run_lookup`). `live` hears what agents write while
-    they write it.
-    `above`: what the run shares with others of what may be spent. `journal`: the run's, where the caller has created
-    it already; it is closed once the run has begun, and left open before that.
-    """
-    under = limits_under(plan.limits, settings)
-    limits = limits or under
-    run_id = new_run_id() if run_id is None else check_run_id(run_id)
-    started = beginning(
-        plan,
-        await inputs_with_files(plan, inputs, store, run_id),
-        store,
-        run_id=run_id,
-        session=session,
-        reuse=reuse,
-        settings=settings if limits is under else {**settings, **chosen_limits(limits, under)},
-        labels=labels,
-    )
+    """A new run, to its end. A node's failure is told in the `Run`, not raised."""
+    under = limits_under(plan.limits, options.settings)
+    limits = options.limits or under
+    run_id = options.run_id or new_run_id()
+    settings = {**options.settings, **chosen_limits(limits, under)}
+    taken = await inputs_with_files(plan, inputs, store, run_id)
+    started = beginning(plan, taken, store, run_id, replace(options, settings=settings))
     await plan.ready()
-    kept = started.kept
-    thrifty = _reuse_results(plan, store, run_id, reuse)
-    journal = journal or store.create(run_id)
-    walk = Walk(thrifty.graph, StateStore(plan.rules, kept), inputs=started.inputs, env=started.env, run_id=run_id)
+    thrifty = _reuse_results(plan, store, run_id, options.reuse)
+    journal = options.journal or store.create(run_id)
+    rules = StateStore(plan.rules, started.kept)
+    walk = Walk(thrifty.graph, rules, inputs=started.inputs, env=started.env, run_id=run_id)
     leave = partial(leave_behind, thrifty, store, started, walk)
-    run = await _drive(thrifty, walk, journal, [started], limits, leave, store, live, above)
-    return await _taken_up(plan, run, store, limits, live, above) if run.status == "waiting" else run
+    run = await _drive(thrifty, walk, journal, [started], limits, leave, store, options)
+    return await _taken_up(plan, run, store, options) if run.status == "waiting" else run
 
 
 async def inputs_with_files(
@@ -155,28 +118,21 @@ async def inputs_with_files(
 
 
 def beginning(
-    plan: CompiledFlow,
-    inputs: Mapping[str, Any],
-    store: JournalStore,
-    *,
-    run_id: str,
-    session: str | None = None,
-    reuse: str | Sequence[str] | None = None,
-    settings: Mapping[str, Any] = EMPTY,
-    labels: Mapping[str, str] = EMPTY,
+    plan: CompiledFlow, inputs: Mapping[str, Any], store: JournalStore, run_id: str, options: RunOptions = DEFAULTS
 ) -> RunStarted:
     """The first event of a new run, as `start` writes it; a run that has it can be resumed by anybody.
 
     Whether the plan could run here is not asked.
     """
     given = checked_inputs(plan.inputs, inputs)
-    kept = load_session(store, session)
-    if labels:
-        settings = {**settings, "labels": freeze(check_labels(labels))}
-    if session is not None:
-        settings = {**settings, "session": session}
-    if reuse is not None:
-        settings = {**settings, "reuse": freeze(reuse)}
+    kept = load_session(store, options.session)
+    settings = options.settings
+    if options.labels:
+        settings = {**settings, "labels": freeze(dict(options.labels))}
+    if options.session is not None:
+        settings = {**settings, "session": options.session}
+    if options.reuse is not None:
+        settings = {**settings, "reuse": freeze(options.reuse)}
     env = {name: plan.environ[name] for name in plan.allow_env if name in plan.environ}
     return RunStarted(
         run_id,
@@ -195,49 +151,27 @@ def beginning(
     )
 
 
-async def resume(
-    plan: CompiledFlow,
-    run_id: str,
-    store: JournalStore,
-    *,
-    allow_changed: bool = False,
-    retry_effects: Collection[str] = (),
-    assume_done: Collection[str] = (),
-    limits: RunLimits | None = None,
-    settings: Mapping[str, Any] = EMPTY,
-    repeat_failed_items: bool = False,
-    live: Live | None = None,
-    journal: Journal | None = None,
-    above: Ledger | None = None,
-) -> Run:
+async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: RunOptions = DEFAULTS) -> Run:
     """Go on with a run that was interrupted or failed; what had finished is not run again.
 
-    A run that succeeded is read back as it is. Raises `FlowChangedError` where the flow was edited
-    since, unless `allow_changed`: then what had finished stays finished, the rest runs as it is now.
+    A run that succeeded is read back as it is, unless failed items are to be repeated. Its limits are those that it
+    last went on with.
 
-    `repeat_failed_items`: items that failed in maps which went on without them run again, also those of a run that
-    succeeded, and with them all that is behind these maps. `RunError` where something with an external effect or a
-    person's answer is behind them, whose node is not in `retry_effects`.
-
-    `EffectPendingError` where nobody saw how a call to an external tool ended: the nodes in
-    `retry_effects` make theirs again, those in `assume_done` take them as done.
-
-    Its limits are those that it last went on with. `settings` are chosen anew, as for `start`, and `limits` hold
-    instead of all; both are kept in the journal for the next time.
-
-    `journal`: the run's, where the caller has become its writer already; it is closed in any case. `above`: as
-    for `start`; what the run has spent before is not counted there again.
+    Raises `FlowChangedError` where the flow was edited since, unless `allow_changed`; `EffectPendingError` where nobody
+    saw how a call to an external tool ended, and neither `retry_effects` nor `assume_done` names its node; `RunError`
+    where items are to be repeated, and something behind them has an external effect or a person's answer, whose node
+    is not in `retry_effects`.
     """
-    journal = journal or store.open(run_id)
+    journal = options.journal or store.open(run_id)
     try:
         events = journal.read()
         started = _read_start(run_id, events)
         changed = changed_nodes(plan, events)
-        if changed and not allow_changed:
+        if changed and not options.allow_changed:
             raise FlowChangedError(
                 f"the flow was edited since run {run_id} started; changed nodes: {', '.join(changed)}", changed
             )
-        repeats = sorted(failed_items(plan, events)) if repeat_failed_items else ()
+        repeats = sorted(failed_items(plan, events)) if options.repeat_failed_items else ()
         if isinstance(events[-1], RunFinished) and events[-1].status == "succeeded" and not repeats:
             await journal.close()
             return read_run(plan, events)
@@ -247,10 +181,10 @@ async def resume(
             thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"), acts=acts)
         repeated: Collection[str] = ()
         if repeats:
-            repeated = refuse_repeated_deeds(plan, events, repeats, retry_effects)
+            repeated = refuse_repeated_deeds(plan, events, repeats, options.retry_effects)
         walk = _make_walk(thrifty, started, [*events, RunResumed(time(), repeats=repeats)] if repeats else events)
-        retry = [each for each in retry_effects if each not in repeated]
-        decided = decided_effects(run_id, walk.attempts, retry=retry, done=assume_done)
+        retry = [each for each in options.retry_effects if each not in repeated]
+        decided = decided_effects(run_id, walk.attempts, retry=retry, done=options.assume_done)
         answers = answers_left(store, run_id, events)
         if not decided and not answers:
             _refuse_batched(run_id, events)
@@ -259,9 +193,9 @@ async def resume(
             walk.attempts.add(node, record)
         code = EMPTY if plan.code == _last_code(events) else plan.code
         before = settings_of(events)
-        under = limits_under(plan.limits, {**before, **settings})
-        limits = limits or under
-        anew = {**settings, **chosen_limits(limits, under)}
+        under = limits_under(plan.limits, {**before, **options.settings})
+        limits = options.limits or under
+        anew = {**options.settings, **chosen_limits(limits, under)}
         anew = {name: value for name, value in anew.items() if name not in before or before[name] != value}
         resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats)
         first = [resumed, *(NodeRecorded(node, time(), record) for node, record in records)]
@@ -269,8 +203,8 @@ async def resume(
     except BaseException:
         await journal.close()
         raise
-    run = await _drive(thrifty, walk, journal, first, limits, leave, store, live, above)
-    return await _taken_up(plan, run, store, limits, live, above)
+    run = await _drive(thrifty, walk, journal, first, limits, leave, store, options)
+    return await _taken_up(plan, run, store, options)
 
 
 def _refuse_batched(run_id: str, events: Sequence[Event]) -> None:
@@ -284,14 +218,13 @@ def _refuse_batched(run_id: str, events: Sequence[Event]) -> None:
         )
 
 
-async def _taken_up(
-    plan: CompiledFlow, run: Run, store: JournalStore, limits: RunLimits, live: Live | None, above: Ledger | None
-) -> Run:
+async def _taken_up(plan: CompiledFlow, run: Run, store: JournalStore, options: RunOptions) -> Run:
     """The run, or what becomes of it where it was answered while it was being put aside."""
     if run.status != "waiting" or not answers_left(store, run.id, run.events):
         return run
     try:
-        return await resume(plan, run.id, store, allow_changed=True, limits=limits, live=live, above=above)
+        again = RunOptions(allow_changed=True, limits=run.limits, live=options.live, above=options.above)
+        return await resume(plan, run.id, store, again)
     except RunBusyError:  # The process that answered goes on with it.
         return run
 
@@ -304,29 +237,24 @@ async def fork(
     *,
     state: Mapping[str, Any] = EMPTY,
     inputs: Mapping[str, Any] | None = None,
-    new_id: str | None = None,
-    limits: RunLimits | None = None,
-    settings: Mapping[str, Any] = EMPTY,
-    live: Live | None = None,
-    above: Ledger | None = None,
     acts: bool = True,
-    labels: Mapping[str, str] | None = None,
     begun: Sequence[Event] = (),
+    options: RunOptions = DEFAULTS,
 ) -> Run:
     """A new run that shares the past of an earlier one and begins at `node`: what is not behind it keeps its result.
 
     `state`: key → value, as `node` is to find it. `inputs`: all of them, in the place of the earlier run's. That run
-    stays as it is; what was chosen for it holds for the new one, unless chosen anew (see `resume`). `InputError` for an
-    unknown node, key or input, and for a run of another flow.
+    stays as it is; what was chosen for it holds for the new one, unless chosen anew in `options`, where id and labels
+    are those of the new one. `InputError` for an unknown node, key or input, and for a run of another flow.
 
     Without `acts` it only tells what would have been: results behind `node` are taken where they still hold, nothing
-    has an effect outside and nobody is asked. `labels` instead of the earlier run's. `begun`: the beginning of an
-    attempt of `node`: what it asks again is answered by what is on record there.
+    has an effect outside and nobody is asked. `begun`: the beginning of an attempt of `node`: what it asks again is
+    answered by what is on record there.
     """
-    new_id = new_id or new_run_id()
+    new_id, labels = options.run_id or new_run_id(), options.labels or None
     how: Any = {"state": state, "inputs": inputs, "acts": acts, "labels": labels, "begun": begun}
     await write_fork(plan, run_id, store, node, new_id=new_id, **how)
-    return await resume(plan, new_id, store, limits=limits, settings=settings, live=live, above=above)
+    return await resume(plan, new_id, store, options)
 
 
 async def write_fork(
@@ -343,7 +271,8 @@ async def write_fork(
     settings: Mapping[str, Any] = EMPTY,
     begun: Sequence[Event] = (),
 ) -> None:
-    """The beginning of `fork`, which whoever resumes it goes on with; `settings` beside those of the earlier run."""
+    """The beginning of `fork`, which whoever resumes it goes on with; `settings` beside those of the earlier run,
+    `labels` instead of its own."""
     events = store.events(run_id)
     if inputs is not None:
         inputs = checked_inputs(plan.inputs, await inputs_with_files(plan, inputs, store, new_id))
@@ -430,8 +359,7 @@ async def _drive(
     limits: RunLimits,
     leave: Callable[[Fence | None], Awaitable[None]],
     store: JournalStore,
-    live: Live | None = None,
-    above: Ledger | None = None,
+    options: RunOptions,
 ) -> Run:
     """Journal the first events, run, journal the last one; the journal is closed whatever happens.
 
@@ -440,12 +368,12 @@ async def _drive(
     """
     run_id = walk.run_id or ""
     fence: Fence | None = getattr(journal, "fence", None)  # Only where others can take the run over.
-    clock, mail = run_clock(), Mail(store, run_id)
+    clock, mail, live = run_clock(), Mail(store, run_id), options.live
     try:
         await _commit(journal, *first)  # From here on the run can be found and resumed.
         with mail:
             files = _keeper(plan, store, run_id, lambda: find_files(list(store.events(run_id))))
-            ledger = _ledger(walk, limits, above)
+            ledger = _ledger(walk, limits, options.above)
             shown = (
                 partial(_tell_elsewhere, live, store, run_id) if live and getattr(store, "is_shared", False) else None
             )

@@ -21,7 +21,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from time import monotonic
@@ -47,9 +47,9 @@ from flowengine.errors import (
 from flowengine.journal.run_export import dumps
 from flowengine.journal.run_lookup import check_labels
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import resume, start
 from flowengine.runners.run import Run
+from flowengine.runners.run_options import DEFAULTS, RunOptions
 from flowengine.runners.set_lease import hold_set
 
 __all__ = ["DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "content_key", "open_row_set"]
@@ -178,14 +178,10 @@ class RowRuns:
     """Maximum number of rows running at once."""
     budget: Budget = Budget()  # noqa: RUF009 - frozen
     """What all rows may spend together now; a row that it stops is paused, and no other begins."""
-    limits: RunLimits | None = None
-    """Of each run, instead of the flow's."""
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Kept in each run's journal (see `flowengine.runners.local.start`)."""
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: RunOptions = DEFAULTS
+    """Of each run; each has an id, labels and a ledger of its own besides."""
     retry_failed: bool = False
     """Go on with rows that failed before."""
-    allow_changed: bool = False
     begin: Callable[[DataRow, str, Ledger, Mapping[str, str]], Awaitable[Run]] | None = None
     """Begins a row's run (row, id, what it may spend, labels), where it is not simply started."""
     plan_of: Callable[[DataRow], CompiledFlow] | None = None
@@ -201,7 +197,7 @@ class RowRuns:
         self._shared = self.ledger or Ledger(self.budget, of="the set of rows", on_limit="pause")
         if self.concurrency < 1:
             raise InputError(f"at least one row is in flight at once, not {self.concurrency}")
-        check_labels({**self.labels, "data": self.rows.name})
+        check_labels({**self.options.labels, "data": self.rows.name})
 
     async def results(self, rows: Iterable[AnyRow] | AsyncIterable[AnyRow]) -> AsyncGenerator[RowResult]:
         """Run the rows (a mapping is the inputs of one), and give their results in the rows' order.
@@ -305,23 +301,12 @@ class RowRuns:
     async def _run(self, row: DataRow, run_id: str, is_known: bool, ledger: Ledger) -> Run:
         plan = self.plan if self.plan_of is None else self.plan_of(row)
         if is_known:
-            return await resume(
-                plan, run_id, self.store, allow_changed=self.allow_changed, limits=self.limits, above=ledger
-            )
-        labels = self.rows.labels(row, self.labels)
+            return await resume(plan, run_id, self.store, replace(self.options, settings=EMPTY, above=ledger))
+        labels = self.rows.labels(row, self.options.labels)
         if self.begin is not None:
             return await self.begin(row, run_id, ledger, labels)
-        return await start(
-            plan,
-            row.inputs,
-            self.store,
-            run_id=run_id,
-            limits=self.limits,
-            reuse=row.reuse,
-            settings=self.settings,
-            labels=labels,
-            above=ledger,
-        )
+        options = replace(self.options, run_id=run_id, reuse=row.reuse, labels=labels, above=ledger)
+        return await start(plan, row.inputs, self.store, options)
 
     def id_of(self, row: DataRow) -> str:
         """The id of the next row that gives what this one gives: a row keeps its run where others came before it."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from math import ceil
 from typing import Any, NamedTuple
 
-from flowengine.core.budget import Budget
-from flowengine.core.context import EMPTY, Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
+from flowengine.core.context import Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
 from flowengine.core.records import Reused
 from flowengine.engine.events import (
     ErrorInfo,
@@ -20,15 +18,13 @@ from flowengine.engine.events import (
     NodeSkipped,
     NodeStarted,
     RunFinished,
-    RunResumed,
-    RunStarted,
 )
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, NodeError, RunError, did_you_mean
 from flowengine.nodes.node import RunLimits
 
-__all__ = ["NodeRun", "Run", "chosen_limits", "higher_limit", "limits_under", "settings_of"]
+__all__ = ["NodeRun", "Run"]
 
 
 class NodeRun(NamedTuple):
@@ -182,69 +178,3 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {self.status}>"
-
-
-# --- Limits that a run goes on with
-
-
-def settings_of(events: Iterable[Event]) -> Mapping[str, Any]:
-    """Returns the settings that callers chose at the start and at each resume.
-
-    >>> settings_of([RunStarted("r", "f", 0.0, {}, {}, {}, settings={"timeout": 5}), RunResumed(1.0)])
-    {'timeout': 5}
-    """
-    settings: dict[str, Any] = {}
-    for event in events:
-        if isinstance(event, RunStarted | RunResumed):
-            settings.update(event.settings)
-    return settings
-
-
-def limits_under(flow: RunLimits, settings: Mapping[str, Any]) -> RunLimits:
-    """The flow's limits, with those that were chosen in their place.
-
-    >>> limits_under(RunLimits(timeout=5.0), {"model_calls": 3, "folder": "/home"}).bounds.model_calls
-    3
-    """
-    if not settings:
-        return flow
-    chosen = {name: settings.get(name, own) for name, own in _limits_by_name(flow).items()}
-    bounds = Budget(*(chosen.pop(name) for name in Budget._fields))
-    return RunLimits(bounds=bounds, **chosen)
-
-
-def chosen_limits(limits: RunLimits, before: RunLimits) -> Mapping[str, Any]:
-    """The settings that make the limits of those that held before.
-
-    >>> dict(chosen_limits(RunLimits(bounds=Budget(cost_usd=2.0)), RunLimits()))
-    {'cost_usd': 2.0}
-    """
-    if limits is before:
-        return EMPTY
-    earlier = _limits_by_name(before)
-    return {name: value for name, value in _limits_by_name(limits).items() if value != earlier[name]}
-
-
-def _limits_by_name(limits: RunLimits) -> dict[str, Any]:
-    """The limits as a flow file names them."""
-    return {
-        "concurrency": limits.concurrency,
-        "timeout": limits.timeout,
-        "on_failure": limits.on_failure,
-        "on_limit": limits.on_limit,
-        **limits.bounds._asdict(),
-    }
-
-
-def higher_limit(error: ErrorInfo, limits: RunLimits) -> str:
-    """Twice the limit at which a run ended, or what the call that it refused needs; money in whole cents.
-
-    >>> higher_limit(ErrorInfo("LimitError", "", limit="model_calls", needed=4), RunLimits())
-    '4'
-    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd", needed=0.512), RunLimits())
-    '0.52'
-    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd"), RunLimits(bounds=Budget(cost_usd=0.07)))
-    '0.14'
-    """
-    most = max(2 * (getattr(limits.bounds, error.limit) or 0), error.needed or 0)
-    return f"{ceil(round(100 * most, 6)) / 100:.2f}" if error.limit == "cost_usd" else str(ceil(most))

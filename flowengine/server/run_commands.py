@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,12 +17,11 @@ from flowengine.engine.events import Event, RunFinished, RunStarted, TokenStream
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import RunBusyError, StoreCorruptError
 from flowengine.journal.approvals import answer
-from flowengine.journal.run_lookup import check_run_id
 from flowengine.journal.stores import TeeStore
 from flowengine.runners import local
-from flowengine.runners.local import Live
 from flowengine.runners.queue.run_positions import queue_of
-from flowengine.runners.run import Run, settings_of
+from flowengine.runners.run import Run
+from flowengine.runners.run_options import DEFAULTS, Live, RunOptions, settings_of
 from flowengine.server.flow_catalog import CatalogEntry, Library
 from flowengine.server.problems import ProblemError, problem_of
 from flowengine.server.run_cache import RunCache
@@ -150,21 +150,19 @@ class RunCommands:
     ) -> str:
         """The id of a new run, whose start is in the journal. `queue`: where a worker takes it from; None: this process
         runs it. `limits`: by their names in a flow file."""
-        if run_id is not None:
-            check_run_id(run_id)
         flow = await self._shelf.do(entry.flow, model)
         earlier = None if reuse is None else await self._shelf.do(self._shelf.store.find, reuse)
         settings = {"folder": os.getcwd(), **({} if model is None else {"model": model}), **limits}
-        chosen = run_id or local.new_run_id()
-        more: dict[str, Any] = {"session": session, "reuse": earlier, "settings": settings, "labels": labels}
+        chosen = local.new_run_id() if run_id is None else run_id
+        options = RunOptions(run_id=chosen, session=session, reuse=earlier, settings=settings, labels=labels)
         if queue is not None:
-            from flowengine.runners.queue.run_queue import queue_store, submit_many  # Needs its extra.
+            from flowengine.runners.queue.run_queue import queue_store, submit_runs  # Needs its extra.
 
-            await submit_many(queue_store(self._shelf.store), flow.plan, {chosen: inputs}, queue=queue, **more)
+            await submit_runs(queue_store(self._shelf.store), flow.plan, {chosen: inputs}, options, queue=queue)
             return chosen
 
         async def job(store: JournalStore, live: Live) -> Run:
-            return await local.start(flow.plan, inputs, store, run_id=chosen, live=live, **more)
+            return await local.start(flow.plan, inputs, store, replace(options, live=live))
 
         await self._runs.launch(chosen, job)
         return chosen
@@ -184,17 +182,18 @@ class RunCommands:
         entry = await self._find_flow(started)
         flow = await self._shelf.do(entry.flow, limits.get("model") or started.settings.get("model"))
         new_id = local.new_run_id()
-        how: dict[str, Any] = {"state": state, "inputs": inputs, "new_id": new_id}
+        how: dict[str, Any] = {"state": state, "inputs": inputs}
         if queue_of(self._shelf.store, started) is not None:
             from flowengine.runners.queue.run_queue import PYTHON, queue_store, requeue  # Needs its extra.
 
             here = {"baggage": flow.plan.baggage, "python": PYTHON, **limits}
-            await local.write_fork(flow.plan, run_id, self._shelf.store, node, settings=here, **how)
+            await local.write_fork(flow.plan, run_id, self._shelf.store, node, new_id=new_id, settings=here, **how)
             await requeue(queue_store(self._shelf.store), new_id)
             return new_id
 
         async def job(store: JournalStore, live: Live) -> Run:
-            return await local.fork(flow.plan, run_id, store, node, settings=limits, live=live, **how)
+            options = RunOptions(run_id=new_id, settings=limits, live=live)
+            return await local.fork(flow.plan, run_id, store, node, options=options, **how)
 
         await self._runs.launch(new_id, job)
         return new_id
@@ -224,7 +223,7 @@ class RunCommands:
             await requeue(queue_store(self._shelf.store), run_id)
         elif entry is not None:
             with suppress(RunBusyError):  # Whoever has it since has the answer.
-                await self._go_on(run_id, started, entry)
+                await self._go_on(run_id, started, entry, DEFAULTS)
         return path, is_submitted or entry is not None
 
     async def resume(
@@ -249,9 +248,14 @@ class RunCommands:
 
             await requeue(queue_store(self._shelf.store), run_id, allow_changed=allow_changed, settings=limits)
             return
-        how = {"allow_changed": allow_changed, "retry_effects": retry_effects, "assume_done": assume_done}
-        how |= {"repeat_failed_items": repeat_failed_items, "settings": limits}
-        await self._go_on(run_id, started, await self._find_flow(started), **how)
+        options = RunOptions(
+            allow_changed=allow_changed,
+            retry_effects=retry_effects,
+            assume_done=assume_done,
+            repeat_failed_items=repeat_failed_items,
+            settings=limits,
+        )
+        await self._go_on(run_id, started, await self._find_flow(started), options)
 
     async def cancel(self, run_id: str) -> None:
         if await self._runs.cancel(run_id):
@@ -274,12 +278,12 @@ class RunCommands:
         """Tells whether a run is one of this process."""
         return self._runs.drives(run_id)
 
-    async def _go_on(self, run_id: str, started: RunStarted, entry: CatalogEntry, **how: Any) -> None:
-        model = how.get("settings", EMPTY).get("model") or settings_of(await self._shelf.events(run_id)).get("model")
+    async def _go_on(self, run_id: str, started: RunStarted, entry: CatalogEntry, options: RunOptions) -> None:
+        model = options.settings.get("model") or settings_of(await self._shelf.events(run_id)).get("model")
         flow = await self._shelf.do(entry.flow, model)
 
         async def job(store: JournalStore, live: Live) -> Run:
-            return await local.resume(flow.plan, run_id, store, live=live, **how)
+            return await local.resume(flow.plan, run_id, store, replace(options, live=live))
 
         await self._runs.launch(run_id, job)
 

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, Final, get_args
@@ -37,6 +38,7 @@ from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
 from flowengine.runners import local
 from flowengine.runners.queue.run_positions import queue_of, standing_of
+from flowengine.runners.run_options import RunOptions
 from flowengine.runners.sessions import check_session_name
 from flowengine.runs import RunRecord
 from flowengine.server.flow_catalog import Library
@@ -183,20 +185,18 @@ class FlowService:
         if run_key is not None:
             run_id = run_id_of_key(run_key, flow, name)
         run_id = run_id or local.new_run_id()
-        given = check_labels({**(labels or EMPTY), **({} if name is None else {CALLER: name})})
+        given = {**(labels or EMPTY), **({} if name is None else {CALLER: name})}
         if session is not None:
             check_session_name(session)
         if labels and name is not None and labels.get(CALLER, name) != name:
             raise InputError(f"label '{CALLER}' is set by the server")
-        start = RunStart(
-            run_id,
-            inputs,
-            None if session is None or name is None else f"{name}/{session}",
-            {**settings, "folder": os.getcwd(), SERVED: {CALLER: name, "request": request}},
-            given,
+        options = RunOptions(
+            run_id=run_id,
+            session=session if session is None or name is None else f"{name}/{session}",
+            settings={**settings, "folder": os.getcwd(), SERVED: {CALLER: name, "request": request}},
+            labels=given,
         )
-        if session is not None and name is None:
-            start = start._replace(session=session)
+        start = RunStart(run_id, inputs, options)
         begin = partial(self._begin_within, caller, flow, start, tokens)
         while not await self._begin_alone(run_id, partial(self._begin_in, around, run_id, begin)):
             with suppress(RunNotFoundError):  # It was about to begin, and did not.
@@ -360,8 +360,9 @@ class FlowService:
         await self._settle_ended(caller)
         limit = self.flows[flow].plan.limits.bounds.cost_usd
         given, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)
-        how = {**start.settings[SERVED], _DAY: day}
-        start = start._replace(settings={**start.settings, SERVED: how, "cost_usd": given})
+        settings = start.options.settings
+        settings = {**settings, SERVED: {**settings[SERVED], _DAY: day}, "cost_usd": given}
+        start = start._replace(options=replace(start.options, settings=settings))
         try:
             return await self._begin(flow, start, tokens)
         except BaseException:
@@ -424,22 +425,15 @@ class FlowService:
                 await self._local.go_on(run_id)
 
     async def _submit(self, flow: str, start: RunStart) -> bool:
-        from flowengine.runners.queue.run_queue import queue_store, submit_many  # Needs its extra.
+        from flowengine.runners.queue.run_queue import queue_store, submit_runs  # Needs its extra.
 
         if self.driver.is_stopping:
             self.driver.admit()
         store = queue_store(self.store)
         if await anyio.to_thread.run_sync(store.status_of, start.run_id) is not None:
             return False
-        new = await submit_many(
-            store,
-            self.flows[flow].plan,
-            {start.run_id: start.inputs},
-            queue=self._queue or "default",
-            session=start.session,
-            settings=start.settings,
-            labels=start.labels,
-        )
+        runs, queue = {start.run_id: start.inputs}, self._queue or "default"
+        new = await submit_runs(store, self.flows[flow].plan, runs, start.options, queue=queue)
         return start.run_id in new
 
     async def _requeue(self, run_id: str, events: Sequence[Event]) -> bool:

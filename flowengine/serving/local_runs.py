@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from time import time
@@ -33,6 +34,7 @@ from flowengine.runners import local
 from flowengine.runners.deliveries import next_try
 from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runners.run import Run
+from flowengine.runners.run_options import RunOptions, unheard
 from flowengine.runs import RunRecord
 from flowengine.serving.outcomes import RunOutcome, served, start_of
 from flowengine.serving.run_driver import DrivenRun, RunDriver, StoppingError
@@ -52,14 +54,7 @@ class RunStart(NamedTuple):
 
     run_id: str
     inputs: Mapping[str, Any]
-    session: str | None
-    settings: Mapping[str, Any]
-    labels: Mapping[str, str]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All but the inputs."""
-        return {name: value for name, value in self._asdict().items() if name != "inputs"}
+    options: RunOptions
 
 
 class LocalRuns:
@@ -110,18 +105,17 @@ class LocalRuns:
         plan, journal = self._flows[flow].plan, driven.journal
         assert journal is not None
         taken = await local.inputs_with_files(plan, start.inputs, self._store, start.run_id)
-        journal.append(local.beginning(plan, taken, self._store, **start.options))
+        journal.append(local.beginning(plan, taken, self._store, start.run_id, start.options))
         waiting = journal.commit(True)
         if waiting is not None:
             await waiting
 
     async def _drive_new(self, flow: str, start: RunStart, tokens: bool, driven: DrivenRun) -> Run:
         """Begin a run and go on with it."""
-        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else local.unheard
+        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else unheard
         try:
-            run = await local.start(
-                plan, start.inputs, driven.store, journal=driven.journal, live=live, **start.options
-            )
+            options = replace(start.options, journal=driven.journal, live=live)
+            run = await local.start(plan, start.inputs, driven.store, options)
         except BaseException:
             if driven.started is None and driven.journal is not None:
                 await driven.journal.close()
@@ -131,8 +125,9 @@ class LocalRuns:
 
     async def _drive(self, flow: str, driven: DrivenRun, *, tokens: bool = False) -> Run:
         """Go on with a run that is in the store."""
-        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else local.unheard
-        run = await local.resume(plan, driven.run_id, driven.store, journal=driven.journal, live=live)
+        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else unheard
+        options = RunOptions(journal=driven.journal, live=live)
+        run = await local.resume(plan, driven.run_id, driven.store, options)
         self._wake_later(run)
         return run
 

@@ -34,6 +34,7 @@ from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import beginning
 from flowengine.runners.queue.worker_flows import WorkerFlows
 from flowengine.runners.run import Run
+from flowengine.runners.run_options import RunOptions
 from flowengine.testing.model_overrides import with_models
 from tests.properties import world
 from tests.properties.comparing import Observed, differences, observe
@@ -169,7 +170,7 @@ class Bench(NamedTuple):
         world.begin()
         with chdir(self._placed(case.first)):
             settings = {"baggage": flow.plan.baggage}
-            started = beginning(flow.plan, case.first.inputs, store, run_id="r3", settings=settings)
+            started = beginning(flow.plan, case.first.inputs, store, "r3", RunOptions(settings=settings))
             await store_run(store, [decode(encode(started))])
             carried = _seated(Flow.of(WorkerFlows(os.environ, limiter_for).loaded(started)))
             return await _asked(carried, case, store, carried.resume("r3", store=store))

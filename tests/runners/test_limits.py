@@ -22,6 +22,7 @@ from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import NodeLimits, RunLimits
 from flowengine.runners.local import start
 from flowengine.runners.run import Run
+from flowengine.runners.run_options import RunOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -286,5 +287,5 @@ class LateAnswers(MemoryStore):
 async def test_a_run_that_was_answered_while_it_was_put_aside_spends_what_it_shares_with_others():
     flow = Flow("f", {"ask": ApprovalNode(lambda context: "?", {"yes": "pay"}), "pay": FunctionNode(call)})
     shared = Ledger(Budget(model_calls=5))
-    run = await start(flow.plan, {}, LateAnswers(), above=shared)
+    run = await start(flow.plan, {}, LateAnswers(), RunOptions(above=shared))
     assert (run.status, shared.spent.model_calls) == ("succeeded", 1)

@@ -31,6 +31,7 @@ from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.runners.local import changed_nodes, read_run, resume
 from flowengine.runners.run import Run
+from flowengine.runners.run_options import RunOptions
 
 
 def flow_of(seed: int, ran: list[str]) -> Flow:
@@ -112,7 +113,7 @@ async def test_a_resumption_with_limits_that_are_none_leaves_the_run_free():
     await flow.run(store=store, run_id="r")
     for _ in range(2):
         with pytest.raises(DefinitionError, match="timeout must be a number"):
-            await resume(flow.plan, "r", store, settings={"timeout": "soon"})
+            await resume(flow.plan, "r", store, RunOptions(settings={"timeout": "soon"}))
 
 
 class FullStore(MemoryStore):

@@ -314,7 +314,8 @@ from contextlib import asynccontextmanager
 from flowengine import Agent, AgentNode, Flow
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.local import start, unheard
+from flowengine.runners.local import start
+from flowengine.runners.run_options import RunOptions, unheard
 
 class Slow(ScriptedModel):
     @asynccontextmanager
@@ -329,7 +330,7 @@ class Slow(ScriptedModel):
 flow = Flow("slow", {"say": AgentNode(Agent("a", "Say it.", model=Slow(["Green tea, please."])))})
 store = SQLiteStore("runs.db", "process")
 print("begun", flush=True)
-anyio.run(lambda: start(flow.plan, {}, store, run_id="slow", live=unheard))
+anyio.run(lambda: start(flow.plan, {}, store, RunOptions(run_id="slow", live=unheard)))
 """
 
 

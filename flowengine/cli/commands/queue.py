@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import time
@@ -21,6 +22,7 @@ from flowengine.runners.queue.status import QueueStatus, WorkerStatus, problems_
 
 if TYPE_CHECKING:
     from flowengine.journal.postgres.store import PostgresStore
+    from flowengine.runners.run_options import RunOptions
 
 __all__ = ["cancel_command", "queue_command", "submit_command", "workers_command"]
 
@@ -128,9 +130,12 @@ def submit_command(
                     )
                 )
         else:
-            when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at, "labels": labels}
-            when |= {"session": session, "reuse": None if reuse is None else place.find(reuse)}
-            run_id = _submit(place, str(flow), pairs, file, run_id or new_run_id(), settings, when, results)
+            from flowengine.runners.run_options import RunOptions
+
+            when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at}
+            earlier = None if reuse is None else place.find(reuse)
+            chosen = RunOptions(session=session, reuse=earlier, settings=settings, labels=labels)
+            run_id = _submit(place, str(flow), pairs, file, run_id or new_run_id(), chosen, when, results)
     results.line(run_id)
     return 0
 
@@ -141,21 +146,21 @@ def _submit(
     pairs: tuple[str, ...],
     file: str | None,
     run_id: str,
-    settings: Mapping[str, Any],
+    chosen: RunOptions,
     when: dict[str, Any],
     results: Results,
 ) -> str:
     from flowengine.cli.environment import load_environment
     from flowengine.cli.options import gather_inputs
     from flowengine.flow import Flow
-    from flowengine.runners.queue.run_queue import submit_many
+    from flowengine.runners.queue.run_queue import submit_runs
 
     with results.alone():  # Code that the flow names may print.
-        plan = Flow.from_yaml(flow, model=settings.get("model"), environ=load_environment()).plan
+        plan = Flow.from_yaml(flow, model=chosen.settings.get("model"), environ=load_environment()).plan
     inputs = gather_inputs(plan.inputs, pairs, file)
     with results.alone():
-        settings = {**settings, "folder": os.getcwd()}
-        new = anyio.run(partial(submit_many, store, plan, {run_id: inputs}, settings=settings, **when))
+        chosen = replace(chosen, settings={**chosen.settings, "folder": os.getcwd()})
+        new = anyio.run(partial(submit_runs, store, plan, {run_id: inputs}, chosen, **when))
     if run_id not in new:
         complain(f"run {run_id} is there already")
     return run_id

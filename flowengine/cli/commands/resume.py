@@ -21,7 +21,8 @@ from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.flowfile.run_bundle import place_of
 from flowengine.runners import local
-from flowengine.runners.run import Run, settings_of
+from flowengine.runners.run import Run
+from flowengine.runners.run_options import Live, RunOptions, settings_of
 from visualize.progress import Progress
 
 __all__ = ["command"]
@@ -133,18 +134,14 @@ def command(
         state, new_id = dict(map(_parse_pair, pairs)), local.new_run_id()
         inputs = {**started.inputs, **gather_inputs(plan.inputs, changed, None)} if changed else None
 
-        async def begin(kept: JournalStore, live: local.Live) -> Run:
-            return await local.fork(
-                plan, run_id, kept, start, state=state, inputs=inputs, new_id=new_id, settings=given, live=live
-            )
+        async def begin(kept: JournalStore, live: Live) -> Run:
+            options = RunOptions(run_id=new_id, settings=given, live=live)
+            return await local.fork(plan, run_id, kept, start, state=state, inputs=inputs, options=options)
 
         return Execution(new_id, store, reporting, results, durability, plan=plan).run(begin)
 
-    async def job(kept: JournalStore, live: local.Live) -> Run:
-        return await local.resume(
-            plan,
-            run_id,
-            kept,
+    async def job(kept: JournalStore, live: Live) -> Run:
+        options = RunOptions(
             allow_changed=allow_changed,
             retry_effects=retry,
             assume_done=done,
@@ -152,6 +149,7 @@ def command(
             repeat_failed_items=failed_items,
             live=live,
         )
+        return await local.resume(plan, run_id, kept, options)
 
     return Execution(run_id, store, reporting, results, durability, past, plan).run(job)
 

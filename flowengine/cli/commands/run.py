@@ -14,8 +14,9 @@ from flowengine.cli.options import add_running_options, collect_settings, gather
 from flowengine.cli.terminal import Results
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
-from flowengine.runners.local import Live, new_run_id, start
+from flowengine.runners.local import new_run_id, start
 from flowengine.runners.run import Run
+from flowengine.runners.run_options import Live, RunOptions
 
 __all__ = ["command"]
 
@@ -127,17 +128,9 @@ def command(
 
     async def job(journals: JournalStore, live: Live) -> Run:
         earlier = None if reuse is None else journals.find(reuse)
-        return await start(
-            plan,
-            inputs,
-            journals,
-            run_id=chosen,
-            session=session,
-            reuse=earlier,
-            settings={**given, "folder": os.getcwd()},
-            labels=labels,
-            live=live,
-        )
+        settings = {**given, "folder": os.getcwd()}
+        options = RunOptions(run_id=chosen, session=session, reuse=earlier, settings=settings, labels=labels, live=live)
+        return await start(plan, inputs, journals, options)
 
     return Execution(chosen, store, reporting, results, durability, plan=plan).run(job)
 

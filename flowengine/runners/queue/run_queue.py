@@ -12,6 +12,7 @@ from __future__ import annotations
 import platform
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from time import time
 from typing import Any, Final, Literal
@@ -29,6 +30,7 @@ from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import beginning, inputs_with_files, new_run_id
 from flowengine.runners.queue.run_positions import TASK, refuse_another
+from flowengine.runners.run_options import RunOptions
 from flowengine.version import install_hint
 
 try:
@@ -65,6 +67,7 @@ __all__ = [
     "requeue_in",
     "submit",
     "submit_many",
+    "submit_runs",
 ]
 
 PYTHON: Final = ".".join(platform.python_version_tuple()[:2])
@@ -115,9 +118,8 @@ async def submit(
     The greater its priority, the sooner. With a `run_id` of one's own it may be repeated (see `submit_many`).
     """
     run_id = new_run_id() if run_id is None else run_id
-    await submit_many(
-        store, plan, {run_id: inputs}, queue=queue, priority=priority, at=at, settings=settings, labels=labels
-    )
+    options = RunOptions(settings=settings, labels=labels)
+    await submit_runs(store, plan, {run_id: inputs}, options, queue=queue, priority=priority, at=at)
     return run_id
 
 
@@ -139,22 +141,28 @@ async def submit_many(
     An id that is there with the same flow and inputs is the run that was submitted before, which goes on as it does;
     with others it is refused with a `JournalError`, and nothing is written.
     """
+    options = RunOptions(session=session, reuse=reuse, settings=settings, labels=labels)
+    return await submit_runs(store, plan, runs, options, queue=queue, priority=priority, at=at)
+
+
+async def submit_runs(
+    store: PostgresStore,
+    plan: CompiledFlow,
+    runs: Mapping[str, Mapping[str, Any]],
+    options: RunOptions,
+    *,
+    queue: str = "default",
+    priority: int = 0,
+    at: datetime | None = None,
+) -> Collection[str]:
+    """`submit_many`, whose options are those of each run."""
     if plan.source is None:
         raise DefinitionError(f"flow '{plan.name}' is made of Python objects, which no worker has: write it as a file")
     here = {"queue": queue, "priority": _check_priority(priority), "python": PYTHON, "baggage": plan.baggage}
     taken = {run_id: await inputs_with_files(plan, runs[run_id], store, check_run_id(run_id)) for run_id in runs}
+    options = replace(options, settings={**options.settings, **here})
     starts = [
-        beginning(
-            plan,
-            taken[run_id],
-            store,
-            run_id=run_id,
-            session=session,
-            reuse=reuse,
-            settings={**settings, **here},
-            labels=labels,
-        )
-        for run_id in sorted(runs)
+        beginning(plan, taken[run_id], store, run_id, options) for run_id in sorted(runs)
     ]  # In order, so that no two wait for each other.
     new: Collection[str] = ()
 

@@ -41,7 +41,7 @@ from flowengine.journal.value_types import only_looking
 from flowengine.models.litellm.loading import wait_for_started_import
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.deliveries import next_try
-from flowengine.runners.local import resume, unheard
+from flowengine.runners.local import resume
 from flowengine.runners.queue import crash_count as queue_loading
 from flowengine.runners.queue.crash_count import LeftError, deaths_of
 from flowengine.runners.queue.heartbeat import Tell, WorkerNotice
@@ -50,7 +50,8 @@ from flowengine.runners.queue.run_queue import close_run
 from flowengine.runners.queue.suspicion import Turns
 from flowengine.runners.queue.tables import before_new, expiry_lock, is_new
 from flowengine.runners.queue.worker_flows import LackingError, WorkerFlows, check_versions
-from flowengine.runners.run import Run, settings_of
+from flowengine.runners.run import Run
+from flowengine.runners.run_options import RunOptions, settings_of, unheard
 
 __all__ = ["JobRetry", "JobTerms", "PutBackError", "RunTask", "StumbledError", "may_leave"]
 
@@ -247,14 +248,8 @@ class RunTask:
                 plan = await self._compile_flow(started, events, how, job)
                 word, event = ("begins", "begins") if len(events) == 1 else ("goes on", "goes_on")
                 self._tell(WorkerNotice(f"run {run_id} {word}: {started.flow}", event, run_id))
-                return await resume(
-                    plan,
-                    run_id,
-                    self._store,
-                    journal=journal,
-                    allow_changed=how.allow_changed,
-                    live=unheard,
-                )
+                options = RunOptions(journal=journal, allow_changed=how.allow_changed, live=unheard)
+                return await resume(plan, run_id, self._store, options)
         finally:
             await journal.close()
 
