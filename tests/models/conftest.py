@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from flowengine.models.litellm.event_loop import LoopThread
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
@@ -27,6 +28,17 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def server() -> Iterator[ModelServer]:
     with ModelServer() as running:
         yield running
+
+
+async def _close_nothing() -> None:
+    return None
+
+
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    made = LoopThread("test loop", close=_close_nothing)
+    yield made
+    made.stop()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -22,17 +22,6 @@ from flowengine.models.model import Reply, Request, TokenUsage
 pytestmark = pytest.mark.anyio
 
 REQUEST = Request("m", ())
-
-
-async def nothing() -> None:
-    return None
-
-
-@pytest.fixture
-def thread() -> Iterator[LoopThread]:
-    made = LoopThread("test loop", close=nothing)
-    yield made
-    made.stop()
 
 
 class Elsewhere:

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextvars import ContextVar
 
 import anyio
@@ -18,13 +17,6 @@ colour: ContextVar[str] = ContextVar("colour")
 
 async def nothing() -> None:
     return None
-
-
-@pytest.fixture
-def thread() -> Iterator[LoopThread]:
-    made = LoopThread("test loop", close=nothing)
-    yield made
-    made.stop()
 
 
 async def test_a_coroutine_runs_in_one_asyncio_loop_elsewhere(thread: LoopThread) -> None:
