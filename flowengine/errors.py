@@ -44,6 +44,7 @@ Messages say what was found, where, what was expected, and the nearest known nam
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -134,19 +135,32 @@ def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
 
     >>> unknown_argument("FunctionNode", "retries", ["retry", "timeout"])
     TypeError("FunctionNode has no argument 'retries'; did you mean 'retry'?")
+    >>> unknown_argument("Flow.run", "context", ["inputs", "store"])
+    TypeError("Flow.run has no argument 'context'; it has inputs, store")
     """
-    return TypeError(f"{owner} has no argument '{name}'{did_you_mean(name, known)}")
+    known = list(known)
+    hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+    return TypeError(f"{owner} has no argument '{name}'{hint}")
 
 
 def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, whose refusal of a keyword that it does not have names the nearest one that it has."""
-    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    """The function, whose refusal of a keyword that it does not have names the nearest one that it has, and whose
+    refusal of too many values says which it takes without a keyword."""
+    kinds = {name: each.kind for name, each in inspect.signature(function).parameters.items()}
+    known = [name for name in kinds if name != "self"]
+    placed = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    takes_others = inspect.Parameter.VAR_KEYWORD in kinds.values()
+    owner = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
     def call(*args: P.args, **named: P.kwargs) -> R:
+        if len(args) > len(placed):
+            values = ", ".join(each for each in placed if each != "self")
+            found = ", ".join(reprlib.repr(each) for each in args[placed[:1] == ["self"] :])
+            raise TypeError(f"{owner} takes {values} without a keyword, and found {found}")
         for name in named:
-            if name not in known:
-                raise unknown_argument(function.__qualname__, name, known)
+            if name not in known and not takes_others:
+                raise unknown_argument(owner, name, known)
         return function(*args, **named)
 
     if not inspect.iscoroutinefunction(function):

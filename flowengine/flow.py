@@ -42,7 +42,7 @@ from flowengine.errors import (
     unknown_argument,
 )
 from flowengine.journal.approvals import answer
-from flowengine.journal.stores import TeeStore, open_store
+from flowengine.journal.stores import TeeStore, as_store, open_store
 from flowengine.nodes.compiled_flow import CompiledFlow, InputField, assemble
 from flowengine.nodes.container import every_node
 from flowengine.nodes.node import FlowNode, RunLimits
@@ -555,7 +555,7 @@ class _opened:  # noqa: N801 - used as a statement, like `open`
 
     def __init__(self, store: Store, durability: Durability) -> None:
         self._mine = store is None or isinstance(store, str)
-        self._store = open_store(store, durability) if store is None or isinstance(store, str) else store
+        self._store = as_store(store, durability)
 
     def __enter__(self) -> JournalStore:
         return self._store

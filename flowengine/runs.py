@@ -23,7 +23,7 @@ from flowengine.journal.approvals import answers_left, open_questions, times_ask
 from flowengine.journal.run_digest import RunNote, RunNotes
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels, labels_of
 from flowengine.journal.run_notes import add_note, notes_of, set_mark, set_score
-from flowengine.journal.stores import open_store
+from flowengine.journal.stores import as_store
 from flowengine.journal.value_types import only_looking
 from flowengine.runners.run import NodeRun
 from flowengine.runners.run_listing import RunLister
@@ -166,7 +166,7 @@ class Runs:
     def __init__(self, store: JournalStore | str) -> None:
         self._mine = isinstance(store, str)
         """Whether the store was opened here, and is to be closed here."""
-        self._store = open_store(store) if isinstance(store, str) else store
+        self._store = as_store(store)
 
     def list(
         self,

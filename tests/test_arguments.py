@@ -26,6 +26,7 @@ from flowengine import (
     RetryPolicy,
     RoutingAgent,
     RunLimits,
+    Runs,
 )
 from flowengine import builder as keywords
 from flowengine.agents.standalone import run_sync
@@ -65,6 +66,23 @@ def test_a_mistyped_argument_is_told_with_the_nearest(owner: str):
     with pytest.raises(TypeError) as caught:
         call(**{wrong: 1})
     assert str(caught.value) == f"{owner} has no argument '{wrong}'; did you mean '{meant}'?"
+
+
+NAMED_FIRST: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: ConditionNode("ready", len, "a", "b"),
+        r"ConditionNode takes function, then, otherwise without a keyword, and found 'ready', <built-in .*>, 'a', 'b'",
+    ),
+    (lambda: FunctionNode("one", len), r"FunctionNode takes function without a keyword, and found 'one', <built-in"),
+    (lambda: FLOW.run_sync(context={}), r"run_sync has no argument 'context'; it has store, durability, run_id"),
+    (lambda: FLOW.stream({}, "x"), r"Flow.stream takes inputs without a keyword, and found {}, 'x'"),
+]
+
+
+@pytest.mark.parametrize(("call", "told"), NAMED_FIRST)
+def test_what_is_not_taken_is_told_with_what_is(call: Callable[[], Any], told: str):
+    with pytest.raises(TypeError, match=told):
+        call()
 
 
 @pytest.mark.parametrize(
@@ -121,6 +139,8 @@ OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     *((call, {"timeout": 1}, "limits are RunLimits, not dict") for call in TAKES_LIMITS),
     (lambda given: Flow("f", given), [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
     (Flow.sequential, [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
+    (lambda given: FLOW.run_sync(store=given), 5, "a store is a URL or a path as text, or an open store, not int"),
+    (Runs, 5, "a store is a URL or a path as text, or an open store, not int"),
     (FunctionNode, "one", "a FunctionNode calls a function, not str"),
     (lambda given: ConditionNode(given, "a", "b"), "ready", "a ConditionNode asks a function, not str"),
     (AgentNode, "writer", "an AgentNode asks an Agent, not str"),

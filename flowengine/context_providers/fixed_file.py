@@ -63,7 +63,7 @@ class FixedFileProvider(ContextProvider):
         }
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
         return cls(**config, found=located(config["file_path"], root, parameter="file_path"))
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:

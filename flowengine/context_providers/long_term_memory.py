@@ -114,7 +114,7 @@ class LongTermMemoryProvider(ContextProvider):
         return self._settings.scope_id == DEFAULT_SCOPE_ID
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
         settings = _check_settings(config)
         given: dict[str, Any] = {**dict(settings), "store": _locate_store(settings.store, root)}
         return cls(**given)

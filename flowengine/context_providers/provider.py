@@ -92,7 +92,7 @@ class ContextProvider:
         return schema_of_constructor(cls, cls.provider_name)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
         """One made from checked parameters. Paths are relative to `root` and stay below it (`paths.located`);
         None: a program's own configuration, in which any path goes."""
         return cls(**config)

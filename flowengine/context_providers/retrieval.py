@@ -173,7 +173,7 @@ class RetrievalProvider(ContextProvider):
         }
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
         given = dict(config)
         for name, locate in (("documents", located), ("store", located_store)):
             if given.get(name) is not None:

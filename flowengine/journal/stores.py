@@ -23,7 +23,7 @@ from flowengine.errors import DefinitionError, FlowEngineError, StoreUnavailable
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.version import Extra, install_hint
 
-__all__ = ["TeeStore", "open_store", "without_password"]
+__all__ = ["TeeStore", "as_store", "open_store", "without_password"]
 
 # --- A store's address as it may be shown
 
@@ -156,6 +156,20 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     scheme = _scheme_of(url)
     kind = _SCHEMES.get(scheme)
     return _of_package(scheme, url, durability) if kind is None else _make(kind, url, durability)
+
+
+def as_store(store: JournalStore | str | None, durability: Durability = "process") -> JournalStore:
+    """An open store as it is, or the one that `open_store` opens; `DefinitionError` for what is neither.
+
+    >>> as_store(5)
+    Traceback (most recent call last):
+    flowengine.errors.DefinitionError: a store is a URL or a path as text, or an open store, not int
+    """
+    if store is None or isinstance(store, str):
+        return open_store(store, durability)
+    if not hasattr(store, "events"):  # One of another package may lack what newer versions ask for.
+        raise DefinitionError(f"a store is a URL or a path as text, or an open store, not {type(store).__name__}")
+    return store
 
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack, cast
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided
 from flowengine.core.values import describe_value, find_label
-from flowengine.errors import DefinitionError, RouteError, refuse_other_kind
+from flowengine.errors import DefinitionError, RouteError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 
@@ -35,6 +35,7 @@ class ConditionNode(FlowNode):
     kind: ClassVar[str] = "condition"
     starts_tasks: ClassVar[bool] = False
 
+    @names_arguments
     def __init__(
         self,
         function: Callable[[Context], Any],

@@ -12,7 +12,7 @@ from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.records import Received
 from flowengine.core.user_code import call_in_thread
-from flowengine.errors import DefinitionError, refuse_other_kind
+from flowengine.errors import DefinitionError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.file_inputs import keep_result_files
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
@@ -44,6 +44,7 @@ class FunctionNode(FlowNode):
     kind: ClassVar[str] = "function"
     starts_tasks: ClassVar[bool] = False
 
+    @names_arguments
     def __init__(
         self,
         function: Callable[..., Any],

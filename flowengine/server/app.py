@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
-from flowengine.journal.stores import open_store
+from flowengine.journal.stores import as_store
 from flowengine.server.action_handlers import make_handlers
 from flowengine.server.answer_links import AnswerDesk, make_answer_routes
 from flowengine.server.api import make_api_routes
@@ -165,7 +165,7 @@ def make_app(
     `read_only`: nothing is started, answered or changed; pages show the commands alone.
     """
     keys = AccessKeys(token or make_token())
-    opened = open_store(store, durability) if isinstance(store, str) else store
+    opened = as_store(store, durability)
     shelf, library = RunCache(opened), Library(flows, os.environ if environ is None else environ)
     following = RunWatches(shelf)
     runs = RunningRuns(opened, following.hear)

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project
-from flowengine.journal.stores import open_store
+from flowengine.journal.stores import as_store
 from flowengine.models.dotenv import read_environment
 from flowengine.server.problems import ProblemError
 from flowengine.server.safety import LOOPBACK, Hosts
@@ -81,7 +81,7 @@ def make_serving_app(
     `grace`: seconds that runs may take to end when it stops. `queue`: where runs go in a store on PostgreSQL.
     `mcp_patience`, `mcp_on_cancel`: as `--patience` and `--on-cancel` of `flowengine mcp`.
     """
-    opened = open_store(store, durability) if isinstance(store, str) else store
+    opened = as_store(store, durability)
     looked_up = os.environ if environ is None else environ
     if project is not None:
         looked_up = read_environment(project.root, looked_up)

@@ -61,6 +61,11 @@ def test_what_is_no_text_is_an_error(file: Path, content: bytes, problem: str):
         FixedFileProvider(file)
 
 
+def test_the_configuration_of_a_program_needs_no_root(file: Path):
+    file.write_text("Text")
+    assert FixedFileProvider.from_config({"file_path": str(file)}).get_context("") == "Text"
+
+
 def test_a_folder_is_no_file(tmp_path: Path):
     with pytest.raises(MissingFileError, match="Is a directory"):
         FixedFileProvider(tmp_path)

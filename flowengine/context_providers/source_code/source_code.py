@@ -83,7 +83,7 @@ class SourceCodeProvider(ContextProvider):
         }
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
         given = config.get("codebase_path", "./src")
         return cls(given, config.get("max_files", 5), found=located(given, root, parameter="codebase_path"), root=root)
 
