@@ -70,6 +70,20 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 """Command → where it is (`module:attribute`; the attribute `command` where none is said), and its line in the help."""
 
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("trace", "show", "logs", "inspect"), "runs show"),
+    **dict.fromkeys(("list", "ls", "history"), "runs list"),
+    **dict.fromkeys(("check", "lint"), "validate"),
+    **dict.fromkeys(("draw", "render", "visualize"), "graph"),
+    **dict.fromkeys(("new", "create"), "init"),
+    **dict.fromkeys(("estimate", "price"), "plan"),
+    **dict.fromkeys(("start", "execute"), "run"),
+    **dict.fromkeys(("view", "dashboard", "dev"), "ui"),
+    "compare": "diff",
+    "evaluate": "eval",
+}
+"""What other tools call a command → the command."""
+
 
 class CommandTable(click.Group):
     """A group whose help is written from the table, without importing a command."""
@@ -90,7 +104,9 @@ class CommandTable(click.Group):
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             from flowengine.errors import did_you_mean  # Only a mistyped command needs it.
 
-            ctx.fail(f"there is no command '{args[0]}'{did_you_mean(args[0], COMMANDS)}")
+            meant = _OTHER_NAMES.get(args[0])
+            hint = f"; did you mean '{meant}'?" if meant else did_you_mean(args[0], COMMANDS)
+            ctx.fail(f"there is no command '{args[0]}'{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -37,6 +38,8 @@ __all__ = [
 
 _LIKE: Final = {".yaml": "*.y*ml", ".yml": "*.y*ml"}
 """Suffix → the files that may be meant by a name that is not there."""
+_MAX_NAMES: Final = 1_000
+"""Files of a folder that are compared with such a name."""
 
 
 class FlowFiles(Protocol):
@@ -58,11 +61,9 @@ class _Disk:
                 return None
             if path.exists():
                 return ProjectProblem("FE225", f"'{shown}' is no file")
-            names = (each.name for each in path.parent.glob(_LIKE.get(path.suffix, "*")))
-            near = [name for name in names if not is_withheld(name)]
         except (OSError, ValueError) as error:
             return ProjectProblem("FE225", f"'{shown}' cannot be read: {error}")
-        return ProjectProblem("FE225", f"there is no file '{shown}'", did_you_mean(path.name, near))
+        return ProjectProblem("FE225", f"there is no file '{shown}'", _nearest_file(path))
 
     def text(self, path: Path) -> str | Diagnostic:
         file = str(path)
@@ -72,7 +73,17 @@ class _Disk:
             return _too_large(max(path.stat().st_size, len(data)), file) or decode(data, file)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            return Diagnostic("FE101", f"cannot read the file: {reason}", file)
+            hint = _nearest_file(path) if isinstance(error, FileNotFoundError) else ""
+            return Diagnostic("FE101", f"cannot read the file: {reason}", file, hint=hint)
+
+
+def _nearest_file(path: Path) -> str:
+    """The end of a message: the file beside a missing one that is probably meant."""
+    try:
+        names = [each.name for each in islice(path.parent.glob(_LIKE.get(path.suffix, "*")), _MAX_NAMES)]
+    except (OSError, ValueError):
+        return ""
+    return did_you_mean(path.name, [name for name in names if not is_withheld(name)])
 
 
 DISK: Final[FlowFiles] = _Disk()

@@ -53,6 +53,7 @@ def test_every_command_has_help_of_its_own(flowengine: Command, name: str) -> No
     [
         (["valdate", "x"], "there is no command 'valdate'; did you mean 'validate'?"),
         (["zebra"], "there is no command 'zebra'"),
+        (["trace"], "there is no command 'trace'; did you mean 'runs show'?"),
         (["--zebra"], "No such option"),
         (["run"], "Missing argument 'FLOW'"),
         (["validate"], "Missing argument 'PATH...'"),

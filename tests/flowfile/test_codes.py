@@ -698,6 +698,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert check_file(tmp_path)[0].code == "FE101"
 
 
+def test_of_a_file_that_is_not_there_the_nearest_one_beside_it_is_named(tmp_path: Path) -> None:
+    for name in ("hello.yaml", ".env.yaml", "hello.txt"):
+        (tmp_path / name).touch()
+    assert check_file(tmp_path / "helo.yaml")[0].hint == "; did you mean 'hello.yaml'?"
+    assert check_file(tmp_path / "zebra.yaml")[0].hint == ""
+    assert check_file(tmp_path / "none" / "hello.yaml")[0].hint == ""
+
+
 def test_a_file_of_two_megabytes(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
     file.write_bytes(b"x-a: " + b"a" * 2_000_000)
