@@ -10,11 +10,13 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import NoneType
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from flowengine.core.user_code import describe_error, load_entry_point, package_of
-from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
+from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, find_nearest, refuse_other_kind
+from flowengine.models.call_options import OPTIONS
 from flowengine.models.model import Model, missing_members
 from flowengine.models.throttle import VendorThrottle, brake_for
 from flowengine.models.vendor_choice import VendorChoice, VendorQuestion, choose, known_provider
@@ -134,6 +136,7 @@ def get_llm(
     >>> get_llm("offline").provider
     'offline'
     """
+    _check_arguments(max_retries, limits, adapter, structured_output, settings)
     vendor, name, settings = connection_to(
         model, provider, environ=environ, require_key=require_key, default_provider=default_provider, **settings
     )
@@ -148,6 +151,33 @@ def get_llm(
     if limits is not None:
         made = RateLimitedModel(made, limiters(vendor.name, limits))
     return RetryingModel(made, max_retries, brake=brake_of(vendor, settings)) if max_retries else made
+
+
+_OF_CALLS: Final = frozenset({"api_base", "api_key", "api_version", "temperature", "max_tokens", *OPTIONS})
+"""Vendors have further ones of their own."""
+_OWN: Final = frozenset({"model", "provider", "environ", "require_key", "max_retries", "limits", "structured_output"})
+
+
+def _check_arguments(
+    max_retries: Any, limits: Any, adapter: Any, structured_output: Any, settings: Mapping[str, Any]
+) -> None:
+    """Refuse what no call can be made with, and what would reach a vendor that can do nothing with it."""
+    refuse_other_kind(limits, (RateLimits, NoneType), "limits are RateLimits", ModelConfigError)
+    if type(max_retries) is not int or max_retries < 0:
+        raise ModelConfigError(f"max_retries must be a whole number of at least 0, not {max_retries!r}")
+    if adapter not in (None, "native", "litellm"):
+        raise ModelConfigError(f"adapter is native or litellm, not {adapter!r}")
+    if structured_output is not None:
+        from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS  # As in `served_natively`.
+
+        if structured_output not in STRUCTURED_OUTPUTS:
+            ways = ", ".join(STRUCTURED_OUTPUTS)
+            raise ModelConfigError(f"structured_output is one of {ways}, not {structured_output!r}")
+    for name in settings.keys() - _OF_CALLS:
+        if name == "timeout":
+            raise ModelConfigError("'timeout' is given to an agent, or with each Request")
+        if (meant := find_nearest(name, _OF_CALLS | _OWN, 0.85)) is not None:
+            raise ModelConfigError(f"unknown argument '{name}'; did you mean '{meant}'?")
 
 
 def served_natively(provider: str, adapter: str | None = None) -> bool:
@@ -215,6 +245,8 @@ def connection_to(
     **settings: Any,
 ) -> VendorConnection:
     """Returns how to reach a model, as `get_llm` does; for models that do not chat."""
+    refuse_other_kind(model, (str, NoneType), "a model is named by text", ModelConfigError)
+    refuse_other_kind(provider, (str, NoneType), "a provider is named by text", ModelConfigError)
     environ = os.environ if environ is None else environ
     vendor, name = _resolve_name(model, provider, environ, default_provider)
     settings = {**_connection(vendor, environ), **settings}

@@ -199,6 +199,8 @@ def check_name(model: str) -> None:
     """Refuse what is a model's name in no environment: an address, or a provider that is misspelt."""
     if not model:
         raise ModelConfigError("the model's name is empty")
+    if model.endswith(("/", ":")):
+        raise ModelConfigError(f"'{model:.80}' names a provider and no model")
     if _NO_NAME.search(model):
         raise ModelConfigError(
             f"'{model:.80}' is no model's name: where a provider is, its `base_url` in the project file says"
@@ -238,7 +240,7 @@ def _refuse_unknown(model: str) -> ModelConfigError:
     else:
         text = (
             f"no vendor is known to have a model '{model}', and no default vendor is set for such names ({_HOW}): "
-            f"write whose it is, as in ollama/{model}{did_you_mean(model, listed_names())}"
+            f"write whose it is, as in ollama/{model}{_nearest_model(model)}"
         )
     return ModelConfigError(text)
 
@@ -250,6 +252,14 @@ def _nearest(provider: str) -> str:
     known = vendor_names()
     longer = [each for each in known if len(provider) > 2 and provider in each]
     return f"; did you mean '{longer[0]}'?" if longer else did_you_mean(provider, known)
+
+
+def _nearest_model(model: str) -> str:
+    prefix, colon, name = model.partition(":")
+    provider = find_nearest(prefix, vendor_names(), 0.85) if colon else None
+    if provider is not None:
+        return f"; did you mean '{provider}:{name}'?"
+    return did_you_mean(model, [*listed_names(), *filter(is_stand_in, VENDORS)])
 
 
 def is_known_name(model: str) -> bool:

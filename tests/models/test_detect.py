@@ -247,3 +247,40 @@ def test_an_address_that_cannot_be_one_is_an_error_without_its_text(model: str, 
     with pytest.raises(ModelConfigError, match=r"the address of \w+ is none") as caught:
         get_llm(model, environ={"OPENAI_API_KEY": "k", "COHERE_API_KEY": "k"}, api_base=address)
     assert address not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("opnai:gpt-4o", r"did you mean 'openai:gpt-4o'\?"),
+        ("OPENAI:gpt-4o", r"did you mean 'openai:gpt-4o'\?"),
+        ("OpenAI/gpt-4o", r"unknown provider 'OpenAI' in model 'OpenAI/gpt-4o'; did you mean 'openai'\?"),
+        ("GPT-4o", r"did you mean 'gpt-4o'\?"),
+        ("Offline", r"did you mean 'offline'\?"),
+        ("openai/", "'openai/' names a provider and no model"),
+        ("openai:", "'openai:' names a provider and no model"),
+    ],
+)
+def test_a_slip_in_a_models_name_gets_the_nearest_one(model: str, message: str) -> None:
+    with pytest.raises(ModelConfigError, match=message):
+        detect(model, environ={})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": 5}, "a model is named by text, not int"),
+        ({"provider": 5}, "a provider is named by text, not int"),
+        ({"provder": "openai"}, r"unknown argument 'provder'; did you mean 'provider'\?"),
+        ({"temprature": 0.1}, r"unknown argument 'temprature'; did you mean 'temperature'\?"),
+        ({"api_bas": "http://127.0.0.1"}, r"unknown argument 'api_bas'; did you mean 'api_base'\?"),
+        ({"timeout": 30}, "'timeout' is given to an agent, or with each Request"),
+        ({"max_retries": "3"}, "max_retries must be a whole number of at least 0, not '3'"),
+        ({"limits": {"requests_per_minute": 3}}, "limits are RateLimits, not dict"),
+        ({"adapter": "litelm"}, "adapter is native or litellm, not 'litelm'"),
+        ({"structured_output": "jsn"}, "structured_output is one of json_schema, .*not 'jsn'"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_a_vendor_sees_it(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelConfigError, match=message):
+        get_llm(**{"model": "gpt-4o", "environ": {"OPENAI_API_KEY": "k"}, **arguments})
