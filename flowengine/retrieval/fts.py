@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.errors import ModelError
+from flowengine.errors import InputError, ModelError, refuse_other_kind
 from flowengine.retrieval import vectors
 from flowengine.retrieval.database import IndexDatabase
 from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fused
@@ -120,11 +120,19 @@ class _Row(NamedTuple):
 
 
 def _to_rows(documents: Sequence[Document], source: str | None) -> list[_Row]:
-    texts = [_drop_surrogates(each.text) for each in documents]
-    return [
-        _Row(each.id, text, json.dumps(dict(each.metadata)), source, vectors.digest(text))
-        for each, text in zip(documents, texts, strict=True)
-    ]
+    return [_to_row(each, source) for each in documents]
+
+
+def _to_row(document: Document, source: str | None) -> _Row:
+    refuse_other_kind(document, Document, "an index takes Documents, as Document('p7', 'text')", InputError)
+    refuse_other_kind(document.id, str, "a document's id is text", InputError)
+    refuse_other_kind(document.text, str, f"the text of document '{document.id}' is text", InputError)
+    text = _drop_surrogates(document.text)
+    try:
+        metadata = json.dumps(dict(document.metadata))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the metadata of document '{document.id}' are no JSON values: {error}") from error
+    return _Row(document.id, text, metadata, source, vectors.digest(text))
 
 
 class _Change(NamedTuple):

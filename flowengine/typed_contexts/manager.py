@@ -17,7 +17,7 @@ from flowengine.context_providers.provider import joined, settled
 from flowengine.core.context import Fragment
 from flowengine.core.records import ProviderFailed
 from flowengine.core.user_code import describe_error
-from flowengine.errors import DefinitionError, RunError
+from flowengine.errors import DefinitionError, RunError, refuse_other_kind
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.typed import ToolCallResult, TypedContext
 
@@ -47,6 +47,7 @@ class ContextManager:
 
     def register_context(self, context: AnyContext) -> None:
         """Add one at the end; an id that is there already is a `DefinitionError`."""
+        refuse_other_kind(context, TypedContext, "a ContextManager holds TypedContexts", DefinitionError)
         if context.id in self._contexts:
             raise DefinitionError(f"two typed contexts have the id '{context.id}': rename one of them")
         self._contexts[context.id] = context
@@ -125,8 +126,11 @@ async def _render(context: AnyContext, query: str | None) -> str:
 
 
 def _list_sets(context: AnyContext) -> list[ToolSet]:
-    given: object = context.tool_set()
-    sets = [given] if isinstance(given, ToolSet) else list(cast("Iterable[object]", given or ()))
+    try:
+        given = cast(object, context.tool_set())
+    except Exception as error:
+        raise RunError(f"context '{context.id}': tool_set failed: {describe_error(error)}") from error
+    sets = [*cast("Iterable[object]", given)] if isinstance(given, Iterable) else [] if given is None else [given]
     for each in sets:
         if not isinstance(each, ToolSet):
             raise DefinitionError(f"context '{context.id}': tool_set must return ToolSets, found {each!r:.80}")

@@ -7,12 +7,13 @@ retriever's matter; what it holds is shared by all runs, since no run changes it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
 from flowengine.core.user_code import describe_error
-from flowengine.errors import DefinitionError, RunError, did_you_mean
+from flowengine.errors import DefinitionError, InputError, RunError, did_you_mean, refuse_other_kind
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Hit, Ranking, Retriever, fused
@@ -56,8 +57,12 @@ class RetrievalContext(TypedContext[D], Generic[D]):
 
         A name that is there already is a `DefinitionError`.
         """
+        refuse_other_kind(name, (str, NoneType), f"context '{self.id}': a retriever is named by text", DefinitionError)
         if not name:
             raise DefinitionError(f"context '{self.id}': a retriever needs a name")
+        refuse_other_kind(
+            rag, (Retriever, NoneType), f"context '{self.id}': the retriever '{name}' is a Retriever", DefinitionError
+        )
         if name in self._rags:
             raise DefinitionError(f"context '{self.id}' has a retriever '{name}' already: choose another name")
         self._rags[name] = made = FtsRetriever() if rag is None else rag
@@ -68,6 +73,8 @@ class RetrievalContext(TypedContext[D], Generic[D]):
 
         `metadata["rag"]` says which one found it. One that fails is a `RunError` that names it.
         """
+        refuse_other_kind(query, str, f"context '{self.id}': a query is text", InputError)
+        refuse_other_kind(limit, (int, NoneType), f"context '{self.id}': a limit is a whole number", InputError)
         most = self.rag_limit if limit is None else limit
         rankings = {name: await self._find_hits(name, query, most) for name in self._choose_retrievers(rag)}
         hits = {(name, hit.id): hit for name, ranking in rankings.items() for hit in ranking}

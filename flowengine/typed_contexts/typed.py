@@ -14,12 +14,13 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
 from flowengine.context_providers.provider import settled
-from flowengine.errors import DefinitionError, StateError, did_you_mean
+from flowengine.errors import DefinitionError, StateError, did_you_mean, refuse_other_kind
 from flowengine.tools.toolset import ToolSet
 
 __all__ = ["ToolCallResult", "TypedContext"]
@@ -102,6 +103,10 @@ class TypedContext(Generic[D]):
         >>> counter.get_data()
         Count(calls=1)
         """
+        for name, function in (("render_prompt", render_prompt), ("on_tool_call", on_tool_call)):
+            refuse_other_kind(
+                function, (Callable, NoneType), f"context '{id}': {name} is a function of the context", DefinitionError
+            )
         given = _GivenFunctions(render_prompt, tool_set, on_tool_call)
         body: dict[str, Any] = {"id": id, "description": description, "data_schema": data_schema, **given.methods()}
         made = cast("type[Self]", type(f"{cls.__name__}_{id}", (cls,), body))

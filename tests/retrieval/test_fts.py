@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, InputError
 from flowengine.retrieval import terms
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document, Hit, Retriever
@@ -35,6 +35,24 @@ async def holding(*texts: str, path: Any = ":memory:", embed: Any = None) -> Fts
     retriever = FtsRetriever(path, embed)
     await retriever.add([Document(str(number), text) for number, text in enumerate(texts)])
     return retriever
+
+
+NO_ID: Any = (None, "x")
+NO_TEXT: Any = ("a", None)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("text", "an index takes Documents, as .*, not str"),
+        (Document(*NO_ID), "a document's id is text, not NoneType"),
+        (Document(*NO_TEXT), "the text of document 'a' is text, not NoneType"),
+        (Document("a", "x", {"at": object()}), "the metadata of document 'a' are no JSON values"),
+    ],
+)
+async def test_what_is_no_document_is_refused(document: Any, message: str):
+    with pytest.raises(InputError, match=message):
+        await FtsRetriever().add([document])
 
 
 # --- searching
@@ -140,7 +158,7 @@ async def test_a_removed_document_is_found_no_more_and_an_unknown_id_does_not_ma
 
 async def test_documents_are_taken_in_all_or_none() -> None:
     retriever = await holding("green tea")
-    with pytest.raises(TypeError):
+    with pytest.raises(InputError):
         await retriever.add([Document("1", "black tea"), Document("2", "white tea", {"when": object()})])
     assert await found(retriever, "tea") == ["0"]
 

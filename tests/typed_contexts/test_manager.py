@@ -130,6 +130,22 @@ def test_what_is_no_tool_set_is_refused_with_the_contexts_id():
         ContextManager([counter("a", tool_set=lambda context: [double])]).tool_sets()
 
 
+def test_a_tool_set_that_fails_or_is_none_of_the_kind_is_told_with_the_contexts_id():
+    def broken(context: TypedContext[Count]) -> ToolSet:
+        raise KeyError("shelf")
+
+    with pytest.raises(RunError, match="context 'a': tool_set failed: KeyError: 'shelf'"):
+        ContextManager([counter("a", tool_set=broken)]).tool_sets()
+    with pytest.raises(DefinitionError, match="context 'a': tool_set must return ToolSets, found 5"):
+        ContextManager([counter("a", tool_set=lambda context: 5)]).tool_sets()
+
+
+@pytest.mark.parametrize("given", [None, "a", Count, Count()])
+def test_what_is_no_typed_context_is_not_registered(given: Any):
+    with pytest.raises(DefinitionError, match=f"a ContextManager holds TypedContexts, not {type(given).__name__}"):
+        ContextManager().register_context(given)
+
+
 async def test_runs_share_nothing_and_what_one_changed_loads_into_another():
     made = ContextManager([counter("a"), counter("b", on_tool_call=None)])
     first, second = made.fresh(), made.fresh()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from flowengine.errors import DefinitionError, RunError
+from flowengine.errors import DefinitionError, InputError, RunError
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document, Hit
@@ -119,6 +119,21 @@ def test_two_retrievers_of_one_name_are_refused():
         made.register_rag("manual")
     with pytest.raises(DefinitionError, match="a retriever needs a name"):
         made.register_rag("")
+
+
+def test_what_is_no_retriever_is_refused_before_it_is_asked():
+    wrong: Any = "manual.db"
+    with pytest.raises(DefinitionError, match="context 'manual': the retriever 'pages' is a Retriever, not str"):
+        context(manual=None).register_rag("pages", wrong)
+
+
+@pytest.mark.parametrize(
+    ("query", "limit", "message"),
+    [(None, 5, "a query is text, not NoneType"), ("stop", "5", "a limit is a whole number, not str")],
+)
+async def test_a_query_that_is_no_text_is_refused(query: Any, limit: Any, message: str):
+    with pytest.raises(InputError, match=f"context 'manual': {message}"):
+        await context(manual=await filled(MANUAL)).query_context_rag(query, limit)
 
 
 class Machine(BaseModel):

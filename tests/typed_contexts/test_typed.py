@@ -98,6 +98,12 @@ def test_a_context_that_is_not_declared_whole_is_refused(body: Mapping[str, Any]
         type("Broken", (TypedContext,), dict(body))()
 
 
+@pytest.mark.parametrize("name", ["render_prompt", "on_tool_call"])
+def test_what_is_no_function_is_refused_when_the_context_is_made(name: str):
+    with pytest.raises(DefinitionError, match=f"context 'cart': {name} is a function of the context, not str"):
+        cart(**{name: "text"})
+
+
 def test_a_fresh_context_has_the_initial_data_and_its_tools_work_on_it_alone():
     first = CartContext({"note": "gift"})
     first.add("tea", 1)
