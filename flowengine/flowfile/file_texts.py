@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from flowengine.core.flow_paths import is_withheld
-from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.errors import Diagnostic, ProjectError, did_you_mean, find_nearest
 from flowengine.flowfile.analysis.flow_levels import node_at
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.project import Project, ProjectProblem
@@ -80,10 +80,12 @@ class _Disk:
 def _nearest_file(path: Path) -> str:
     """The end of a message: the file beside a missing one that is probably meant."""
     try:
-        names = [each.name for each in islice(path.parent.glob(_LIKE.get(path.suffix, "*")), _MAX_NAMES)]
+        beside = islice(path.parent.glob(_LIKE.get(path.suffix, "*")), _MAX_NAMES)
+        names = {each.stem: each.name for each in beside if not is_withheld(each.name)}
     except (OSError, ValueError):
         return ""
-    return did_you_mean(path.name, [name for name in names if not is_withheld(name)])
+    nearest = path.stem if path.stem in names else find_nearest(path.stem, names)  # Without what all endings share.
+    return f"; did you mean '{names[nearest]}'?" if nearest in names else ""
 
 
 DISK: Final[FlowFiles] = _Disk()

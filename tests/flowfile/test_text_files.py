@@ -61,10 +61,11 @@ def test_the_text_of_a_file_is_the_prompt(root: Path) -> None:
 )
 def test_every_text_of_an_agent_may_stand_in_a_file(root: Path, node: str) -> None:
     text = HEAD + f"  a: {{{node}}}\n"
+    (root / "prompts" / "tone.md").write_text("Dear you,")
     assert told(root, text.replace("FILE", "{file: prompts/a.md}")) == []
-    [found] = [each for each in told(root, text.replace("FILE", "{file: prompts/b.md}")) if "FE9" not in each]
+    [found] = [each for each in told(root, text.replace("FILE", "{file: prompts/tune.md}")) if "FE9" not in each]
     assert "FE229 node 'a" in found
-    assert "there is no file 'prompts/b.md'; did you mean 'a.md'?" in found
+    assert "there is no file 'prompts/tune.md'; did you mean 'tone.md'?" in found
 
 
 def test_shared_agents_and_defaults_may_name_files(root: Path) -> None:
