@@ -64,6 +64,7 @@ class WhatIfRow(NamedTuple):
     before: Effort
     after: Effort
     paid_usd: float
+    paid_unpriced_calls: int = 0
 
 
 class WhatIfReport(NamedTuple):
@@ -108,6 +109,9 @@ class WhatIfReport(NamedTuple):
             "model_seconds_before": sum(each.before.seconds for each in told),
             "model_seconds_after": sum(each.after.seconds for each in told),
             "paid_usd": sum(each.paid_usd for each in self.rows),
+            "unpriced_calls_before": sum(each.before.unpriced for each in told),
+            "unpriced_calls_after": sum(each.after.unpriced for each in told),
+            "paid_unpriced_calls": sum(each.paid_unpriced_calls for each in self.rows),
         }
 
 
@@ -234,6 +238,7 @@ class WhatIf:
             whole_effort(self.store, then),
             whole_effort(self.store, now),
             result.spent.cost_usd,
+            result.spent.unpriced_calls,
         )
 
 

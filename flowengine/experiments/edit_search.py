@@ -23,7 +23,7 @@ from flowengine.experiments.edited_files import FileEdit, edits_between, version
 from flowengine.experiments.eval_file import EvalFile
 from flowengine.experiments.eval_report import scores_by_row
 from flowengine.experiments.eval_run import EvalRun
-from flowengine.experiments.eval_sets import EvalSet
+from flowengine.experiments.eval_sets import EvalRow, EvalSet
 from flowengine.experiments.score_statistics import Difference, estimate_difference
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.shapes import is_map
@@ -62,6 +62,7 @@ class BlameReport(NamedTuple):
     """Those that differ."""
     probes: Sequence[Probe]
     paid_usd: float
+    paid_unpriced_calls: int
     finished: bool
     """Whether the limit allowed everything."""
 
@@ -140,7 +141,7 @@ class Blame:
             )
         self._ledger = Ledger(self.budget, of="the search", on_limit="pause")
         self._probes: list[Probe] = []
-        self._paid: list[float] = []
+        self._rows: list[EvalRow] = []
         self._sets: list[str] = []
 
     async def run(self) -> BlameReport:
@@ -159,7 +160,8 @@ class Blame:
             whole,
             [_name(each) for each in self.parts],
             self._probes,
-            fsum(self._paid),
+            fsum(each.paid_usd for each in self._rows),
+            sum(each.paid_unpriced_calls for each in self._rows),
             not self._ledger.has_refused,
         )
 
@@ -212,7 +214,7 @@ class Blame:
             heard=self.heard,
         )
         made = await go.run()
-        self._paid.append(fsum(each.paid_usd for each in made.rows))
+        self._rows += made.rows
         self._sets.append(made.id)
         return made
 

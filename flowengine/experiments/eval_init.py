@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,9 @@ from flowengine.experiments.eval_file import SUFFIX
 from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.flow import Flow
 from flowengine.journal.run_export import dumps, masked
+from flowengine.runners.row_runs import DataRow
 from flowengine.testing.flowtest import FakesSpec
+from flowengine.testing.recorded_case import name_columns
 
 __all__ = ["WrittenEval", "write_eval"]
 
@@ -43,38 +45,42 @@ def write_eval(
     if existing and not force:
         raise InputError(f"{existing[0]} is there already: --force writes over it, -o names another")
     named = any(each.startswith("flow=") for each in runs.split())
-    rows = list(_rows(flow, store, runs if named else f"flow={flow.name} {runs}".strip(), mask=mask))
-    outputs = list(dict.fromkeys(name for row in rows for name in row["expected"]))
+    chosen = runs if named else f"flow={flow.name} {runs}".strip()
+    recorded = list(recorded_rows(store, chosen, flow.plan))
+    expected, run = name_columns({name for row in recorded for name in row.inputs})
+    outputs = list(dict.fromkeys(name for row in recorded for name in row.data["outputs"]))
     if not outputs:
         raise InputError("none of these runs has outputs to expect")
-    text = _text(os.path.relpath(path, place.parent), data.name, outputs)
+    text = _text(os.path.relpath(path, place.parent), data.name, expected, outputs)
     unfaked = list(dict.fromkeys(each.fake for each in list_unfaked(flow, FakesSpec())))
     if unfaked:
         text += "# These have an effect outside: fake them, or say `effects: run`.\n"
         text += "".join(f"# fakes: {{{each}}}\n" for each in unfaked)
+    rows = _rows(recorded, expected, run, mask=mask)
     write_output(data, (f"{dumps(row)}\n" for row in rows))
     write_output(place, [text])
-    return WrittenEval((place, data), len(rows))
+    return WrittenEval((place, data), len(recorded))
 
 
-def _rows(flow: Flow, store: JournalStore, runs: str, *, mask: bool) -> Iterator[Mapping[str, Any]]:
+def _rows(recorded: Sequence[DataRow], expected: str, run: str, *, mask: bool) -> Iterator[Mapping[str, Any]]:
     masker = None
     if mask:
         from flowengine.masking.masker import Masker  # Its patterns take a while to compile.
 
         masker = Masker()
-    for row in recorded_rows(store, runs, flow.plan):
-        made: dict[str, Any] = {**row.inputs, "expected": dict(row.data["outputs"]), "run": row.data["run"]}
+    for row in recorded:
+        made: dict[str, Any] = {**row.inputs, expected: dict(row.data["outputs"])}
         if masker is not None:
             [event] = masked([RunFinished(0.0, "succeeded", made)], masker)
             hidden = event.outputs if isinstance(event, RunFinished) else EMPTY
-            made = {**(hidden or EMPTY), "run": made["run"]}
-        yield made
+            made = {**(hidden or EMPTY)}
+        yield {**made, run: row.data["run"]}
 
 
-def _text(flow: str, data: str, outputs: list[str]) -> str:
+def _text(flow: str, data: str, expected: str, outputs: list[str]) -> str:
     scorers = "".join(
-        f"  {json.dumps(name)}: {{outputs: {{{json.dumps(name)}: {{equals: \"{{{{ row.expected['{name}'] }}}}\"}}}}}}\n"
+        f"  {json.dumps(name)}: {{outputs: {{{json.dumps(name)}: "
+        f"{{equals: \"{{{{ row.{expected}['{name}'] }}}}\"}}}}}}\n"
         for name in outputs
     )
     return (

@@ -20,6 +20,7 @@ __all__ = [
     "Moved",
     "ScorerReport",
     "SliceReport",
+    "format_dollars_short",
     "make_report",
     "parse_bounds",
     "scores_by_row",
@@ -37,6 +38,7 @@ class SliceReport(NamedTuple):
     estimate: Estimate
     failures: int
     cost_usd: float
+    unpriced_calls: int
 
 
 class ScorerReport(NamedTuple):
@@ -51,6 +53,7 @@ class ScorerReport(NamedTuple):
     passes_from: float
     cost_usd: float
     """Of the judge."""
+    unpriced_calls: int
     slices: Sequence[SliceReport]
 
 
@@ -85,6 +88,9 @@ class EvalReport(NamedTuple):
     paid_calls: int
     cost_usd: float
     paid_usd: float
+    unpriced_calls: int
+    """Of `calls`: those without a known price."""
+    paid_unpriced_calls: int
     seconds: Sequence[float]
     """Median, 90th percentile and longest of the runs."""
     worst: Sequence[EvalRow]
@@ -98,9 +104,12 @@ class EvalReport(NamedTuple):
 
         Printed as: paid 500 of 4,000 calls, $1.10 instead of $9.40
         """
+        paid = format_dollars_short(self.paid_usd, self.paid_unpriced_calls)
+        count = self.unpriced_calls
+        unknown = f"; the price of {count:,} call{'s' * (count != 1)} is not known" if count else ""
         return (
-            f"paid {self.paid_calls:,} of {self.calls:,} calls, {_dollars(self.paid_usd)} "
-            f"instead of {_dollars(self.cost_usd)}"
+            f"paid {self.paid_calls:,} of {self.calls:,} calls, {paid} "
+            f"instead of {format_dollars_short(self.cost_usd, count)}{unknown}"
         )
 
     @property
@@ -112,8 +121,15 @@ class EvalReport(NamedTuple):
         return self.runs - self.statuses.get("succeeded", 0)
 
 
-def _dollars(amount: float) -> str:
-    return "$0" if not amount else f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}"
+def format_dollars_short(amount: float, unpriced_calls: int) -> str:
+    """A cost in US dollars, with a `+` where some calls have no known price.
+
+    >>> format_dollars_short(1.1, 0), format_dollars_short(0.0, 0), format_dollars_short(0.0, 2)
+    ('$1.10', '$0', '$0.0000+')
+    """
+    if not amount and not unpriced_calls:
+        return "$0"
+    return f"${amount:,.{2 if amount >= 0.1 else 4}f}{'+' if unpriced_calls else ''}"
 
 
 def make_report(made: EvalSet, before: EvalSet | None = None, bounds: Mapping[str, float] | None = None) -> EvalReport:
@@ -130,6 +146,8 @@ def make_report(made: EvalSet, before: EvalSet | None = None, bounds: Mapping[st
         sum(each.paid_calls for each in rows),
         math.fsum(each.cost_usd for each in rows),
         math.fsum(each.paid_usd for each in rows),
+        sum(each.unpriced_calls for each in rows),
+        sum(each.paid_unpriced_calls for each in rows),
         _quantiles([each.seconds for each in rows]),
         sorted(rows, key=_badness)[:WORST],
         None if before is None else _compare(before, made),
@@ -180,17 +198,24 @@ def _report_scorer(made: EvalSet, name: str) -> ScorerReport:
             groups[column, value].append(row)
     slices = [_report_slice(*group, rows, name, passes_from) for group, rows in sorted(groups.items())]
     keys = {row.key for row in made.rows}
-    cost = math.fsum(score.cost_usd for row in made.rows if (score := row.scores.get(name)) is not None)
+    judged = [score for row in made.rows if (score := row.scores.get(name)) is not None]
     values = list(scores.values())
     return ScorerReport(
-        name, estimate_mean(values), _failures(values, passes_from), len(keys) - len(scores), passes_from, cost, slices
+        name,
+        estimate_mean(values),
+        _failures(values, passes_from),
+        len(keys) - len(scores),
+        passes_from,
+        math.fsum(each.cost_usd for each in judged),
+        sum(each.unpriced_calls for each in judged),
+        slices,
     )
 
 
 def _report_slice(column: str, value: str, rows: Sequence[EvalRow], scorer: str, passes_from: float) -> SliceReport:
     values = list(scores_by_row(rows, scorer).values())
-    cost = math.fsum(each.cost_usd for each in rows)
-    return SliceReport(column, value, estimate_mean(values), _failures(values, passes_from), cost)
+    cost, unpriced = math.fsum(each.cost_usd for each in rows), sum(each.unpriced_calls for each in rows)
+    return SliceReport(column, value, estimate_mean(values), _failures(values, passes_from), cost, unpriced)
 
 
 def _failures(scores: Iterable[float], passes_from: float) -> int:

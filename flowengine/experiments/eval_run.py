@@ -29,7 +29,7 @@ from flowengine.experiments.eval_file import EvalFile, RecordedSpec, check_colum
 from flowengine.experiments.eval_sets import EvalRow, EvalSet, SetInfo, keep_set, list_sets, load_set
 from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.experiments.scoring import Score, Scorers, ScoringView
-from flowengine.experiments.spending import Effort, effort_of_calls, effort_of_reused
+from flowengine.experiments.spending import Effort, effort_of_calls, effort_of_reused, effort_of_spending
 from flowengine.flow import Flow
 from flowengine.journal.run_export import shown
 from flowengine.nodes.code_digest import digest_of
@@ -301,28 +301,28 @@ class EvalRun:
         events = self.store.events(result.run_id)
         return max(0.0, events[-1].at - events[0].at)
 
-    def _costs_by_node(self, events: Sequence[Event]) -> Mapping[str, float]:
-        """Returns the cost of each judge's answers, whenever they were paid."""
-        costs: dict[str, float] = {}
+    def _efforts_by_node(self, events: Sequence[Event]) -> Mapping[str, Effort]:
+        """Returns what each judge's answers took, whenever they were paid."""
+        efforts: dict[str, Effort] = {}
         for event in events:
             if isinstance(event, NodeRecorded) and type(event.record) in (ModelCall, Reused):
                 record: Any = event.record
                 calls = record.calls if type(record) is Reused else [record]
-                costs[event.node] = costs.get(event.node, 0.0) + effort_of_calls(calls).cost_usd
-        return costs
+                efforts[event.node] = efforts.get(event.node, Effort()).plus(effort_of_calls(calls))
+        return efforts
 
     def _row_of(self, answered: _Answered, judged: RowResult | None) -> EvalRow:
         result, scores = answered.result, dict(answered.scores)
-        calls, cost = result.spent.model_calls, result.spent.cost_usd
-        total = answered.reused.plus(Effort(calls, cost))
+        paid = effort_of_spending(result.spent)
+        total = answered.reused.plus(paid)
         if judged is not None:
             run = judged.run
             if run is None and judged.run_id is not None and self.scorers.judging is not None:
                 run = read_run(self.scorers.judging.plan, self.store.events(judged.run_id))
-            costs = self._costs_by_node(run.events) if run is not None else EMPTY
-            scores |= self.scorers.read(run, judged.error, answered.asked, costs)
-            calls, cost = calls + judged.spent.model_calls, cost + judged.spent.cost_usd
-            total = total.plus(Effort(judged.spent.model_calls, judged.spent.cost_usd))
+            efforts = self._efforts_by_node(run.events) if run is not None else EMPTY
+            scores |= self.scorers.read(run, judged.error, answered.asked, efforts)
+            judging = effort_of_spending(judged.spent)
+            paid, total = paid.plus(judging), total.plus(judging)
             if judged.row.reuse is not None and run is not None:
                 total = total.plus(effort_of_reused(self.store, run.events))
         order = self.scorers.specs
@@ -337,11 +337,13 @@ class EvalRun:
             {name: scores.get(name, Score(None, "not scored")) for name in order},
             {column: shown(answered.view.row.get(column, "")) for column in self.file.spec.slices},
             total.calls,
-            calls,
+            paid.calls,
             total.cost_usd,
-            cost,
+            paid.cost_usd,
             answered.view.run["seconds"],
             _preview(answered.view.outputs),
+            total.unpriced,
+            paid.unpriced,
         )
 
 

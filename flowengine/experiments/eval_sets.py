@@ -47,6 +47,10 @@ class EvalRow(NamedTuple):
     """That the run took; calls that were not made again count with the time that they took."""
     shown: str
     """The beginning of what it gave, for people."""
+    unpriced_calls: int = 0
+    """Of `calls`: those without a known price."""
+    paid_unpriced_calls: int = 0
+    """Of `paid_calls`: those without a known price."""
 
     @property
     def place(self) -> tuple[str, int]:

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 from xml.sax.saxutils import escape, quoteattr
 
-from flowengine.experiments.eval_report import Comparison, EvalReport, Moved, ScorerReport
+from flowengine.experiments.eval_report import Comparison, EvalReport, Moved, ScorerReport, format_dollars_short
 from flowengine.experiments.eval_sets import EvalRow
 from flowengine.experiments.score_statistics import Difference, Estimate
 
 __all__ = [
-    "format_dollars_short",
     "format_estimate",
     "format_number",
     "report_lines",
@@ -47,10 +46,6 @@ def format_estimate(found: Estimate) -> str:
     return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
-def format_dollars_short(amount: float) -> str:
-    return "$0" if not amount else f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}"
-
-
 # --- Text
 
 
@@ -73,7 +68,7 @@ def report_lines(report: EvalReport) -> Iterator[str | Sequence[Sequence[str]]]:
             each.name,
             f"{part.column}={part.value}",
             *_estimate_cells(part.estimate, part.failures),
-            format_dollars_short(part.cost_usd),
+            format_dollars_short(part.cost_usd, part.unpriced_calls),
         ]
         for each in report.scorers
         for part in each.slices
@@ -97,7 +92,8 @@ def report_lines(report: EvalReport) -> Iterator[str | Sequence[Sequence[str]]]:
 
 def _scorer_row(each: ScorerReport) -> list[str]:
     cells = _estimate_cells(each.estimate, each.failures)
-    return [each.name, *cells, f"{each.unscored:,}" if each.unscored else "", format_dollars_short(each.cost_usd)]
+    cost = format_dollars_short(each.cost_usd, each.unpriced_calls)
+    return [each.name, *cells, f"{each.unscored:,}" if each.unscored else "", cost]
 
 
 def _estimate_cells(found: Estimate, failures: int) -> list[str]:
@@ -186,6 +182,8 @@ def to_json(report: EvalReport) -> str:
                 "paid_calls": report.paid_calls,
                 "cost_usd": report.cost_usd,
                 "paid_usd": report.paid_usd,
+                "unpriced_calls": report.unpriced_calls,
+                "paid_unpriced_calls": report.paid_unpriced_calls,
                 "seconds": dict(zip(("median", "p90", "longest"), report.seconds, strict=True)),
                 "scorers": {each.name: _scorer_object(each) for each in report.scorers},
                 "under": report.under,
@@ -205,6 +203,7 @@ def _scorer_object(each: ScorerReport) -> dict[str, Any]:
         "unscored": each.unscored,
         "passes_from": each.passes_from,
         "cost_usd": each.cost_usd,
+        "unpriced_calls": each.unpriced_calls,
         "slices": [
             {
                 "column": part.column,
@@ -212,6 +211,7 @@ def _scorer_object(each: ScorerReport) -> dict[str, Any]:
                 **part.estimate._asdict(),
                 "failures": part.failures,
                 "cost_usd": part.cost_usd,
+                "unpriced_calls": part.unpriced_calls,
             }
             for part in each.slices
         ],

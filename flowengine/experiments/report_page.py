@@ -8,9 +8,9 @@ from html import escape
 from time import localtime, strftime
 from typing import Final
 
-from flowengine.experiments.eval_report import Comparison, EvalReport, Moved
+from flowengine.experiments.eval_report import Comparison, EvalReport, Moved, format_dollars_short
 from flowengine.experiments.eval_sets import EvalRow, SetInfo
-from flowengine.experiments.report_formats import format_dollars_short, format_estimate, format_number
+from flowengine.experiments.report_formats import format_estimate, format_number
 
 __all__ = ["STYLE", "evals_page", "report_page"]
 
@@ -139,7 +139,7 @@ def _scorers_table(report: EvalReport) -> str:
             f"{each.estimate.n:,}",
             f"{each.failures:,}",
             f"{each.unscored:,}",
-            format_dollars_short(each.cost_usd),
+            format_dollars_short(each.cost_usd, each.unpriced_calls),
         ]
         for each in report.scorers
     ]
@@ -160,7 +160,7 @@ def _slices_table(report: EvalReport) -> str:
             format_number(part.estimate.p10),
             f"{part.estimate.n:,}",
             f"{part.failures:,}",
-            format_dollars_short(part.cost_usd),
+            format_dollars_short(part.cost_usd, part.unpriced_calls),
         ]
         for each in report.scorers
         for part in each.slices

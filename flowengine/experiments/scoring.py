@@ -20,6 +20,7 @@ from flowengine.core.user_code import describe_error
 from flowengine.engine.events import ErrorInfo
 from flowengine.errors import FlowEngineError, RunError
 from flowengine.experiments.eval_file import EvalFile, JudgeSpec, ScorerSpec, is_pair, render_claim, way_of
+from flowengine.experiments.spending import Effort
 from flowengine.flow import Flow
 from flowengine.flowfile.schema.agent_settings import ModelSettings
 from flowengine.runners.row_runs import RowResult
@@ -48,6 +49,8 @@ class Score(NamedTuple):
     reason: str = ""
     cost_usd: float = 0.0
     """Of a judge's answers, whenever they were paid."""
+    unpriced_calls: int = 0
+    """Those of the judge that have no known price."""
 
 
 class ScoringView(NamedTuple):
@@ -132,9 +135,9 @@ class Scorers:
         return inputs, known
 
     def read(
-        self, run: Run | None, error: ErrorInfo | None, asked: Mapping[str, Any], costs: Mapping[str, float]
+        self, run: Run | None, error: ErrorInfo | None, asked: Mapping[str, Any], efforts: Mapping[str, Effort]
     ) -> dict[str, Score]:
-        """The scores that the judges' run came to. `costs`: node → what its answers cost."""
+        """The scores that the judges' run came to. `efforts`: node → what its answers took."""
         found: dict[str, Score] = {}
         for name, judge in self._judges.items():
             node = self._nodes[name]
@@ -144,8 +147,8 @@ class Scorers:
                 found[name] = Score(None, "the judge was not asked" if error is None else _shorten(error.message))
             else:
                 score = _read_pair(run, node) if is_pair(judge) else _read_judge(run, node)
-                cost = costs.get(node, 0.0) + (costs.get(f"{node}_swapped", 0.0) if is_pair(judge) else 0.0)
-                found[name] = score._replace(cost_usd=cost)
+                effort = efforts.get(node, Effort()).plus(efforts.get(f"{node}_swapped", Effort()))
+                found[name] = score._replace(cost_usd=effort.cost_usd, unpriced_calls=effort.unpriced)
         return found
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from flowengine.core.budget import Spending
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
@@ -24,6 +25,7 @@ __all__ = [
     "SpendingRow",
     "effort_of_calls",
     "effort_of_reused",
+    "effort_of_spending",
     "parse_dimensions",
     "spending_of",
     "whole_effort",
@@ -151,16 +153,30 @@ class Effort(NamedTuple):
     cost_usd: float = 0.0
     """Of those with a known price."""
     seconds: float = 0.0
+    unpriced: int = 0
+    """Of `calls`: those without a known price."""
 
     def plus(self, other: Effort) -> Effort:
         """Both together."""
-        return Effort(self.calls + other.calls, self.cost_usd + other.cost_usd, self.seconds + other.seconds)
+        return Effort(
+            self.calls + other.calls,
+            self.cost_usd + other.cost_usd,
+            self.seconds + other.seconds,
+            self.unpriced + other.unpriced,
+        )
 
 
 def effort_of_calls(calls: Iterable[object]) -> Effort:
     """Sums up the usage of model calls."""
     found = [each for each in calls if type(each) is ModelCall]
-    return Effort(len(found), sum(each.cost_usd or 0.0 for each in found), sum(each.seconds for each in found))
+    costs = [each.cost_usd for each in found]
+    known = sum(each or 0.0 for each in costs)
+    return Effort(len(found), known, sum(each.seconds for each in found), costs.count(None))
+
+
+def effort_of_spending(spent: Spending) -> Effort:
+    """What a run paid itself."""
+    return Effort(spent.model_calls, spent.cost_usd, unpriced=spent.unpriced_calls)
 
 
 def effort_of_reused(store: JournalStore, events: Iterable[Event]) -> Effort:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -31,7 +31,7 @@ from flowengine.testing.fakes import server_names
 from flowengine.testing.model_overrides import seat_names
 from flowengine.tools.tool import Tool
 
-__all__ = ["MadeTest", "make_row", "make_test"]
+__all__ = ["MadeTest", "make_row", "make_test", "name_columns"]
 
 _PARTS: Final[Mapping[str, str]] = {"evaluation": "evaluation", "routing": "routing"}
 
@@ -186,10 +186,25 @@ def make_test(
 
 
 def make_row(events: Sequence[Event], run_id: str, *, mask: bool) -> str:
-    """A line of JSON for a file of data: the inputs, with what the run gave as `expected`."""
+    """A line of JSON for a file of data: the inputs, with what the run gave as `expected` (see `name_columns`)."""
     started, ended = _ends_of(events, run_id)
-    row = {**started.inputs, "expected": dict(ended.outputs or EMPTY)}
-    return dumps({**(_hide(row) if mask else row), "run": run_id})
+    expected, run = name_columns(started.inputs)
+    row = {**started.inputs, expected: dict(ended.outputs or EMPTY)}
+    return dumps({**(_hide(row) if mask else row), run: run_id})
+
+
+def name_columns(inputs: Collection[str]) -> tuple[str, str]:
+    """The names of the columns that hold a run's outputs and its id, beside those of inputs.
+
+    >>> name_columns(["text"]), name_columns(["text", "expected"])
+    (('expected', 'run'), ('recorded_expected', 'run'))
+    """
+    expected, run = "expected", "run"
+    while expected in inputs:
+        expected = f"recorded_{expected}"
+    while run in inputs:
+        run = f"recorded_{run}"
+    return expected, run
 
 
 def _hide(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from flowengine.experiments.git_version import revision_of, tree_at
 from tests.cli.conftest import Command
 from tests.experiments.test_eval_run import FLOW, project
+from tests.support.model_server import ModelServer
 
 
 def git(folder: Path, *words: str) -> None:
@@ -56,6 +57,47 @@ def test_an_eval_on_the_command_line(flowengine: Command, folder: Path) -> None:
     flowengine("run", "shout.yaml", "-i", "text=a", "-q", *labels)
     said = flowengine("runs", "to-test", "@last", "--row")  # What a judge was asked is no row of the flow.
     assert (said.code, "runs list --label part=flow --label set=ab12 --label row=2" in said.err) == (2, True)
+
+
+def test_an_unknown_price_is_not_reported_as_nothing(
+    flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "say.yaml").write_text("flowengine: v1\nname: say\nnodes: {say: {prompt: hi, model: openai/local}}\n")
+    judge = '{judge: {target: "{{ outputs.say }}", criteria: {tone: Kind}, model: openai/local}}'
+    (folder / "rows.jsonl").write_text('{"kind": "a"}\n')
+    (folder / "say.floweval.yaml").write_text(
+        f"flow: say.yaml\ndata: rows.jsonl\nslices: [kind]\nscorers: {{good: {judge}}}"
+    )
+    (folder / "flowengine.toml").write_text("")
+    with ModelServer(lambda body: '{"score": 1, "feedback": "", "criteria_scores": {"tone": 1}}') as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        said = flowengine("eval", "say.floweval.yaml", "-q", "--html", "report.html")
+        again = flowengine("eval", "say.floweval.yaml", "-q", "--format", "json")
+    assert said.code == 0, said.err
+    assert "paid 2 of 2 calls, $0.0000+ instead of $0.0000+; the price of 2 calls is not known" in said.out
+    assert said.out.count("$0.0000+\n") == 2  # The judge, and the slice.
+    assert "$0<" not in (folder / "report.html").read_text()
+    counts = json.loads(again.out)
+    assert (counts["unpriced_calls"], counts["paid_unpriced_calls"]) == (2, 0)
+    assert counts["scorers"]["good"]["unpriced_calls"] == 1
+
+
+def test_inputs_of_any_name_keep_their_values_in_a_written_eval(flowengine: Command, folder: Path) -> None:
+    project(folder)
+    (folder / "twice.yaml").write_text(
+        "flowengine: v1\nname: twice\ninputs: {expected: {type: string}, run: {type: string}}\n"
+        "nodes: {joined: {type: function, call: 'steps:shout', with: {text: '{{ inputs.run }}'}}}\n"
+        'outputs: {both: "{{ inputs.expected }} {{ inputs.run }}"}\n'
+    )
+    assert flowengine("run", "twice.yaml", "-i", "expected=a", "-i", "run=b", "-q", "--run-id", "r1").code == 0
+    said = flowengine("eval", "init", "twice.yaml")
+    assert said.code == 0, said.err
+    row = {"expected": "a", "run": "b", "recorded_expected": {"both": "a b"}, "recorded_run": "r1"}
+    assert json.loads((folder / "twice.rows.jsonl").read_text()) == row
+    assert json.loads(flowengine("runs", "to-test", "r1", "--row").out) == row
+    made = flowengine("eval", "twice.floweval.yaml", "--format", "json", "-q")
+    assert json.loads(made.out)["scorers"]["both"]["mean"] == 1.0
 
 
 def test_the_edit_between_two_revisions_is_blamed(flowengine: Command, folder: Path) -> None:

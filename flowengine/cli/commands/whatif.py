@@ -136,11 +136,17 @@ def _lines(report: WhatIfReport) -> Iterator[str]:
         yield f"verdicts: {what}: {count:,}"
     table = [
         ["", "BEFORE", "AFTER"],
-        ["cost", *(format_dollars(totals[f"cost_usd_{each}"]) for each in ("before", "after"))],
+        [
+            "cost",
+            *(
+                format_dollars(totals[f"cost_usd_{each}"], is_whole=not totals[f"unpriced_calls_{each}"])
+                for each in ("before", "after")
+            ),
+        ],
         ["models took", *(format_span(totals[f"model_seconds_{each}"]) for each in ("before", "after"))],
     ]
     yield from format_table(table)
-    yield f"paid now: {format_dollars(totals['paid_usd'])}"
+    yield f"paid now: {format_dollars(totals['paid_usd'], is_whole=not totals['paid_unpriced_calls'])}"
     told = [each for each in report.rows if each.answer_differs or each.status != "succeeded"]
     if told:
         yield ""
