@@ -185,6 +185,14 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "b: {prompt: x}, c: {prompt: x}}",
             "3:90: FE212 node 'a': the label 'x' leads to two places",
         ),
+        (
+            "nodes: {a: {type: routing, target: t, instruction: i, routes: {tea: {}, Tea: {}}}}",
+            "FE212 node 'a': the labels 'tea' and 'Tea' differ in upper and lower case only, or in composed letters",
+        ),
+        (
+            "nodes: {a: {prompt: x, routing: {instruction: i, routes: {tea: {}, Tea: {}}}}}",
+            "FE212 node 'a': the labels 'tea' and 'Tea' differ in upper and lower case only, or in composed letters",
+        ),
     ],
     "FE213": [
         (
@@ -443,6 +451,14 @@ CASES: dict[str, list[tuple[str, str]]] = {
         (
             "inputs: {i: string}\nnodes: {a: {prompt: '{{ inputs.i }}'}}",
             "3:13: FE401 expected a map, found 'string'; did you mean {type: string}?",
+        ),
+        (
+            "nodes: {a: {type: routing, target: t, instruction: i, routes: {' tea': {}}}}",
+            "FE401 node 'a': a label is text without spaces around it, found ' tea'",
+        ),
+        (
+            "nodes: {a: {type: evaluation, target: t, criteria: {'': clear}}}",
+            "FE401 node 'a': a criterion's name is text without spaces around it, found ''",
         ),
         ("nodes: {a: just text}", "3:12: FE401 node 'a': expected a map, found 'just text'"),
         ("nodes: {a: {prompt: x, temperature: true}}", "expected a number, found true"),

@@ -139,7 +139,8 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE212": Code(
         "label used twice or reserved",
-        "The labels of one node must differ; `fallback`, `on_error` and `else` are the engine's where they are in use.",
+        "The labels of one node must differ, those that a model chooses from in more than upper and lower case; "
+        "`fallback`, `on_error` and `else` are the engine's where they are in use.",
         "routes: {fallback: a}\nfallback: b",
     ),
     "FE213": Code("unknown agent", "`agent` names no entry of `agents`.", "a: {agent: writter}"),

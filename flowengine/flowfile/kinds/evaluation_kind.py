@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import template, values
-from flowengine.flowfile.schema.agent_settings import AgentRef, ModelSettings
-from flowengine.flowfile.schema.fields import CodePath, ListOf, Maybe, Plain, Prompt, Routes, Score, Template, refuse
+from flowengine.flowfile.schema.agent_settings import AgentRef, Criteria, ModelSettings
+from flowengine.flowfile.schema.fields import CodePath, ListOf, Maybe, Prompt, Routes, Score, Template, refuse
 from flowengine.flowfile.schema.keys import EVALUATION, OwnRoute, Shape, WorkKeys, routes_to
 from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
@@ -26,7 +26,7 @@ class EvaluationNodeSpec(WorkKeys, ModelSettings):
     """Kind of the node."""
     instructions: Maybe[Prompt] = None
     """How to judge."""
-    criteria: dict[str, Plain] = Field(default_factory=dict[str, str])
+    criteria: Criteria = Field(default_factory=dict[str, str])
     """Criterion → what it asks for. Without any: accuracy, relevance and completeness."""
     threshold: Maybe[Score] = None
     """The score from which on the target passes."""

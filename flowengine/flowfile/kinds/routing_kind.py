@@ -9,7 +9,7 @@ from pydantic import model_validator
 from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import template, values
 from flowengine.flowfile.schema.agent_settings import AgentRef, ModelSettings
-from flowengine.flowfile.schema.fields import ListOf, Maybe, NodeId, Prompt, Routes, Score, Template, refuse
+from flowengine.flowfile.schema.fields import ListOf, Maybe, NodeId, Prompt, Routes, Score, Template, check_choices
 from flowengine.flowfile.schema.keys import ROUTING, OwnRoute, Shape, WorkKeys, routes_to, targets_of
 from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
@@ -41,8 +41,7 @@ class RoutingNodeSpec(WorkKeys, ModelSettings):
 
     @model_validator(mode="after")
     def _chooses(self) -> RoutingNodeSpec:
-        if not self.routes:
-            raise refuse("FE214", "there is nothing to choose from: give at least one route", at="routes")
+        check_choices(self.routes)
         return self
 
     def own_routes(self) -> list[OwnRoute]:

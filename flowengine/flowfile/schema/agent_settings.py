@@ -29,6 +29,8 @@ from flowengine.flowfile.schema.fields import (
     Routes,
     Score,
     Template,
+    check_choices,
+    check_name,
     found,
     refuse,
 )
@@ -49,6 +51,7 @@ __all__ = [
     "AgentRef",
     "AgentRouting",
     "AgentSpec",
+    "Criteria",
     "Evaluate",
     "Guardrails",
     "Improve",
@@ -91,12 +94,22 @@ class Guardrails(Keys):
     """May refuse the content after it."""
 
 
+def _check_criteria(criteria: dict[str, str]) -> dict[str, str]:
+    for name in criteria:
+        check_name(name, "a criterion's name")
+    return criteria
+
+
+Criteria = Annotated[dict[str, Plain], AfterValidator(_check_criteria)]
+"""Criterion → what it asks for."""
+
+
 class Evaluate(Keys):
     """One evaluation of the generation; nothing is improved."""
 
     instructions: Maybe[Prompt] = None
     """How to judge. Without instructions and criteria: accuracy, relevance and completeness."""
-    criteria: dict[str, Plain] = Field(default_factory=dict[str, str])
+    criteria: Criteria = Field(default_factory=dict[str, str])
     """Criterion → what it asks for."""
     threshold: Maybe[Score] = None
     """The score from which on the generation passes."""
@@ -123,8 +136,7 @@ class AgentRouting(Keys):
 
     @model_validator(mode="after")
     def _chooses(self) -> AgentRouting:
-        if not self.routes:
-            raise refuse("FE214", "there is nothing to choose from: give at least one route", at="routes")
+        check_choices(self.routes)
         return self
 
 

@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from flowengine.core.values import label_key
 from flowengine.flowfile.analysis.shapes import is_map
 
 __all__ = [
@@ -55,6 +56,8 @@ __all__ = [
     "TextKind",
     "Trust",
     "Values",
+    "check_choices",
+    "check_name",
     "found",
     "is_code",
     "refuse",
@@ -362,3 +365,22 @@ def _as_route(value: Any) -> Any:
 AsRoute = Annotated[Route, BeforeValidator(_as_route)]
 Routes = dict[str, AsRoute]
 """Label → where it leads."""
+
+
+def check_name(name: str, what: str, *at: str) -> None:
+    """Refuse a label or a name that a model cannot repeat: empty, or with spaces around it."""
+    if not name or name != name.strip():
+        raise refuse("FE401", f"{what} is text without spaces around it, found {found(name)}", at=(*at, name))
+
+
+def check_choices(routes: Routes) -> None:
+    """Refuse routes among which no model can choose: none at all, or labels that its answer could not tell apart."""
+    if not routes:
+        raise refuse("FE214", "there is nothing to choose from: give at least one route", at="routes")
+    written: dict[str, str] = {}
+    for label in routes:
+        check_name(label, "a label", "routes")
+        other = written.setdefault(label_key(label, in_any_case=True), label)
+        if other != label:
+            text = f"the labels '{other}' and '{label}' differ in upper and lower case only, or in composed letters"
+            raise refuse("FE212", text, at=("routes", label))
