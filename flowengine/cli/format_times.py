@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from flowengine.cli.format_run import shorten
@@ -38,11 +39,19 @@ def format_times(events: Sequence[Event], node: str | None = None, now: float | 
 
 
 def _format_path(progress: Progress, times: RunTimes) -> str:
-    """The nodes of the critical path that hold no others, in the order in which they began, with their time."""
+    """The nodes of the critical path that hold no others, in the order in which they began to work.
+
+    The time of each counts from the end of the one before, so an item that was queued meanwhile does not count twice.
+    """
     found = critical_path(progress)
     around = {progress.nodes[path].spot.container for path in found}
-    leaves = sorted((times.rows[path][0].start, path) for path in found if path in times.rows and path not in around)
-    words = [f"{path} {format_span(sum(times.parts_of(path).values()))}" for _, path in leaves[:_MAX_PATH]]
+    leaves = [(path, times.spans_of(path)) for path in found if path in times.rows and path not in around]
+    leaves.sort(key=lambda leaf: (next((span.start for span in leaf[1] if span.part != "queued"), inf), leaf[0]))
+    words: list[str] = []
+    reached = 0.0
+    for path, spans in leaves[:_MAX_PATH]:
+        words.append(f"{path} {format_span(sum(max(span.end - max(span.start, reached), 0.0) for span in spans))}")
+        reached = max(reached, spans[-1].end)
     more = [f"{len(leaves) - _MAX_PATH:,} more"] if len(leaves) > _MAX_PATH else []
     return " → ".join([*words, *more])
 

@@ -46,6 +46,21 @@ def test_a_run_says_where_its_time_went(flowengine: Command, runs: None) -> None
     assert "exclude each other" in flowengine("runs", "show", "a1", "--time", "--why").err
 
 
+def test_the_critical_path_is_told_in_the_order_of_the_work(flowengine: Command, folder: Path) -> None:
+    (folder / "letters.yaml").write_text(
+        "flowengine: v1\nname: letters\nnodes:\n  each:\n    type: map\n    over: range(11)\n    concurrency: 1\n"
+        "    nodes: {write: {model: offline, prompt: 'Letter {{ item }}'}}\noutputs: {n: '{{ nodes.each.output | length }}'}\n"
+    )
+    assert flowengine("run", "letters.yaml").code == 0
+    (told,) = [each for each in flowengine("runs", "show", "@last", "--time").out.splitlines() if "critical" in each]
+    steps = [each.removeprefix("critical path").split() for each in told.split("→")]
+    assert [each[0] for each in steps] == [f"each[{index}].write" for index in range(11)]
+    unit = {"ms": 1, "s": 1000}
+    took = sum(float(each[1]) * unit[each[2]] for each in steps)
+    parts = json.loads(flowengine("runs", "show", "@last", "--time", "--json").out)["parts"]
+    assert took <= sum(parts.values()) * 1000 + len(steps)
+
+
 def test_the_list_as_json_has_every_field(flowengine: Command, runs: None) -> None:
     found = json.loads(flowengine("runs", "list", "--json").out)
     assert [each["run_id"] for each in found] == ["c3", "b2", "a1"]
