@@ -445,6 +445,11 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ("nodes: {a: {prompt: x, temperature: warm}}", "3:37: FE401 node 'a': expected a number, found 'warm'"),
         ("nodes: {a: {prompt: 12}}", "3:21: FE401 node 'a': expected text, found 12; put it in quotes: \"12\""),
         ("nodes: {a: {prompt: x, max_tokens: 1.5}}", "3:36: FE401 node 'a': expected a whole number, found 1.5"),
+        (
+            "nodes: {a: {type: approval, message: M, routes: {x: b, y: null}}, b: {prompt: x}}",
+            "3:59: FE401 node 'a': expected a node's id, or a map such as {to: id}, found nothing; a label that leads "
+            "nowhere is written {}",
+        ),
         ("nodes: {a: {prompt: x, needs: b}}", "3:31: FE401 node 'a': expected a list, found 'b'"),
         ("nodes: {a: {prompt: x, retry: often}}", "3:31: FE401 node 'a': expected a map, found 'often'"),
         ("nodes: [a]", "3:8: FE401 expected a map, found a list"),

@@ -358,7 +358,8 @@ def _as_route(value: Any) -> Any:
     if isinstance(value, str):
         return {"to": value}
     if not is_map(value):
-        raise refuse("FE401", f"expected a node's id, or a map such as {{to: id}}, found {found(value)}")
+        nowhere = "; a label that leads nowhere is written {}" if value is None else ""
+        raise refuse("FE401", f"expected a node's id, or a map such as {{to: id}}, found {found(value)}{nowhere}")
     return value
 
 
