@@ -36,7 +36,7 @@ from flowengine.models.tokens import count_tokens
 from flowengine.models.vendors import is_stand_in
 from flowengine.models.worst_case import KnownModel, ModelFacts
 
-__all__ = ["Asking"]
+__all__ = ["Asking", "list_named_models"]
 
 _DEFAULT_RETRIES: Final = CallSettings().max_retries
 _DEFAULT_ROUNDS: Final = Tooling().max_rounds
@@ -123,10 +123,10 @@ class Asking:
         as often as there are batches of documents, which is not known before."""
         total = NONE
         for entry in settings.context or ():
-            for model in _list_named_models(entry, "model"):
+            for model in list_named_models(entry, "model"):
                 known = [self._facts.of(self._model or model)]
                 total = total.and_(most_of_calls(1, None, self._longest(known, None), known))
-            for model in () if self._is_offline else _list_named_models(entry, "embedding"):
+            for model in () if self._is_offline else list_named_models(entry, "embedding"):
                 total = total.and_(most_of_calls(1, None, 0, [self._facts.of(model)]).times(None))
         return total
 
@@ -245,11 +245,11 @@ def _has_any(settings: AgentSpec, names: Iterable[str]) -> bool:
     return any(getattr(settings, name, None) for name in names)
 
 
-def _list_named_models(entry: Any, parameter: str) -> Iterator[str]:
+def list_named_models(entry: Any, parameter: str) -> Iterator[str]:
     """The models that an entry of `context` names in a parameter, in either of its notations.
 
     >>> entries = {"compressor": {"model": "m"}}, {"type": "compressor", "model": "n"}
-    >>> [model for entry in entries for model in _list_named_models(entry, "model")]
+    >>> [model for entry in entries for model in list_named_models(entry, "model")]
     ['m', 'n']
     """
     if is_map(entry):

@@ -10,6 +10,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.node_traits import traits_of
 from flowengine.estimate.bounds import FlowBound, NodeBound
 from flowengine.estimate.cost_bound import Most
+from flowengine.estimate.model_call_bounds import list_named_models
 from flowengine.flowfile.analysis.flow_levels import nodes_of
 from flowengine.flowfile.analysis.node_settings import retry_of, settings_of
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
@@ -65,6 +66,7 @@ def _to_amounts(most: Most) -> dict[str, Any]:
 def notes_of(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) -> Iterator[str]:
     """Explains what prevents known or lower bounds, and what helps. `missing`: inputs."""
     yield from _explain_bounds(bound, missing)
+    yield from _explain_embeddings(spec, bound)
     yield from _explain_repeats(spec)
     yield from _explain_waits(spec)
 
@@ -101,6 +103,19 @@ def _explain_bounds(bound: FlowBound, missing: Collection[str]) -> Iterator[str]
             f"prompt takes from tools, context, functions or inputs that are not given is bounded by the model's "
             f"window, which is not known"
         )
+
+
+def _explain_embeddings(spec: FlowSpec, bound: FlowBound) -> Iterator[str]:
+    """Agents whose documents are turned into vectors, in as many calls as there are batches of them."""
+    endless = {each.path for each in bound.nodes if each.most.calls is None}
+    for path, node in nodes_of(spec):
+        if not isinstance(node, AgentNodeSpec) or ".".join(path) not in endless:
+            continue
+        if any(list_named_models(entry, "embedding") for entry in settings_of(spec, node).context or ()):
+            yield (
+                f"how many vectors '{'.'.join(path)}' asks for is not known: `embedding` of its context turns every "
+                f"document that the index lacks into one; `limits` with model_calls or cost_usd bounds them"
+            )
 
 
 def _explain_repeats(spec: FlowSpec) -> Iterator[str]:

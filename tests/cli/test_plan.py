@@ -248,3 +248,15 @@ def test_rows_of_data_are_added_up(flowengine: Command, teas: Path) -> None:
     for wrong in (["--map", "list=teas"], ["--data", "rows.jsonl", "--against", "git:HEAD"]):
         assert flowengine("plan", "teas.yaml", *wrong).code == 2
     assert "did you mean 'list'" in flowengine("plan", "teas.yaml", "--data", "rows.jsonl", "--map", "lis=teas").err
+
+
+def test_what_makes_the_number_of_calls_unknown_is_told(flowengine: Command, teas: Path) -> None:
+    retrieval = "context: [{retrieval: {documents: teas, embedding: openai/text-embedding-3-small}}]"
+    (teas / "teas").mkdir()
+    (teas / "ask.yaml").write_text(
+        f"flowengine: v1\nname: ask\nnodes: {{answer: {{model: openai/ours, prompt: x, {retrieval}}}}}\n"
+    )
+    said = flowengine("plan", "ask.yaml")
+    assert "any number of model calls" in said.out
+    assert "how many vectors 'answer' asks for is not known: `embedding` of its context" in said.out
+    assert "vectors" not in flowengine("plan", "ask.yaml", "--model", "offline").out
