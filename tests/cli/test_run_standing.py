@@ -112,6 +112,6 @@ def test_a_run_whose_writer_is_gone_is_listed_as_interrupted(
     writing.close()
     assert "interrupted" in told("runs", "list")
     shown = told("runs", "show", "r1")
-    assert "interrupted: no process works on it any more" in shown
+    assert "interrupted: no process works on it any more\n  to go on: flowengine resume r1" in shown
     assert re.search(r"^status +interrupted$", shown, re.MULTILINE)
     assert "running" not in shown.split("\n\n")[0], "one status, not two"

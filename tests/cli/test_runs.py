@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from flowengine.core.context import NodeResult
+from flowengine.core.records import ModelCall
+from flowengine.engine.events import NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
+from flowengine.journal.stores import open_store
 
 Command = Callable[..., Any]
 
@@ -49,7 +55,8 @@ def test_a_run_says_where_its_time_went(flowengine: Command, runs: None) -> None
 def test_the_critical_path_is_told_in_the_order_of_the_work(flowengine: Command, folder: Path) -> None:
     (folder / "letters.yaml").write_text(
         "flowengine: v1\nname: letters\nnodes:\n  each:\n    type: map\n    over: range(11)\n    concurrency: 1\n"
-        "    nodes: {write: {model: offline, prompt: 'Letter {{ item }}'}}\noutputs: {n: '{{ nodes.each.output | length }}'}\n"
+        "    nodes: {write: {model: offline, prompt: 'Letter {{ item }}'}}\n"
+        "outputs: {n: '{{ nodes.each.output | length }}'}\n"
     )
     assert flowengine("run", "letters.yaml").code == 0
     (told,) = [each for each in flowengine("runs", "show", "@last", "--time").out.splitlines() if "critical" in each]
@@ -290,3 +297,21 @@ def test_of_a_run_that_nobody_works_on_one_node_is_shown(flowengine: Command, fo
         store.execute("UPDATE run SET status = 'running', finished = NULL, ended = NULL")
     assert flowengine("runs", "show", "r1", "--node", "shout").out.startswith("node     shout\n")
     assert "interrupted" in flowengine("runs", "show", "r1").out
+
+
+def test_of_a_call_for_many_vectors_a_few_texts_are_printed(flowengine: Command, folder: Path) -> None:
+    messages = [{"role": "user", "content": f"text {number}"} for number in range(50)]
+    call = ModelCall("m", "openai", "embedding", messages, "", vectors=["AAAA"] * 50)
+    with closing(open_store(".flowengine/runs.db")) as store:
+        journal = store.create("r1")
+        at = 1.0
+        journal.append(RunStarted("r1", "f", at, {}, {}, {}, graph={"nodes": [["a", "agent"]], "edges": []}))
+        journal.append(NodeStarted("a", at))
+        journal.append(NodeRecorded("a", at, call))
+        journal.append(NodeFinished("a", at, NodeResult("done")))
+        journal.append(RunFinished(at, "succeeded", {}))
+        journal.flush()
+    said = flowengine("runs", "show", "r1", "--node", "a").out
+    assert [said.count(f"text {number}\n") for number in (0, 2, 3, 49)] == [1, 1, 0, 0]
+    assert "and 47 more texts; --json has them all" in said
+    assert "text 49" in flowengine("runs", "show", "r1", "--node", "a", "--json").out

@@ -18,6 +18,7 @@ from flowengine.cli.run_access import (
     ReadingCommand,
     choose_store,
     fold_events,
+    format_command,
     node_events,
     open_journal,
     read,
@@ -38,6 +39,7 @@ from flowengine.engine.events import Event, NodeRecorded
 from flowengine.journal.run_digest import session_of
 from flowengine.journal.run_export import dumps, event_line, shown
 from flowengine.journal.run_notes import notes_of
+from flowengine.runners.queue.run_positions import standing_of
 from flowengine.runners.run_listing import RunLister
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
@@ -48,6 +50,9 @@ from visualize.viewer.reading import Reading
 from visualize.why import explain_decision, explain_edges, explain_node, format_words
 
 __all__ = ["format_node", "show"]
+
+_MOST_EMBEDDED: Final = 3
+"""Texts of a call for vectors that are printed: an index asks for those of hundreds of documents at once."""
 
 # --- One node in lines of text
 
@@ -113,9 +118,12 @@ def _format_model_call(call: ModelCall) -> Iterator[str]:
     ]
     yield f"model call for {call.purpose}: {', '.join(each for each in facts if each)}"
     yield from (f"  {shorten(each)}" for each in explain_waits(call))
-    for message in call.messages:
+    shown_first = _MOST_EMBEDDED if call.vectors else len(call.messages)
+    for message in call.messages[:shown_first]:
         yield f"  {message.get('role', '?')}:"
         yield from indent_lines(shorten(shown(message.get("content") or message.get("tool_calls") or "")), "    ")
+    if len(call.messages) > shown_first:
+        yield f"  and {len(call.messages) - shown_first:,} more texts; --json has them all"
     if call.error is not None:
         yield f"  failed: {shorten(call.error)}"
     if call.vectors:
@@ -244,6 +252,8 @@ def show(
         everything = _until(read(kept, run_id), at)
         standing = list(format_run_standing(kept, run_id)) if at is None else []
         is_left = at is None and run_id in kept.abandoned()
+        if is_left and standing_of(kept, run_id) is None:
+            standing.append(f"  to go on: {format_command('resume', run_id, store)}")
         said = notes_of(kept, run_id)
         is_summed = not (as_json or events or views) and node is None
         led_to = RunLister(kept).come_from(run_id) if is_summed or as_json else ()
