@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from time import time
 from typing import Any, NamedTuple
@@ -92,12 +91,10 @@ async def start(
     plan: CompiledFlow, inputs: Mapping[str, Any], store: JournalStore, options: RunOptions = DEFAULTS
 ) -> Run:
     """A new run, to its end. A node's failure is told in the `Run`, not raised."""
-    under = limits_under(plan.limits, options.settings)
-    limits = options.limits or under
+    limits = options.limits or limits_under(plan.limits, options.settings)
     run_id = options.run_id or new_run_id()
-    settings = {**options.settings, **chosen_limits(limits, under)}
     taken = await inputs_with_files(plan, inputs, store, run_id)
-    started = beginning(plan, taken, store, run_id, replace(options, settings=settings))
+    started = beginning(plan, taken, store, run_id, options)
     await plan.ready()
     thrifty = _reuse_results(plan, store, run_id, options.reuse)
     journal = options.journal or store.create(run_id)
@@ -127,6 +124,8 @@ def beginning(
     given = checked_inputs(plan.inputs, inputs)
     kept = load_session(store, options.session)
     settings = options.settings
+    if options.limits is not None:
+        settings = {**settings, **chosen_limits(options.limits, limits_under(plan.limits, settings))}
     if options.labels:
         settings = {**settings, "labels": freeze(dict(options.labels))}
     if options.session is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from flowengine.core.budget import Budget, Ledger
@@ -36,9 +35,10 @@ def unheard(piece: TokenStreamed) -> None:
     """The listener of a run that nobody follows in this process: others read in its store what agents write."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # Frozen it would cost three times as much, and one is made for each run.
 class RunOptions:
-    """What is chosen for a run. A start reads nothing that is only of a resumption, and a resumption the opposite.
+    """What is chosen for a run; never changed. A start reads nothing that is only of a resumption, and a resumption the
+    opposite.
 
     Raises `DefinitionError` for limits of another kind, `InputError` for an id, a session's name or labels that no run
     can have.
@@ -77,12 +77,14 @@ class RunOptions:
     them all that is behind these maps."""
 
     def __post_init__(self) -> None:
-        refuse_other_kind(self.limits, (RunLimits, NoneType), "limits are RunLimits", DefinitionError)
+        if self.limits is not None:
+            refuse_other_kind(self.limits, RunLimits, "limits are RunLimits", DefinitionError)
         if self.run_id is not None:
             check_run_id(self.run_id)
         if self.session is not None:
             check_session_name(self.session)
-        check_labels(self.labels)
+        if self.labels:
+            check_labels(self.labels)
 
 
 DEFAULTS: Final = RunOptions()
