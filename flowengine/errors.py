@@ -111,15 +111,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def find_nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """The known name that is most like this one in any case of letters, as far as one is like enough (0.0 to 1.0).
 
-    One or two letters say little: `on` is no misspelt `join`.
+    Of one or two letters the first has to be the same: `on` is no misspelt `join`.
 
     >>> find_nearest("OpenAI", ["azure", "openai"])
     'openai'
     """
     from difflib import get_close_matches
 
-    likeness = likeness if len(name) > 2 else max(likeness, 0.8)
-    names = {each.casefold(): each for each in reversed([*known])}
+    first = name[:1].casefold() if len(name) <= 2 else ""
+    names = {each.casefold(): each for each in reversed([*known]) if each.casefold().startswith(first)}
     nearest = get_close_matches(name.casefold(), list(names), n=1, cutoff=likeness)
     return names[nearest[0]] if nearest else None
 

@@ -35,7 +35,9 @@ def unheard(piece: TokenStreamed) -> None:
     """The listener of a run that nobody follows in this process: others read in its store what agents write."""
 
 
-@dataclass(slots=True, kw_only=True)  # Frozen it would cost three times as much, and one is made for each run.
+@dataclass(
+    eq=False, slots=True, kw_only=True
+)  # Frozen it would cost three times as much, and one is made for each run.
 class RunOptions:
     """What is chosen for a run; never changed. A start reads nothing that is only of a resumption, and a resumption the
     opposite.
