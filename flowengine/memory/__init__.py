@@ -11,11 +11,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from flowengine.memory.open_database import open_memory, shortened
-    from flowengine.memory.scopes.channel_messages import Channel, ChannelMessage, ChannelMessages, ConversationStore
+    from flowengine.memory.scopes.channel_messages import (
+        Channel,
+        ChannelMemory,
+        ChannelMessage,
+        ChannelMessages,
+        ConversationStore,
+        PromptRecord,
+    )
     from flowengine.memory.scopes.generation import MemoryLimits, long_term_messages, short_term_messages
     from flowengine.memory.scopes.judge import ReplyDecision
-    from flowengine.memory.scopes.memories import Memory, MemoryRepository, MemoryScope, MemoryType, thread_scope_id
-    from flowengine.memory.scopes.memory_prompt import prompt_messages
+    from flowengine.memory.scopes.memories import (
+        Memory,
+        MemoryRepository,
+        MemoryScope,
+        MemoryType,
+        parse_thread_scope_id,
+        thread_scope_id,
+    )
+    from flowengine.memory.scopes.memory_prompt import prompt_messages, system_prompt
     from flowengine.memory.scopes.memory_updater import MemoryLoader, Windows
     from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
 
@@ -26,9 +40,11 @@ _MODULES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "flowengine.memory.scopes.channel_messages": (
         "Channel",
+        "ChannelMemory",
         "ChannelMessage",
         "ChannelMessages",
         "ConversationStore",
+        "PromptRecord",
     ),
     "flowengine.memory.scopes.generation": (
         "MemoryLimits",
@@ -41,9 +57,13 @@ _MODULES: Final[Mapping[str, Sequence[str]]] = {
         "MemoryRepository",
         "MemoryScope",
         "MemoryType",
+        "parse_thread_scope_id",
         "thread_scope_id",
     ),
-    "flowengine.memory.scopes.memory_prompt": ("prompt_messages",),
+    "flowengine.memory.scopes.memory_prompt": (
+        "prompt_messages",
+        "system_prompt",
+    ),
     "flowengine.memory.scopes.memory_updater": (
         "MemoryLoader",
         "Windows",
@@ -57,6 +77,7 @@ _PUBLIC: Final = {name: module for module, names in _MODULES.items() for name in
 
 __all__ = [
     "Channel",
+    "ChannelMemory",
     "ChannelMessage",
     "ChannelMessages",
     "ConversationStore",
@@ -66,15 +87,18 @@ __all__ = [
     "MemoryRepository",
     "MemoryScope",
     "MemoryType",
+    "PromptRecord",
     "ReplyDecision",
     "SQLConversationStore",
     "SQLMemoryRepository",
     "Windows",
     "long_term_messages",
     "open_memory",
+    "parse_thread_scope_id",
     "prompt_messages",
     "short_term_messages",
     "shortened",
+    "system_prompt",
     "thread_scope_id",
 ]
 

@@ -80,3 +80,8 @@ async def test_no_decision_is_an_error_and_never_a_default():
 
 async def test_the_offline_model_decides_too():
     assert isinstance(await judge(RECORD, OfflineModel(), DirectGateway(), locale="ja"), ReplyDecision)
+
+
+def test_a_confidence_is_a_number():
+    with pytest.raises(ValueError, match="not true or false"):
+        ReplyDecision(should_reply=True, confidence=True, reason="It is addressed")

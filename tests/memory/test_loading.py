@@ -125,8 +125,20 @@ async def test_a_debug_log_says_which_memories_were_used(bot: Bot, caplog: pytes
     ]
 
 
+@pytest.mark.parametrize("days", ["7", None, True, float("inf"), 1e9])
+def test_a_window_is_a_number_of_days_that_a_calendar_has(days: Any):
+    with pytest.raises(DefinitionError, match="'active_channel_days' is a number of days above 0, at most 36500, not"):
+        Windows(active_channel_days=days)
+
+
+def test_a_window_of_messages_is_a_whole_number():
+    half: Any = 1.5
+    with pytest.raises(DefinitionError, match=r"'messages' is a whole number of at least 1, not 1\.5"):
+        Windows(messages=half)
+
+
 async def test_windows_are_above_zero(bot: Bot):
-    with pytest.raises(DefinitionError, match="'thread_memory_days' must be above 0, not 0"):
+    with pytest.raises(DefinitionError, match="'thread_memory_days' is a number of days above 0, at most 36500, not 0"):
         Windows(thread_memory_days=0)
     with pytest.raises(DefinitionError, match="now needs a time zone"):
         await bot.loader().load("P", "C1", now=NOW.replace(tzinfo=None))

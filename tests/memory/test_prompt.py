@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -157,6 +158,24 @@ def test_every_locale_has_all_headings_in_the_same_order(locale: str, heading: s
     own = {line for text in (ours, EXPECTED) for line in text.splitlines() if line.startswith("#")}
     assert "## 記憶" not in ours
     assert "### #general" in own
+
+
+def test_a_task_that_there_is_not_is_refused():
+    task: Any = "jugde"
+    with pytest.raises(DefinitionError, match="a prompt's task is answer or judge, not 'jugde'"):
+        prompt_messages(PromptRecord("P", ChannelMessages("C1", "general")), task)
+
+
+def test_a_persona_that_is_absent_is_left_out():
+    record = PromptRecord(None, ChannelMessages("C1", "general"))
+    assert system_prompt(record) == system_prompt(replace(record, persona=""))
+
+
+@pytest.mark.parametrize(("field", "value"), [("text", None), ("user", 5), ("ts", None)])
+def test_a_message_holds_texts(field: str, value: Any):
+    given: Any = {"ts": "1", "user": "ann", "text": "hello", "at": datetime(2025, 3, 1, tzinfo=UTC), field: value}
+    with pytest.raises(DefinitionError, match=f"a message's {field} is text, not {type(value).__name__}"):
+        ChannelMessage(**given)
 
 
 def test_times_are_shown_in_the_zone_that_is_given():

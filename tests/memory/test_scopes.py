@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,3 +48,24 @@ def test_times_of_memories_say_their_zone():
         Memory(MemoryScope.CHANNEL, "C1", MemoryType.SHORT_TERM, "x", NOW.replace(tzinfo=None))
     with pytest.raises(DefinitionError, match="valid_to needs a time zone"):
         Memory(MemoryScope.CHANNEL, "C1", MemoryType.SHORT_TERM, "x", NOW, NOW.replace(tzinfo=None))
+
+
+def test_a_scope_and_a_type_may_be_given_by_their_names():
+    given: Any = ("channel", "C1", "long_term", "x", NOW)
+    assert Memory(*given) == Memory(MemoryScope.CHANNEL, "C1", MemoryType.LONG_TERM, "x", NOW)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("channle", "C1", "long_term", "x", NOW), r"no scope of memories 'channle'; .*did you mean 'channel'\?"),
+        (("channel", "C1", "longterm", "x", NOW), r"no type of memories 'longterm'; .*did you mean 'long_term'\?"),
+        (("channel", "C1", None, "x", NOW), "no type of memories None; there are long_term, short_term$"),
+        (("channel", None, "long_term", "x", NOW), "a memory of a channel needs that channel's id"),
+        (("channel", "C1", "long_term", None, NOW), "a memory is text, not NoneType"),
+        (("channel", "C1", "long_term", "x", "2025-03-01"), "valid_from is a datetime, not str"),
+    ],
+)
+def test_a_memory_that_cannot_be_kept_is_refused_when_it_is_made(given: Any, message: str):
+    with pytest.raises(DefinitionError, match=message):
+        Memory(*given)

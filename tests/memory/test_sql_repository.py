@@ -98,6 +98,23 @@ async def test_recent_memories_of_a_channels_threads_are_found_the_newest_first(
     assert await repository.find_recent_thread_memories("C1", 3) == [], "they are long gone"
 
 
+async def test_scopes_and_types_may_be_given_by_their_names(repository: SQLMemoryRepository):
+    kept = memory("x", 0, type=LONG)
+    named: Any = ("channel", "C1", "long_term")
+    wrong: Any = ("channle", "C1", "long_term")
+    await repository.save(kept)
+    assert await repository.find_by_scope_and_type(*named) == kept
+    assert await repository.history(*named) == [kept]
+    with pytest.raises(DefinitionError, match=r"did you mean 'channel'\?"):
+        await repository.find_by_scope_and_type(*wrong)
+
+
+@pytest.mark.parametrize("days", ["7", -7, float("nan"), 1e12])
+async def test_days_are_a_number_that_a_calendar_has(repository: SQLMemoryRepository, days: Any):
+    with pytest.raises(DefinitionError, match="'days' is a number of days above 0, at most 36500, not"):
+        await repository.find_recent_thread_memories("C1", days)
+
+
 async def test_a_memory_is_saved_open(repository: SQLMemoryRepository):
     closed = Memory(CHANNEL, "C1", SHORT, "x", day(0), day(1))
     with pytest.raises(DefinitionError, match="what closes it is the next one"):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.memory.scopes.memories import aware
 
 __all__ = ["Channel", "ChannelMemory", "ChannelMessage", "ChannelMessages", "ConversationStore", "PromptRecord"]
@@ -30,6 +31,8 @@ class ChannelMessage:
     """The `ts` of the thread's first message; None at the top level."""
 
     def __post_init__(self) -> None:
+        for name in ("ts", "user", "text"):
+            refuse_other_kind(getattr(self, name), str, f"a message's {name} is text", DefinitionError)
         aware("a message's time", self.at)
 
     @property
@@ -111,7 +114,8 @@ class ChannelMemory:
 class PromptRecord:
     """What is known when a bot answers in a channel or a thread."""
 
-    persona: str
+    persona: str | None
+    """Who the bot is; None leaves it out."""
     conversation_history: ChannelMessages
     """The channel that it is to answer in."""
     workspace_long_term_memory: str | None = None

@@ -36,8 +36,9 @@ class MemoryLimits:
 
     def __post_init__(self) -> None:
         for name in ("short_term", "long_term", "material"):
-            if getattr(self, name) < 1:
-                raise DefinitionError(f"the limit '{name}' must be at least 1 token, not {getattr(self, name)!r}")
+            tokens = getattr(self, name)
+            if type(tokens) is not int or tokens < 1:
+                raise DefinitionError(f"the limit '{name}' must be at least 1 token, not {tokens!r}")
 
 
 def short_term_messages(

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from flowengine.core.context import Share
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import Gateway
 from flowengine.errors import OutputError, PermanentModelError
@@ -31,7 +32,7 @@ class ReplyDecision(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     should_reply: bool = Field(description="Whether the bot is addressed, or asked for what it knows")
-    confidence: float = Field(ge=0.0, le=1.0, description="From 0.0, a guess, to 1.0, certain")
+    confidence: Share = Field(description="From 0.0, a guess, to 1.0, certain")
     reason: str = Field(description="One sentence")
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from types import NoneType
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 
 __all__ = [
     "Memory",
@@ -19,8 +20,11 @@ __all__ = [
     "MemoryScope",
     "MemoryType",
     "aware",
+    "days_of",
     "parse_thread_scope_id",
+    "scope_of",
     "thread_scope_id",
+    "type_of",
 ]
 
 # --- Whose a memory is, of what kind, and since when it holds
@@ -56,6 +60,8 @@ def thread_scope_id(channel_id: str, thread_ts: str) -> str:
     >>> thread_scope_id("C1", "1700000000.000100")
     'C1:1700000000.000100'
     """
+    for part in (channel_id, thread_ts):
+        refuse_other_kind(part, (str, NoneType), "a thread is named by texts, its channel and its ts", DefinitionError)
     if not channel_id or not thread_ts:
         raise DefinitionError(f"a thread is a channel and a ts, found channel {channel_id!r} and ts {thread_ts!r}")
     return f"{_quote_part(channel_id)}:{_quote_part(thread_ts)}"
@@ -67,6 +73,7 @@ def parse_thread_scope_id(scope_id: str) -> Thread:
     >>> parse_thread_scope_id("C1:1700000000.000100")
     Thread(channel_id='C1', ts='1700000000.000100')
     """
+    refuse_other_kind(scope_id, str, "a thread's scope id is text", DefinitionError)
     channel_id, colon, ts = scope_id.partition(":")
     thread = Thread(_unquote_part(channel_id), _unquote_part(ts))
     if not colon or not all(thread) or thread_scope_id(*thread) != scope_id:
@@ -85,11 +92,53 @@ def _unquote_part(part: str) -> str:
     return part.replace("%3A", ":").replace("%25", "%")
 
 
+def scope_of(given: str) -> MemoryScope:
+    """The scope of this name; any other text is a `DefinitionError` with the nearest one.
+
+    >>> scope_of("thread")
+    <MemoryScope.THREAD: 'thread'>
+    """
+    return _member_of(MemoryScope, "scope of memories", given)
+
+
+def type_of(given: str) -> MemoryType:
+    """The type of this name."""
+    return _member_of(MemoryType, "type of memories", given)
+
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def _member_of(kind: type[E], what: str, given: str) -> E:
+    names = [each.value for each in kind]
+    if given in names:
+        return kind(given)
+    hint = did_you_mean(given, names) if isinstance(cast(object, given), str) else ""
+    raise DefinitionError(f"there is no {what} {given!r}; there are {', '.join(names)}{hint}")
+
+
 def aware(name: str, time: datetime) -> datetime:
     """The time, which must say of which zone it is: stores and prompts are read in several."""
+    refuse_other_kind(time, datetime, f"{name} is a datetime", DefinitionError)
     if time.utcoffset() is None:
         raise DefinitionError(f"{name} needs a time zone, found {time!r}; write datetime(..., tzinfo=UTC)")
     return time
+
+
+_MOST_DAYS: Final = 36_500
+"""A century."""
+
+
+def days_of(name: str, days: float) -> timedelta:
+    """So many days, which no calendar is too short for.
+
+    >>> days_of("days", 0.5)
+    datetime.timedelta(seconds=43200)
+    """
+    is_number = isinstance(cast(object, days), int | float) and not isinstance(days, bool)
+    if not is_number or not 0 < days <= _MOST_DAYS:
+        raise DefinitionError(f"'{name}' is a number of days above 0, at most {_MOST_DAYS}, not {days!r}")
+    return timedelta(days=days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +154,16 @@ class Memory:
     """When another one took its place; None for the one that holds."""
 
     def __post_init__(self) -> None:
+        """A scope and a type may be given by their names."""
+        object.__setattr__(self, "scope", scope_of(self.scope))
+        object.__setattr__(self, "type", type_of(self.type))
+        refuse_other_kind(self.text, str, "a memory is text", DefinitionError)
         aware("valid_from", self.valid_from)
         if self.valid_to is not None:
             aware("valid_to", self.valid_to)
         if self.scope is MemoryScope.THREAD:
             parse_thread_scope_id(self.scope_id)
-        elif not self.scope_id:
+        elif not isinstance(cast(object, self.scope_id), str) or not self.scope_id:
             raise DefinitionError(f"a memory of a {self.scope} needs that {self.scope}'s id")
 
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, tzinfo
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from flowengine.core.locale import Messages, load_messages
+from flowengine.errors import DefinitionError
 from flowengine.memory.scopes.channel_messages import ChannelMemory, ChannelMessage, PromptRecord
 from flowengine.models.messages import Message
 
@@ -39,9 +40,11 @@ def prompt_messages(
     record: PromptRecord, task: Task = "answer", *, locale: str = "en", timezone: tzinfo = UTC
 ) -> tuple[Message, ...]:
     """The prompt as chat messages: all of it in the first one, and the task as the last."""
+    if task not in get_args(Task):
+        raise DefinitionError(f"a prompt's task is {' or '.join(get_args(Task))}, not {task!r}")
     words = load_messages(locale)
     sections = (
-        record.persona.strip() or None,
+        (record.persona or "").strip() or None,
         _memory(record, words),
         _channels(record, words),
         _channel_memories(record, words),

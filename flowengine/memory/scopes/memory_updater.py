@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from flowengine.core.locale import load_messages
@@ -28,6 +28,7 @@ from flowengine.memory.scopes.memories import (
     MemoryScope,
     MemoryType,
     aware,
+    days_of,
     parse_thread_scope_id,
     thread_scope_id,
 )
@@ -52,9 +53,10 @@ class Windows:
     """Of the current conversation, the newest."""
 
     def __post_init__(self) -> None:
-        for name in ("active_channel_days", "thread_memory_days", "messages"):
-            if not getattr(self, name) > 0:
-                raise DefinitionError(f"'{name}' must be above 0, not {getattr(self, name)!r}")
+        days_of("active_channel_days", self.active_channel_days)
+        days_of("thread_memory_days", self.thread_memory_days)
+        if type(self.messages) is not int or self.messages < 1:
+            raise DefinitionError(f"'messages' is a whole number of at least 1, not {self.messages!r}")
 
 
 class MemoryLoader:
@@ -78,9 +80,11 @@ class MemoryLoader:
         self._limits = {MemoryType.SHORT_TERM: limits.short_term, MemoryType.LONG_TERM: limits.long_term}
         self._notice = load_messages(locale)("memory.shortened")
 
-    async def load(self, persona: str, channel_id: str, *, thread_ts: str | None = None, now: datetime) -> PromptRecord:
+    async def load(
+        self, persona: str | None, channel_id: str, *, thread_ts: str | None = None, now: datetime
+    ) -> PromptRecord:
         """The record for an answer in a channel, or in one of its threads."""
-        since = aware("now", now) - timedelta(days=self._windows.active_channel_days)
+        since = aware("now", now) - days_of("active_channel_days", self._windows.active_channel_days)
         active = await self._conversations.channels(active_since=since)
         limit = self._windows.messages
         if thread_ts is None:
@@ -166,13 +170,13 @@ class MemoryKeeper:
 
     async def update_channel(self, channel_id: str, *, now: datetime) -> None:
         """Recent events from all that was said in the window, its threads included; then the history."""
-        since = aware("now", now) - timedelta(days=self._windows.active_channel_days)
+        since = aware("now", now) - days_of("active_channel_days", self._windows.active_channel_days)
         said = await self._conversations.messages(channel_id, since=since)
         await self._update(MemoryScope.CHANNEL, channel_id, [said], now)
 
     async def update_workspace(self, *, now: datetime) -> None:
         """The same over all active channels."""
-        since = aware("now", now) - timedelta(days=self._windows.active_channel_days)
+        since = aware("now", now) - days_of("active_channel_days", self._windows.active_channel_days)
         active = await self._conversations.channels(active_since=since)
         said = [await self._conversations.messages(each.id, since=since) for each in active]
         await self._update(MemoryScope.WORKSPACE, self._workspace_id, said, now)

@@ -6,14 +6,23 @@ It knows SQL and the rule of validity. What a memory says is other modules' matt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.memory.database import NO_LIMIT, SqlConnection, SQLDatabase, instant, moment, scope_number
 from flowengine.memory.scopes.channel_messages import Channel, ChannelMessage, ChannelMessages
-from flowengine.memory.scopes.memories import Memory, MemoryScope, MemoryType, aware, thread_scope_id
+from flowengine.memory.scopes.memories import (
+    Memory,
+    MemoryScope,
+    MemoryType,
+    aware,
+    days_of,
+    scope_of,
+    thread_scope_id,
+    type_of,
+)
 
 __all__ = ["SQLConversationStore", "SQLMemoryRepository"]
 
@@ -36,6 +45,8 @@ class SQLConversationStore:
         self._database = database
 
     async def add(self, channel_id: str, channel_name: str, messages: Sequence[ChannelMessage]) -> None:
+        refuse_other_kind(channel_id, str, "a channel's id is text", DefinitionError)
+        refuse_other_kind(channel_name, str, "a channel's name is text", DefinitionError)
         if not channel_id:
             raise DefinitionError("a channel needs an id, found the empty text")
         await self._database.write(partial(_add, channel_id, channel_name, messages))
@@ -122,7 +133,7 @@ class SQLMemoryRepository:
     async def find_by_scope_and_type(
         self, scope: MemoryScope, scope_id: str, type: MemoryType, *, at: datetime | None = None
     ) -> Memory | None:
-        given = (scope.value, scope_id, type.value)
+        given = (scope_of(scope).value, scope_id, type_of(type).value)
         holds, values = "valid_to IS NULL", given
         if at is not None:
             when = instant(aware("at", at))
@@ -133,13 +144,14 @@ class SQLMemoryRepository:
     async def find_recent_thread_memories(
         self, channel_id: str, days: float, *, now: datetime | None = None
     ) -> Sequence[Memory]:
-        begin = instant(aware("now", now or datetime.now(UTC)) - timedelta(days=days))
+        begin = instant(aware("now", now or datetime.now(UTC)) - days_of("days", days))
         first = thread_scope_id(channel_id, " ").removesuffix(" ")  # `channel:`, and what follows it in any thread's id
         where = "WHERE kind = 'thread' AND id >= ? AND id < ? AND valid_to IS NULL AND valid_from >= ?"
         return await self._memories(where, first, first[:-1] + chr(ord(":") + 1), begin)
 
     async def history(self, scope: MemoryScope, scope_id: str, type: MemoryType) -> Sequence[Memory]:
-        return await self._memories("WHERE kind = ? AND id = ? AND type = ?", scope.value, scope_id, type.value)
+        where = "WHERE kind = ? AND id = ? AND type = ?"
+        return await self._memories(where, scope_of(scope).value, scope_id, type_of(type).value)
 
     async def _memories(self, where: str, *values: Any) -> list[Memory]:
         query = f"{_FIELDS} {where} ORDER BY valid_from DESC, memory.number DESC"
