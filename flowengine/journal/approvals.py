@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from time import time
 from types import TracebackType
@@ -21,7 +21,7 @@ from flowengine.core.values import describe_value, find_label, thaw
 from flowengine.engine.events import Event, NodeRecorded, RunFinished
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
-from flowengine.errors import ApprovalError, RunBusyError, did_you_mean
+from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
 from flowengine.journal.value_types import only_looking
 
 __all__ = [
@@ -228,45 +228,51 @@ async def answer(
     in.
     """
     at = time() if now is None else now
-    given = Answered(choice, comment, by, form)
-    try:
-        return await _record_answer(store, run_id, node, given, at, asked)
-    except RunBusyError as error:
-        writer = error.writer
     with only_looking():
         events = store.events(run_id)
-    path, given = _check_answer(run_id, events, node, given, at, asked)
-    keep_answer(store, run_id, path, times_asked(events)[path], given)
+    path, given = _check_answer(run_id, events, node, Answered(choice, comment, by, form), at, asked)
+    keep_answer(store, run_id, path, times_asked(events)[path], given)  # Of several processes one can: it has answered.
     ring_owner(run_id)
+    writer = None
     try:
-        return await _record_kept(store, run_id, path, given, at) or Given(path, writer)
-    except RunBusyError:
-        return Given(path, writer)
+        await _record_kept(store, run_id, at)
+    except RunBusyError as error:
+        writer = error.writer
+    except JournalError:
+        with suppress(JournalError):
+            _drop_kept(store, run_id, [path])
+        raise
+    _refuse_late(store, run_id, path, given)
+    return Given(path, writer)
 
 
-async def _record_answer(
-    store: JournalStore, run_id: str, node: str | None, given: Answered, at: float, asked: float | None
-) -> Given:
-    """Journal an answer to a run that has no writer."""
-    async with _own_run(store, run_id) as journal:
-        await _append_answers(journal, at, answers_left(store, run_id, journal.read()))
-        path, given = _check_answer(run_id, journal.read(), node, given, at, asked)
-        await _append_answers(journal, at, {path: given})
-    return Given(path)
-
-
-async def _record_kept(store: JournalStore, run_id: str, path: str, given: Answered, at: float) -> Given | None:
-    """Journal an answer that the run's owner has let go of the run without; None where it had taken it."""
+async def _record_kept(store: JournalStore, run_id: str, at: float) -> None:
+    """Journal the answers to a run that has no writer."""
     async with _own_run(store, run_id) as journal:
         left = answers_left(store, run_id, journal.read())
         await _append_answers(journal, at, left)
-        if path in left:
-            return Given(path)
-        taken = (node_of_question(path, given), given)
-        if not any(isinstance(each, NodeRecorded) and each[::2] == taken for each in journal.read()):
-            forget_answers(store, run_id)
-            _find_question(run_id, journal.read(), path)  # It is open no more, which this says.
-    return None
+    _drop_kept(store, run_id, left)
+
+
+def _refuse_late(store: JournalStore, run_id: str, path: str, given: Answered) -> None:
+    """Raise `ApprovalError` where another answer was journaled before this one was kept."""
+    with only_looking():
+        events = store.events(run_id)
+    taken = (node_of_question(path, given), given)
+    if path in open_questions(events) or any(isinstance(each, NodeRecorded) and each[::2] == taken for each in events):
+        return
+    _drop_kept(store, run_id, [path])
+    _find_question(run_id, events, path)  # It is open no more, which this says.
+
+
+def _drop_kept(store: JournalStore, run_id: str, paths: Collection[str]) -> None:
+    """Forget answers that the journal has, or that are not to count."""
+
+    def change(known: Any) -> Any:
+        kept: dict[str, Any] = {} if known is None else thaw(known)
+        return {key: each for key, each in kept.items() if key not in paths} or None
+
+    store.revise(_KIND, run_id, change)
 
 
 @asynccontextmanager

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +276,7 @@ nodes:
 """
 WORK = """
 import time
+from functools import partial
 from pathlib import Path
 
 def announce():
@@ -328,3 +332,34 @@ def test_a_store_says_who_writes_a_run() -> None:
     with pytest.raises(RunBusyError) as caught:
         store.open("r")
     assert caught.value.writer == f"process {os.getpid()}"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_of_answers_of_several_processes_one_counts_and_the_others_are_refused(kind: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "runs.db") if kind == "sqlite" else empty_database()
+    flow = Flow("f", {"ask": ApprovalNode(lambda context: "Ship it?", {"yes": None})})
+    people, refused, taken = ["ann", "bob", "cy", "di"], list[str](), list[str]()
+    with contextlib.ExitStack() as stack:
+        stores = [stack.enter_context(contextlib.closing(open_store(url))) for _ in people]
+        for round_ in range(5):
+            assert (await flow.run(store=stores[0], run_id=f"r{round_}")).status == "waiting"
+            taken.clear()
+            at_once = threading.Barrier(len(people))
+
+            def give(store: JournalStore, by: str, run_id: str, at_once: threading.Barrier) -> None:
+                at_once.wait(LONG)
+                try:
+                    anyio.run(partial(answer, store, run_id, "ask", "yes", by=by))
+                    taken.append(by)
+                except ApprovalError as error:
+                    refused.append(str(error))
+
+            async with anyio.create_task_group() as tasks:
+                for each in zip(stores, people, strict=True):
+                    tasks.start_soon(anyio.to_thread.run_sync, partial(give, *each, f"r{round_}", at_once))
+            events = stores[0].events(f"r{round_}")
+            given = [each.record for each in events if isinstance(each, NodeRecorded)]
+            assert [each.by for each in given if type(each) is Answered] == taken
+            assert stores[0].recall("answer", f"r{round_}") is None
+    assert len(refused) == 15
+    assert all("was answered already: 'yes' by " in each for each in refused)
