@@ -232,8 +232,6 @@ class Walk:
     def stop(self) -> None:
         """Nothing starts any more, not even `join: always`."""
         self._stopped = True
-        for number in self.ready:
-            self._statuses[number] = PENDING
         self.ready.clear()
         for level in self.inside:
             level.stop()
