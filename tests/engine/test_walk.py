@@ -248,6 +248,21 @@ def test_stopping_starts_nothing_not_even_clean_up():
     assert walk.status("b") == "pending"
 
 
+def test_a_node_that_waits_is_entered_again_only_while_anything_may_start():
+    walk = walk_of("ask other", [])
+    start(walk, "ask")
+    ask = walk.graph.index["ask"]
+    assert not walk.enter_again(ask)
+    walk.park(ask)
+    assert walk.enter_again(ask)
+    assert ready(walk) == ["other", "ask"]
+    start(walk, "ask")
+    walk.park(ask)
+    fail(walk, "other")
+    assert not walk.enter_again(ask)
+    assert (ready(walk), walk.waits) == ([], True)
+
+
 def test_a_walk_with_a_node_that_was_called_off_is_not_done_though_all_are_settled():
     walk = walk_of("a b", [("a", "b")])
     start(walk, "a")

@@ -16,6 +16,7 @@ from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.ports import JournalStore
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
+from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
@@ -233,3 +234,19 @@ async def test_a_cached_function_whose_code_was_edited_runs_again(library: Libra
     (library.folder / "lib.py").write_text(CODE.replace("x + 6", "x + 60000"))
     edited = await library.run(body, 9, cached=True)
     assert edited.nodes["f"].output == 60001
+
+
+async def test_a_cached_agent_whose_tools_code_was_edited_asks_it_anew(library: Library):
+    def answer(request: Request) -> Any:
+        last = request.messages[-1]
+        return f"It is {last.content}." if last.role == "tool" else ToolRequest("call", "num", '{"x": 1}')
+
+    async def run() -> Run:
+        flow = Flow.from_text(f"{HEAD}nodes: {{f: {{cache: true, prompt: Go, tools: ['lib:num']}}}}\n", tea)
+        return await with_models(flow, lambda seat, settings: ScriptedModel(answer)).run({"a": 9}, store=library.store)
+
+    tea, code = library.folder / "t.yaml", CODE.replace("def num(x):", "def num(x: int) -> int:")
+    (library.folder / "lib.py").write_text(code)
+    assert [told(await run())[0]["f"][1] for _ in range(2)] == ["It is 7.", "It is 7."]
+    (library.folder / "lib.py").write_text(code.replace("x + 6", "x + 60000"))
+    assert told(await run())[0]["f"][1] == "It is 60001."
