@@ -62,7 +62,7 @@ class Crew:
         await self._worker(tasks)
 
     async def _worker(self, tasks: TaskGroup) -> None:
-        while self._next < self._count and self._at_work < self._limit:
+        while self._next < self._count:
             index = self._next
             self._next += 1
             self._at_work += 1
