@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -15,6 +15,7 @@ from flowengine import ConditionNode, Context, Flow, FunctionNode, LLMResult, No
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
+from flowengine.core.records import Retry
 from flowengine.engine.events import NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from flowengine.engine.merging import StateKey
 from flowengine.errors import (
@@ -308,6 +309,20 @@ async def test_after_the_last_attempt_the_failure_stands():
     run = await Flow("f", {"a": node}).run()
     assert run.error is not None
     assert run.error.message == "ValueError: broken"
+
+
+@pytest.mark.parametrize(
+    ("backoff", "delays"), [("fixed", [0.001, 0.001, 0.001]), ("exponential", [0.001, 0.002, 0.003])]
+)
+async def test_without_jitter_the_pauses_are_those_of_the_policy(
+    backoff: Literal["fixed", "exponential"], delays: list[float]
+):
+    async def breaks(context: Context) -> None:
+        raise ValueError
+
+    policy = RetryPolicy(attempts=4, backoff=backoff, initial=0.001, max=0.003, jitter=False)
+    run = await Flow("f", {"a": FunctionNode(breaks, retry=policy)}).run()
+    assert [each.record.delay for each in run.events if type(getattr(each, "record", None)) is Retry] == delays
 
 
 async def test_only_what_the_retry_names_is_tried_again():

@@ -416,3 +416,12 @@ def test_calls_that_take_what_they_reserve_use_a_bound_up_as_far_as_they_fit(siz
     anyio.run(scenario)
     assert ledger.spent.tokens <= most
     assert all(ledger.spent.tokens + size > most for size in refused) or ledger.spent.tokens == sum(sizes)
+
+
+async def test_a_refusal_tells_the_bound_that_would_do_with_what_others_have_reserved() -> None:
+    ledger = Ledger(Budget(tokens=100))
+    (await ledger.reserve(tokens=30, cost_usd=0)).settle(Spending(1, 30))
+    await ledger.reserve(tokens=20, cost_usd=0)
+    with pytest.raises(LimitError) as caught:
+        await ledger.reserve(tokens=90, cost_usd=0)
+    assert caught.value.needed == 140

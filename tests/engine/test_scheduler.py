@@ -24,6 +24,7 @@ from flowengine.engine.events import (
     NodeStarted,
 )
 from flowengine.engine.graph import Edge, Graph, Vertex
+from flowengine.engine.levels import LevelBody, Unfinished, enter_level
 from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import Skip
 from flowengine.engine.scheduler import OnFailure, Scheduler
@@ -180,6 +181,30 @@ async def test_nodes_in_flight_finish_or_are_cancelled_after_a_failure(on_failur
     assert "slow" in played.named(ending)
     assert cleaned == ["slow"]
     assert "clean" in played.named(NodeFinished)
+
+
+async def test_a_slot_that_nobody_needs_any_more_is_given_back_so_that_clean_up_runs():
+    async def fails(context: Context) -> NodeResult:
+        await anyio.wait_all_tasks_blocked()  # The items wait for its slot.
+        raise ValueError
+
+    async def item(context: Context) -> NodeResult:
+        return NodeResult()
+
+    nodes = [Vertex("bad"), Vertex("a", container=True), Vertex("b", container=True), Vertex("clean", join="always")]
+    played = flow(nodes, ("bad", "clean"), ("a", "clean"), ("b", "clean"))
+    body = LevelBody(Graph([Vertex("item")], []), [Running(item)])
+
+    async def enter(context: Context) -> Any:
+        try:
+            await enter_level(context, body, ".").run()
+        except Unfinished as end:
+            return end.answer
+        return NodeResult()
+
+    with anyio.fail_after(60):
+        await played.scheduler({"bad": fails, "a": enter, "b": enter}, concurrency=1).run()
+    assert played.named(NodeFinished) == ["clean"]
 
 
 async def test_cancelling_from_outside_cleans_up_journals_it_and_starts_nothing_more():

@@ -23,7 +23,7 @@ from flowengine.engine.events import (
     RunResumed,
 )
 from flowengine.engine.graph import ON_ERROR, Edge, Graph, Vertex
-from flowengine.engine.merging import StateKey
+from flowengine.engine.merging import Merge, StateKey
 from flowengine.engine.restoring import History
 from flowengine.engine.state import StateStore
 from flowengine.engine.view import FinalContext, NodeContext
@@ -393,6 +393,13 @@ def test_an_undeclared_key_is_refused_with_the_nearest_known_one():
     walk = walk_of("a", [], {"counter": StateKey(0)})
     with pytest.raises(StateError, match="no key 'conter'; did you mean 'counter'"):
         finish(walk, "a", state={"conter": 1})
+
+
+@pytest.mark.parametrize("merge", ["append", "union", "sum", "max", "min", "update"])
+def test_null_is_no_contribution(merge: Merge):
+    walk = walk_of("a", [], {"k": StateKey(None, merge)})
+    with pytest.raises(StateError, match=f"merge: {merge} takes contributions"):
+        finish(walk, "a", state={"k": None})
 
 
 def test_what_a_node_returns_cannot_be_changed_by_those_who_read_it():

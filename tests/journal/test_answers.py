@@ -363,3 +363,42 @@ async def test_of_answers_of_several_processes_one_counts_and_the_others_are_ref
             assert stores[0].recall("answer", f"r{round_}") is None
     assert len(refused) == 15
     assert all("was answered already: 'yes' by " in each for each in refused)
+
+
+async def test_an_answer_that_another_process_keeps_is_taken_in_when_a_node_ends() -> None:
+    store, work = MemoryStore(), Work()
+
+    async def keep(context: Context) -> None:
+        await until(store, open_questions)
+        asked = times_asked(store.events("r"))["sign_off"]
+        keep_answer(store, "r", "sign_off", asked, Answered("yes"))  # Nobody is woken by it.
+        await anyio.sleep(0.3)  # So long after the last look there is another one.
+
+    nodes = {**work.flow.plan.definitions, "keep": FunctionNode(keep)}
+    with anyio.fail_after(LONG):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: Flow("release", nodes).run(store=store, run_id="r"))
+            await work.published.wait()
+            assert not work.done.is_set()
+            work.done.set()
+
+
+class LetGo(MemoryStore):
+    """The run's owner lets go of it just when an answer is given to it."""
+
+    is_owned = False
+
+    def open(self, run_id: str, /) -> Any:
+        if self.is_owned:
+            self.is_owned = False
+            raise RunBusyError("it is being written", "process 1")
+        return super().open(run_id)
+
+
+async def test_an_answer_that_the_owner_let_go_without_is_in_the_journal() -> None:
+    store, work = LetGo(), Work()
+    work.done.set()
+    await work.flow.run(store=store, run_id="r")
+    store.is_owned = True
+    assert await answer(store, "r", None, "yes") == Given("sign_off")
+    assert not open_questions(store.events("r"))

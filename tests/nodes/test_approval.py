@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from flowengine.core.context import Context
@@ -252,3 +253,21 @@ def test_a_flow_without_a_project_may_run_a_file_that_tells_nobody():
     )
     plan = Flow.from_text(text, "ask.yaml").plan
     assert Flow("outer", {"sub": SubflowNode(plan)}).name == "outer"
+
+
+async def test_answers_are_looked_for_now_and_then_and_not_at_the_end_of_every_node():
+    class Asked(MemoryStore):
+        looks = 0
+
+        def recall(self, kind: str, key: str, /) -> Any:
+            self.looks += kind == "answer"
+            return super().recall(kind, key)
+
+    async def nothing(context: Context) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    chain = {f"n{i}": FunctionNode(nothing, needs=[f"n{i - 1}"] if i else []) for i in range(60)}
+    store = Asked()
+    run = await Flow("f", {"ask": ApprovalNode(lambda context: "?", {"yes": None}), **chain}).run(store=store)
+    assert run.status == "waiting"
+    assert store.looks < 30

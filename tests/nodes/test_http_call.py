@@ -351,8 +351,7 @@ async def test_a_request_under_way_at_a_kill_is_asked_about_and_not_sent_twice(s
     assert [each.headers["idempotency-key"] for each in server.seen] == [sent, sent]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("doubt", ["lost", "server", "slow", "wrong"])
+@pytest.mark.parametrize("doubt", ["lost", "server", pytest.param("slow", marks=pytest.mark.long), "wrong"])
 async def test_a_request_that_may_have_been_done_waits_for_a_decision(server: OddServer, doubt: str):
     def lost(handler: BaseHTTPRequestHandler) -> None:
         handler.close_connection = True

@@ -51,6 +51,15 @@ async def test_a_loop_stops_with_the_round_after_which_until_is_true():
     assert done.nodes["loop"].output == {"n": 2, "iterations": 3, "exhausted": False}
 
 
+async def test_nothing_is_carried_out_of_the_last_round():
+    def carried(seen: Context) -> int:
+        assert seen.variables["round"]["index"] < 2
+        return 0
+
+    done = await run(counting(max_iterations=3, carry={"n": carried}))
+    assert done.nodes["loop"].output["iterations"] == 3
+
+
 async def test_what_every_round_wrote_counts():
     done = await run(counting(until=lambda seen: seen.prev_outputs["add"] == 3))
     assert list(done.shared_state["log"]) == [0, 1, 2]

@@ -15,6 +15,7 @@ from flowengine.flow import Flow
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode, RunLimits
+from flowengine.nodes.subflow import SubflowNode
 from flowengine.runners.run import Run
 
 pytestmark = pytest.mark.anyio
@@ -54,6 +55,15 @@ async def test_the_item_is_the_result_of_the_first_nodes_and_each_tells_its_plac
         return [context.result, context.variables["each"]["index"], context.variables["each"]["total"]]
 
     assert (await run(mapping(tell, ["x", "y"]))).nodes["m"].output == [["x", 0, 2], ["y", 1, 2]]
+
+
+async def test_a_flow_that_an_item_runs_sees_nothing_of_the_item():
+    async def names(context: Context) -> list[str]:
+        return list(context.variables)
+
+    inner = SubflowNode(Flow("inner", {"names": FunctionNode(names)}).plan)
+    done = await run(MapNode({"inner": inner}, over=lambda context: [1]))
+    assert done.nodes["m"].output == [{"names": []}]
 
 
 async def test_all_items_run_at_once_where_nothing_bounds_them():

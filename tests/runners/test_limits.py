@@ -126,6 +126,21 @@ async def test_a_map_with_a_limit_of_its_own_may_end_with_the_items_it_has():
     assert run.nodes["m"].output == ["answer"] * 4
 
 
+async def test_what_a_part_with_a_limit_of_its_own_spends_counts_for_the_run():
+    part = FunctionNode(call, limits=NodeLimits(Budget(model_calls=5)))
+    run = await Flow("f", {"part": part, "rest": FunctionNode(call, needs=["part"])}).run(limits=limits(model_calls=1))
+    assert (run.status, run.failed_node, called(run)) == ("failed", "rest", 1)
+
+
+async def test_what_a_part_spent_before_its_run_was_put_aside_counts_for_its_limit():
+    own = NodeLimits(Budget(model_calls=4))
+    node = MapNode({"call": FunctionNode(call)}, over=lambda context: list(range(9)), concurrency=1, limits=own)
+    store, flow = MemoryStore(), Flow("f", {"m": node})
+    await flow.run(store=store, run_id="r", limits=limits("pause", model_calls=3))
+    done = await flow.resume("r", store=store, limits=RunLimits())
+    assert (done.status, called(done)) == ("failed", 4)
+
+
 async def test_a_loop_with_a_limit_of_its_own_may_end_with_its_best_round():
     loop = LoopNode(
         {"call": FunctionNode(call)},

@@ -64,6 +64,15 @@ async def test_the_same_key_is_the_same_run_whether_it_goes_on_or_is_done(store:
     assert len(counted.calls) == 2
 
 
+async def test_the_same_key_for_another_flow_is_another_run(store: JournalStore, counted: Counted):
+    counted.gate.set()
+    async with FlowService(store, [*counted.flows, Flow("other", {"n": FunctionNode(lambda context: 1)})]) as service:
+        first = await service.start("slow", {}, run_key="a", caller=ANN)
+        other = await service.start("other", {}, run_key="a", caller=ANN)
+        assert other.is_new
+        assert other.run_id != first.run_id
+
+
 async def test_a_key_with_other_inputs_is_refused_while_and_after_its_run(store: JournalStore, counted: Counted):
     async with FlowService(store, counted.flows) as service:
         run = await service.start("quick", {"text": "one"}, run_key="a")
