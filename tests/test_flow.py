@@ -312,15 +312,20 @@ async def test_after_the_last_attempt_the_failure_stands():
 
 
 @pytest.mark.parametrize(
-    ("backoff", "delays"), [("fixed", [0.001, 0.001, 0.001]), ("exponential", [0.001, 0.002, 0.003])]
+    ("backoff", "initial", "delays"),
+    [
+        ("fixed", 0.001, [0.001, 0.001, 0.001]),
+        ("fixed", 0.004, [0.003, 0.003, 0.003]),
+        ("exponential", 0.001, [0.001, 0.002, 0.003]),
+    ],
 )
 async def test_without_jitter_the_pauses_are_those_of_the_policy(
-    backoff: Literal["fixed", "exponential"], delays: list[float]
+    backoff: Literal["fixed", "exponential"], initial: float, delays: list[float]
 ):
     async def breaks(context: Context) -> None:
         raise ValueError
 
-    policy = RetryPolicy(attempts=4, backoff=backoff, initial=0.001, max=0.003, jitter=False)
+    policy = RetryPolicy(attempts=4, backoff=backoff, initial=initial, max=0.003, jitter=False)
     run = await Flow("f", {"a": FunctionNode(breaks, retry=policy)}).run()
     assert [each.record.delay for each in run.events if type(getattr(each, "record", None)) is Retry] == delays
 
