@@ -381,24 +381,3 @@ async def test_an_answer_that_another_process_keeps_is_taken_in_when_a_node_ends
             await work.published.wait()
             assert not work.done.is_set()
             work.done.set()
-
-
-class LetGo(MemoryStore):
-    """The run's owner lets go of it just when an answer is given to it."""
-
-    is_owned = False
-
-    def open(self, run_id: str, /) -> Any:
-        if self.is_owned:
-            self.is_owned = False
-            raise RunBusyError("it is being written", "process 1")
-        return super().open(run_id)
-
-
-async def test_an_answer_that_the_owner_let_go_without_is_in_the_journal() -> None:
-    store, work = LetGo(), Work()
-    work.done.set()
-    await work.flow.run(store=store, run_id="r")
-    store.is_owned = True
-    assert await answer(store, "r", None, "yes") == Given("sign_off")
-    assert not open_questions(store.events("r"))
