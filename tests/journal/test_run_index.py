@@ -37,7 +37,7 @@ from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
 from flowengine.runners import run_listing
 from flowengine.runners.run_listing import RunLister
-from tests.support.postgres import empty_database
+from tests.support.postgres import empty_database, server
 
 BEFORE = Path(__file__).with_name("stores_made_before")
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -101,8 +101,9 @@ async def test_words_are_the_same_in_every_way_to_write_their_letters(store: Jou
         assert found(store, sought) == ["a1"], sought
 
 
-async def test_a_name_of_any_alphabet_is_found_in_either_case(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "runs.db")  # PostgreSQL has the letters of the database's locale.
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_a_name_of_any_alphabet_is_found_in_either_case(kind: str, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "runs.db") if kind == "sqlite" else server().database(locale="C"))
     await FLOW.run({"text": "x"}, store=store, run_id="a1", labels={"team": "Öl"})
     assert (found(store, "öl"), found(store, "ÖL")) == (["a1"], ["a1"])
     store.close()

@@ -74,13 +74,13 @@ class Server:
     def url(self, database: str = "postgres", password: str = PASSWORD) -> str:
         return f"postgresql://{USER}:{password}@127.0.0.1:{self.port}/{database}"
 
-    def database(self) -> str:
+    def database(self, locale: str = "C.UTF-8") -> str:
         """The URL of a new database."""
         import psycopg
 
         name = f"flow{next(_numbers)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 LOCALE '{locale}'")
         return self.url(name)
 
     def restart(self) -> None:

@@ -38,8 +38,10 @@ _IN_SESSION: Final = """
 """
 _ABOUT: Final = (
     "position(%s IN lower(concat_ws(' ', run_id, flow, path, "
-    "replace(replace(labels::text, '\": \"', '='), '\"', '')))) > 0"
+    "replace(replace(labels::text, '\": \"', '='), '\"', '')) COLLATE \"{collation}\")) > 0"
 )
+_COLLATIONS: Final = ["und-x-icu", "pg_c_utf8", "C.utf8", "default"]
+"""Those that may know the upper and lower case of all letters, whatever the database's own; the best first."""
 
 
 def digest_row(number: int, digest: RunDigest) -> tuple[Any, ...]:
@@ -72,14 +74,27 @@ class PostgresIndex:
         self._database = database
         self._query = database.query
         self._read = read
+        self._about: str | None = None
 
     def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
-        where, values = _where(asked)
+        where, values = _where(asked, self._find_about() if asked.search.phrases else "")
         ((total,),) = self._query(f"SELECT count(*) FROM flowengine.run {where}", *values)
         if limit == 0:
             return FoundRuns([], total)
         tail = f"flowengine.run {where} ORDER BY started DESC, number DESC LIMIT %s OFFSET %s"
         return FoundRuns(self._read(tail, [*values, limit, skip]), total)
+
+    def _find_about(self) -> str:
+        """The condition for what a run is about, with a collation that this server has."""
+        if self._about is None:
+            query = (
+                "SELECT collname FROM pg_collation WHERE collnamespace = 'pg_catalog'::regnamespace "
+                "AND collencoding IN (-1, pg_char_to_encoding('UTF8')) AND collname = ANY(%s::name[]) "
+                "ORDER BY array_position(%s::name[], collname) LIMIT 1"
+            )
+            ((collation,),) = self._query(query, _COLLATIONS, _COLLATIONS)
+            self._about = _ABOUT.format(collation=collation)
+        return self._about
 
     def flows(self) -> Sequence[str]:
         return sorted(flow for (flow,) in self._query("SELECT DISTINCT flow FROM flowengine.run"))
@@ -126,8 +141,8 @@ def _keep(digests: Mapping[str, RunDigest], connection: Connection) -> None:
             connection.execute(PUT_DIGESTS.format(only="").encode(), [list(column) for column in columns])
 
 
-def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
-    """The condition, and its values."""
+def _where(asked: RunsAsked, about: str) -> tuple[str, list[Any]]:
+    """The condition, and its values; `about`: that for a phrase in what a run is about."""
     tests: list[str] = []
     values: list[Any] = []
 
@@ -156,9 +171,9 @@ def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
     for phrase in asked.search.phrases:
         if phrase.terms:
             has_words = "number IN (SELECT number FROM flowengine.digest WHERE words @@ %s::tsquery)"
-            add(f"({_ABOUT} OR {has_words})", phrase.text, _match(phrase))
+            add(f"({about} OR {has_words})", phrase.text, _match(phrase))
         else:
-            add(_ABOUT, phrase.text)
+            add(about, phrase.text)
     return f"WHERE {' AND '.join(tests)}" if tests else "", values
 
 
