@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from inspect import isfunction
+from time import time
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import NodeResult
@@ -23,7 +24,7 @@ from flowengine.errors import DefinitionError, FlowEngineError, StoreUnavailable
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.version import Extra, install_hint
 
-__all__ = ["TeeStore", "as_store", "open_store", "without_password"]
+__all__ = ["TeeStore", "as_store", "now_of", "open_store", "without_password"]
 
 # --- A store's address as it may be shown
 
@@ -50,6 +51,12 @@ Listener = Callable[[Event], None]
 """Called with each event once the journal has taken it; must not block and must not raise."""
 
 
+def now_of(store: JournalStore) -> float:
+    """Unix seconds by the clock that all who use the store share: its server's, where it has one."""
+    clock: Callable[[], float] = getattr(store, "now", time)
+    return clock()
+
+
 class TeeStore:
     """Wraps a store; reading goes straight through."""
 
@@ -61,6 +68,9 @@ class TeeStore:
     def is_shared(self) -> bool:
         """Whether other processes can read what is kept here."""
         return getattr(self._store, "is_shared", False)
+
+    def now(self) -> float:
+        return now_of(self._store)
 
     def create(self, run_id: str, /) -> Journal:
         return _tee_journal(self._store.create(run_id), self._listener)

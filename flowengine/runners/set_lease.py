@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from time import time
 from typing import Any, Final
 
 import anyio
 
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import RunBusyError, StoreUnavailableError
+from flowengine.journal.stores import now_of
 
 __all__ = ["born_at", "hold_set"]
 
@@ -40,7 +40,7 @@ def hold_set(store: JournalStore, set_id: str) -> Generator[Callable[[], Awaitab
     """
     ours = (id(store), set_id)
     if not _OURS[ours]:
-        store.revise(_KIND, set_id, partial(_take, set_id))
+        store.revise(_KIND, set_id, partial(_take, set_id, now_of(store)))
     _OURS[ours] += 1
     try:
         yield partial(_keep_holding, store, set_id)
@@ -56,22 +56,22 @@ async def _keep_holding(store: JournalStore, set_id: str) -> None:
     while True:
         await anyio.sleep(_BEAT)
         try:
-            store.revise(_KIND, set_id, partial(_take, set_id))
+            store.revise(_KIND, set_id, partial(_take, set_id, now_of(store)))
         except RunBusyError:
             raise
         except StoreUnavailableError:
             continue  # There is time left until the silence is too long.
 
 
-def _take(set_id: str, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if before is not None and not _is_ours(before) and _is_alive(before):
+def _take(set_id: str, now: float, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if before is not None and not _is_ours(before) and _is_alive(before, now):
         who = f"process {before['process']} on {before['host']}"
         is_here = before["host"] == socket.gethostname()
         dead = "" if is_here else f"; one that has died is forgotten after {_SILENCE:g} s"
         raise RunBusyError(
             f"the rows of set {set_id} are being run by {who}: wait until it ends, or stop it{dead}", who
         )
-    return {"host": socket.gethostname(), "process": os.getpid(), "born": born_at(os.getpid()), "at": time()}
+    return {"host": socket.gethostname(), "process": os.getpid(), "born": born_at(os.getpid()), "at": now}
 
 
 def _is_ours(holder: Mapping[str, Any] | None) -> bool:
@@ -80,9 +80,9 @@ def _is_ours(holder: Mapping[str, Any] | None) -> bool:
     return holder is not None and (holder["host"], holder["process"], holder["born"]) == ours
 
 
-def _is_alive(holder: Mapping[str, Any]) -> bool:
+def _is_alive(holder: Mapping[str, Any], now: float) -> bool:
     if holder["host"] != socket.gethostname():
-        return time() - holder["at"] < _SILENCE
+        return now - holder["at"] < _SILENCE
     if holder["born"]:
         return born_at(holder["process"]) == holder["born"]
     try:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from time import time
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 
 from flowengine.errors import RunBusyError
 from flowengine.journal.memory import MemoryStore
+from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners import set_lease
 from flowengine.runners.set_lease import hold_set
+from tests.support.postgres import empty_database
 
 HERE = socket.gethostname()
 
@@ -65,3 +68,23 @@ def test_another_machine_keeps_others_out_until_it_was_silent_for_a_minute() -> 
         pass
     with hold_set(held_by(host="elsewhere", process=1, at=time() - 61), "ab12"):
         pass
+
+
+@pytest.mark.parametrize("ahead", [3600, -3600])
+def test_on_postgresql_the_servers_clock_counts_whatever_that_of_a_machine_says(
+    ahead: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(empty_database())
+    now = time()
+    monkeypatch.setattr("flowengine.journal.stores.time", lambda: now + ahead)
+
+    def hold(silent: float) -> None:
+        holder = {"host": "elsewhere", "process": 1, "born": "", "at": now - silent}
+        store.revise("rows.held", "ab12", lambda before: holder)
+        with hold_set(store, "ab12"):
+            assert abs(store.recall("rows.held", "ab12")["at"] - now) < 30
+
+    with closing(store):
+        with pytest.raises(RunBusyError, match="forgotten after 60 s"):
+            hold(20)
+        hold(61)

@@ -333,6 +333,10 @@ class PostgresStore:
         """Tells whether the server is up for so long."""
         return self._tables.is_settled(seconds)
 
+    def now(self) -> float:
+        """Unix seconds by the server's clock, the one that all machines share."""
+        return self._tables.now()
+
     def recall(self, kind: str, key: str, /) -> Any:
         return self._tables.recall(kind, key)
 

@@ -188,6 +188,10 @@ class PostgresTables:
         rows = self._query("SELECT run_id FROM flowengine.run ORDER BY started DESC, number DESC")
         return [run_id for (run_id,) in rows]
 
+    def now(self) -> float:
+        ((now,),) = self._query("SELECT extract(epoch FROM clock_timestamp())::float8")
+        return now
+
     def recall(self, kind: str, key: str) -> Any:
         """Returns the value stored under a key beside the runs, or None."""
         return self._decode_kept(self._text_beside(kind, key))
