@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +30,7 @@ __all__ = ["ChatRun", "Conversation", "begin_chat", "follow_parts", "give_answer
 
 _LABEL: Final = "conversation"
 """The label of a run that tells the conversation that it was started in."""
+_NAME_LENGTH: Final = 32
 _ANSWER: Final = "serve.answer"
 _PASSING: Final = "passing_session"
 """The setting of a run whose session nobody goes on with: its messages will say again what was said."""
@@ -205,9 +206,7 @@ async def _find_waiting(
     if conversation.session is not None:
         names = {_name_of(conversation.session, ())}
     else:  # The run was started by an earlier message: the conversation ended with it then.
-        messages = conversation.messages
-        ends = [at + 1 for at, each in enumerate(messages[:-1]) if each["role"] == "user"]
-        names = {_name_of(None, messages[:end]) for end in ends}
+        names = set(_earlier_names(conversation.messages))
     if not names:
         return None
     waiting = await service.list_runs(caller, flow=flow, status="waiting", limit=10_000)
@@ -219,8 +218,24 @@ def _name_of(session: str | None, messages: Sequence[Mapping[str, str]]) -> str:
     return _digest(["session", session] if session is not None else ["messages", *map(dict, messages)])
 
 
+def _earlier_names(messages: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """The conversation's name after each earlier message of a person; each message is read once.
+
+    >>> said = [{"role": "user", "content": each} for each in "abc"]
+    >>> list(_earlier_names(said)) == [_name_of(None, said[:end]) for end in (1, 2)]
+    True
+    """
+    text = hashlib.sha256(b'["messages"')
+    for each in messages[:-1]:
+        text.update(f", {json.dumps(dict(each), sort_keys=True)}".encode())
+        if each["role"] == "user":
+            whole = text.copy()
+            whole.update(b"]")
+            yield whole.hexdigest()[:_NAME_LENGTH]
+
+
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=dict).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=dict).encode()).hexdigest()[:_NAME_LENGTH]
 
 
 def _exchanges(messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, Any]]:

@@ -192,7 +192,7 @@ def read_content(content: Any, place: str) -> str:
         known = part if is_map(part) else dict[str, Any]()
         kind = known.get("type")
         text = known.get("text", known.get("refusal"))
-        if kind not in _TEXTS or not isinstance(text, str):
+        if not isinstance(kind, str) or kind not in _TEXTS or not isinstance(text, str):
             raise OpenAiError(f"{place}.content: a flow's message is text, and no '{kind!s:.40}'", param=place)
         texts.append(text)
     return "".join(texts)

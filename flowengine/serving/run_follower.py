@@ -121,6 +121,8 @@ class RunFollower:
 
     async def events(self, run_id: str, after: int = 0, until: int | None = None) -> Sequence[Event]:
         """Of the store, to look at."""
+        if not run_id.isprintable():  # A store may be unable to look for it: half a surrogate pair, a NUL.
+            raise no_run_of_yours(run_id)
 
         def read() -> Sequence[Event]:
             try:

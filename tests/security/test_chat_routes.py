@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,29 @@ def test_a_body_that_is_none_is_refused(server: ChatServer, path: str, body: byt
     before = runs_of(server)
     assert post(server, path, body, server.ann).status_code in statuses
     assert runs_of(server) == before
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/ag-ui/ship"])
+@pytest.mark.parametrize("kind", [[], {}, 1, None])
+def test_a_part_of_a_strange_kind_is_refused(server: ChatServer, path: str, kind: Any) -> None:
+    messages = [{"role": "user", "content": [{"type": kind, "text": "x"}]}]
+    assert post(server, path, {**ROUTES[path], "messages": messages}, server.ann).status_code in (400, 422)
+
+
+@pytest.mark.parametrize("name", ["resp_\ud800", "resp_\0", "resp_../x"])
+def test_a_run_of_an_impossible_id_is_told_of_like_any_other_that_there_is_not(server: ChatServer, name: str) -> None:
+    asked = {"model": "ship", "input": "yes", "previous_response_id": name}
+    assert post(server, "/v1/responses", asked, server.ann).status_code == 404
+    resume = [{"interruptId": f"{name}/ask", "status": "resolved", "payload": {"choice": "yes"}}]
+    answer = post(server, "/ag-ui/ship", {**AG_UI, "messages": [], "resume": resume}, server.ann)
+    assert (answer.status_code, ".db" in answer.text) == (404, False)
+
+
+def test_a_long_conversation_is_recognized_in_time_in_proportion_to_its_length(server: ChatServer) -> None:
+    turns = [{"role": ("user", "assistant")[at % 2], "content": "x" * 1_800} for at in range(1_999)]
+    begun = time.process_time()
+    answer = post(server, "/v1/chat/completions", {"model": "ship", "messages": turns}, server.ann)
+    assert (answer.status_code, time.process_time() - begun < 6) == (200, True)
 
 
 def waiting_run_of_ann(server: ChatServer) -> str:
