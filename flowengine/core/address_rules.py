@@ -35,7 +35,7 @@ Origin = tuple[str, str, int]
 """Scheme, host and port."""
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_UP: Final = re.compile(r"[.\s\x00]*\.\.[.\s\x00]*(;.*)?", re.DOTALL)
+_UP: Final = re.compile(r"(?=[.\s\x00]*?\.\.)[.\s\x00]++(;.*)?", re.DOTALL)
 """A part of a path that some server takes for the folder above."""
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _EMBEDDED: Final = IPv6Network("::/96")

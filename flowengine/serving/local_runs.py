@@ -184,7 +184,9 @@ class LocalRuns:
         for info in await anyio.to_thread.run_sync(self._store.list):
             if info.status == "waiting" and info.flow in self._flows:
                 try:
-                    self._wake_at(info.run_id, await self._follower.events(info.run_id))
+                    events = await self._follower.events(info.run_id)
+                    if served(start_of(events)):
+                        self._wake_at(info.run_id, events)
                 except StoreUnavailableError:  # All of them are looked at again.
                     raise
                 except FlowEngineError as error:  # Removed or damaged: that keeps no other from going on.

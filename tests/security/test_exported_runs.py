@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import anyio
+import anyio.to_thread
 import pytest
 from pydantic import BaseModel, PrivateAttr
 
 from flowengine.cli.main import main
 from flowengine.engine.events import RunStarted
-from flowengine.errors import JournalError
+from flowengine.errors import JournalError, RunNotFoundError
+from flowengine.flow import Flow
 from flowengine.journal.codec import decode, decode_value, encode
 from flowengine.journal.stores import open_store
 from flowengine.models.wrappers.rate import limiter_for
+from flowengine.nodes.function import FunctionNode
 from flowengine.runners.queue.worker_flows import LackingError, WorkerFlows
+from flowengine.serving.flow_service import FlowService
+from flowengine.serving.outcomes import FlowCaller
 
 STDLIB = str(Path(os.__file__).parent)
 EVIL = """flowengine: v1
@@ -82,7 +89,7 @@ def test_a_run_from_elsewhere_does_not_name_a_flow_of_this_machine(
 ) -> None:
     (tmp_path / "pay.yaml").write_text(PAY)
     (tmp_path / "deed.py").write_text(DEED)
-    Path("run.jsonl").write_text(parcel(path="pay.yaml", source=PAY, settings={"folder": str(tmp_path)}))
+    Path("run.jsonl").write_text(parcel(path="pay.yaml", source=PAY, settings={"folder": str(tmp_path), "served": {}}))
     assert main(["runs", "import", "run.jsonl", "--store", "runs.db"]) == 0
     store = open_store("runs.db")
     started = store.events("r1")[0]
@@ -92,6 +99,24 @@ def test_a_run_from_elsewhere_does_not_name_a_flow_of_this_machine(
     assert main(["resume", "r1", "--store", "runs.db"]) == 2
     assert "there is no module 'deed'" in capfd.readouterr().err
     assert not list(tmp_path.rglob("paid"))
+
+
+@pytest.mark.parametrize("caller", [None, "ann"])
+async def test_a_run_from_elsewhere_is_of_no_caller_and_goes_on_at_no_server(here: Path, caller: str | None) -> None:
+    Path("run.jsonl").write_text(parcel(settings={"served": {"caller": caller, "request": "x"}}))
+    assert await anyio.to_thread.run_sync(main, ["runs", "import", "run.jsonl", "--store", "runs.db"]) == 0
+    flow = Flow("evil", {"deed": FunctionNode(lambda: Path("owned").touch())})
+    with closing(open_store("runs.db")) as store:
+        assert list(store.abandoned()) == ["r1"]
+        async with FlowService(store, [flow]) as service:
+            left = await service.start("evil", {}, run_id="r2")
+            await service.wait(left.run_id)
+            Path("owned").unlink()
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(RunNotFoundError):
+                await service.outcome("r1", FlowCaller("ann"))
+        assert len(store.events("r1")) == 1
+    assert not list(here.glob("owned"))
 
 
 @pytest.mark.parametrize(

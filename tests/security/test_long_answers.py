@@ -10,7 +10,9 @@ import pytest
 
 from flowengine.agents.structured import json_values
 from flowengine.context_providers.compressor.compression import units_of
+from flowengine.context_providers.compressor.extraction import facts_of
 from flowengine.context_providers.text_cutting import sections
+from flowengine.core.address_rules import leads_elsewhere
 from flowengine.core.context import Fragment
 from flowengine.core.secret_values import HiddenStream, Secrets
 from flowengine.models.http.chat_protocol import EventReader, StreamedEvent
@@ -49,6 +51,8 @@ def _read_tiny_pieces() -> None:
         pytest.param(
             lambda: units_of([Fragment("tool result" + " " * 100_000 + "x", "documents")]), id="blanks behind a result"
         ),
+        pytest.param(lambda: facts_of("[" * 100_000 + "x" + "+1/" * 20_000), id="what a path may have"),
+        pytest.param(lambda: leads_elsewhere(f"https://a.example/{'.' * 100_000}x"), id="dots of an address"),
         pytest.param(lambda: SECRETS.hide("\\" * 200_000), id="backslashes"),
         pytest.param(_stream_backslashes, id="backslashes one by one"),
         pytest.param(_collect_calls, id="tool calls without numbers"),

@@ -460,6 +460,19 @@ async def test_a_question_that_expires_before_an_earlier_one_would_have_is_not_f
     assert told[-1].outputs == {"done": "done"}  # type: ignore[union-attr]
 
 
+async def test_a_question_of_a_run_that_no_server_began_does_not_expire_here(store: JournalStore):
+    approval = ApprovalNode(lambda context: "A?", {"yes": None, "no": "done"}, expires=0.05, on_expire="no")
+    flow = Flow("one", {"ask": approval, "done": FunctionNode(lambda: "done")})
+    foreign = await flow.run(store=store)
+    async with FlowService(store, [flow]) as service:
+        own = await service.start("one", {})
+        assert (await service.wait(own.run_id)).status == "waiting"
+    async with FlowService(store, [flow]) as service:
+        with anyio.fail_after(30):
+            assert [event async for _, event in service.follow(own.run_id, stay=True)]
+        assert (await service.outcome(foreign.id)).status == "waiting"
+
+
 @pytest.mark.parametrize("away", ["list", "open"])
 async def test_a_store_that_is_away_for_a_moment_forgets_no_expiry(
     store: JournalStore, monkeypatch: pytest.MonkeyPatch, away: str

@@ -89,8 +89,8 @@ def _to_data(done: Repair, opened: SQLiteStore) -> dict[str, object]:
     }
 
 
-_MACHINE_FIELDS: Final = frozenset({"folder", "queue", "priority"})
-"""Settings of a run that speak of the machines where it began."""
+_MACHINE_FIELDS: Final = frozenset({"folder", "queue", "priority", "served"})
+"""Settings of a run that speak of the machines where it began, and of whom a server there began it for."""
 
 
 @click.command("export", cls=ReadingCommand)
@@ -215,7 +215,7 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
 
 def _drop_foreign_paths(events: list[Event]) -> list[Event]:
     """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
-    which no worker takes up: it was not submitted here."""
+    which neither a worker nor a server takes up: it was not submitted here."""
     started = events[0]
     assert isinstance(started, RunStarted)  # `unpack_runs` gives no other.
     path = None if started.path is None else PurePath(started.path)

@@ -41,12 +41,12 @@ _ENDINGS: Final = (
     "md|mjs|pdf|php|png|proto|ps1|pyi?|rb|rs|rst|scala|scss|sh|sql|sqlite|svelte|svg|swift|tf|toml|tsv|tsx?|txt|vue|"
     "xlsx?|xml|ya?ml"
 )
-_PATH_PART: Final = r"[A-Za-z0-9_.@+\-\[\]]+"
+_PATH_PART: Final = r"[A-Za-z0-9_.@+\-\[\]]{1,128}"  # Bounded, as their number is: a text may be one long path.
 _PATH: Final = re.compile(
     r"(?<![A-Za-z0-9_/\\.:@-])(?:"
-    rf"(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\](?:{_PATH_PART}[/\\])*{_PATH_PART}"  # from a root
-    rf"|(?:{_PATH_PART}[/\\])+{_PATH_PART}\.[A-Za-z0-9]{{1,8}}"  # through folders to what has an ending
-    rf"|(?:{_PATH_PART}/){{2,}}{_PATH_PART}"  # three deep
+    rf"(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\](?:{_PATH_PART}[/\\]){{0,32}}{_PATH_PART}"  # from a root
+    rf"|(?:{_PATH_PART}[/\\]){{1,32}}{_PATH_PART}\.[A-Za-z0-9]{{1,8}}"  # through folders to what has an ending
+    rf"|(?:{_PATH_PART}/){{2,32}}{_PATH_PART}"  # three deep
     rf"|[A-Za-z0-9_][A-Za-z0-9_.\-]*\.(?:{_ENDINGS})"  # alone, with an ending that files have
     r")(?![A-Za-z0-9_/\\-])"
 )
