@@ -28,6 +28,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
 from flowengine.agents.standalone import run_sync
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget
 from flowengine.core.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
@@ -118,6 +119,7 @@ class Flow:
         `outputs`: name → function of the final context; None gives the last nodes' outputs by name.
         Raises `FlowError` for no nodes, unknown targets, cycles, and approvals that name whom to tell.
         """
+        check_arguments(Flow.__init__, locals())
         self.plan = assemble(
             name,
             {node: as_node(step) for node, step in _checked_steps(nodes).items()},

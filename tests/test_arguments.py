@@ -108,7 +108,7 @@ def test_a_mistyped_argument_of_an_agent_is_told_with_the_nearest(wrong: str, me
         (lambda: RunLimits(bounds=Budget(cost_usd=float("nan"))), "cost_usd must be a number"),
         (lambda: NodeLimits(bounds=Budget(model_calls=-1)), "model_calls must be a number, and 0 at least, not -1"),
         (lambda: RetryPolicy(attempts=0), "attempts must be a number, and 1 at least, not 0"),
-        (lambda: FunctionNode(print, timeout="3s"), "timeout must be a number, and 0 at least, not '3s'"),
+        (lambda: FunctionNode(print, timeout="3s"), "timeout must be a number or None, not str '3s'"),
     ],
 )
 def test_a_bound_that_would_hold_a_run_for_ever_or_bound_nothing_is_refused(make: Callable[[], Any], told: str):

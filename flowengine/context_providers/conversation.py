@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider, at_once, joined
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
 
@@ -49,6 +50,7 @@ class ConversationHistoryProvider(ContextProvider):
     provider_name: ClassVar[str] = "conversation"
 
     def __init__(self, max_items: int = 10, include_system: bool = False) -> None:
+        check_arguments(ConversationHistoryProvider.__init__, locals(), ParameterError)
         if max_items < 0:
             raise ParameterError(f"max_items must be 0 or more, not {max_items}", "max_items")
         self.max_items = max_items

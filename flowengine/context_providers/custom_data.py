@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider, called, joined
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.values import describe_value
 
@@ -33,6 +34,7 @@ class CustomDataProvider(ContextProvider):
 
     def __init__(self, data_source: DataSource, config: Mapping[str, Any] | None = None) -> None:
         """`config`: further arguments of the function."""
+        check_arguments(CustomDataProvider.__init__, locals(), ParameterError)
         if not isinstance(cast(Any, data_source), Mapping) and not callable(data_source):
             raise ParameterError(
                 f"data_source must be a mapping or a function, not {describe_value(data_source)}", "data_source"

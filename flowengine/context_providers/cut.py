@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider, at_once, joined
 from flowengine.context_providers.text_cutting import MARK, of_pieces, shortened
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.errors import did_you_mean
 
@@ -34,6 +35,7 @@ class CutProvider(ContextProvider):
     transforms: ClassVar[bool] = True
 
     def __init__(self, max_chars: int = 3000, at: str = "end") -> None:
+        check_arguments(CutProvider.__init__, locals(), ParameterError)
         if max_chars < 1:
             raise ParameterError(f"max_chars must be at least 1, not {max_chars}", "max_chars")
         if at not in _CUT_PLACES:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider, joined
 from flowengine.context_providers.text_cutting import of_pieces, pieces_of
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.retrieval.terms import Holding, asked_terms, subject_terms
 
@@ -58,6 +59,7 @@ class ContextFilterProvider(ContextProvider):
     transforms: ClassVar[bool] = True
 
     def __init__(self, relevance_threshold: float = 0.3, max_sections: int = 5) -> None:
+        check_arguments(ContextFilterProvider.__init__, locals(), ParameterError)
         if not 0 <= relevance_threshold <= 1:
             near = f"; did you mean {relevance_threshold / 100:g}?" if 1 < relevance_threshold <= 100 else ""
             raise ParameterError(

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from flowengine.context_providers.chain import LONGEST
-from flowengine.context_providers.parameters import MissingFileError, located
+from flowengine.context_providers.parameters import MissingFileError, ParameterError, located
 from flowengine.context_providers.provider import ContextProvider, joined
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.flow_paths import open_regular
 
@@ -36,6 +37,7 @@ class FixedFileProvider(ContextProvider):
 
     def __init__(self, file_path: str | os.PathLike[str], description: str = "", *, found: Path | None = None) -> None:
         """`found`: where the file is, for a path that is not relative to the current folder."""
+        check_arguments(FixedFileProvider.__init__, locals(), ParameterError)
         self.file_path = str(file_path)
         self.description = description
         self._path = located(file_path, None, parameter="file_path") if found is None else found

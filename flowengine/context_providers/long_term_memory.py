@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowengine.context_providers.parameters import ParameterError, located_store
 from flowengine.context_providers.provider import ContextProvider, at_once
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
 from flowengine.errors import DefinitionError, did_you_mean
@@ -84,6 +85,7 @@ class LongTermMemoryProvider(ContextProvider):
         budget: int = 2000,
         neighbours: bool = True,
     ) -> None:
+        check_arguments(LongTermMemoryProvider.__init__, locals(), ParameterError)
         given = {"scope": scope, "scope_id": scope_id, "limit": limit, "threshold": threshold, "max_tokens": max_tokens}
         more = {"budget": budget, "neighbours": neighbours, "store": os.fspath(store)}
         self._settings = _check_settings({**given, **more})

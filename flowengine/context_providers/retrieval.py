@@ -19,6 +19,7 @@ from anyio import to_thread
 from flowengine.context_providers.documents import DocumentSource
 from flowengine.context_providers.parameters import MissingFileError, ParameterError, located, located_store
 from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.records import Gateway
 from flowengine.errors import PermanentModelError
@@ -106,6 +107,7 @@ class RetrievalProvider(ContextProvider):
         where: Mapping[str, Any] | None = None,
     ) -> None:
         """`retriever`: one, or the name of one, made with `settings`. `store`: the file of our own."""
+        check_arguments(RetrievalProvider.__init__, locals(), ParameterError)
         if max_results < 1:
             raise ParameterError(f"max_results must be at least 1, not {max_results}", "max_results")
         if documents is None and store is None and retriever == "sqlite" and not settings:

@@ -13,8 +13,9 @@ from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.model_environment import NamedModels, prepare_model
 from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.settings import is_settled_late
+from flowengine.agents.settings import check_share, is_settled_late
 from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.batching import AwaitsAnswer
 from flowengine.core.context import Context, EvaluationResult, NodeResult
 from flowengine.core.records import AwaitsPerson, Decided
@@ -111,6 +112,7 @@ class AgentNode(FlowNode):
         What servers have is known, and refused, once they run: before the first node of the run.
         """
         refuse_other_kind(agent, (Agent, Templated), "an AgentNode asks an Agent", DefinitionError)
+        check_arguments(AgentNode.__init__, locals())
         super().__init__(**settings)
         self._repeats = self.retry is not None and self.retry.attempts > 1
         tooling = (agent.prototype if isinstance(agent, Templated) else agent).tooling
@@ -240,6 +242,7 @@ class RoutingNode(FlowNode):
         attach: Value | None = None,
         **settings: Unpack[NodeSettings],
     ) -> None:
+        check_arguments(RoutingNode.__init__, locals())
         super().__init__(**settings)
         self.agent = agent
         self.target = target
@@ -303,12 +306,13 @@ class EvaluationNode(FlowNode):
         **settings: Unpack[NodeSettings],
     ) -> None:
         """Give `judge` or `scorer`; `threshold` is for a scorer in code. `settings`: see `FlowNode`."""
+        check_arguments(EvaluationNode.__init__, locals())
         super().__init__(**settings)
         if (judge is None) == (scorer is None):
             raise DefinitionError("an evaluation node takes either a judge (an agent) or a scorer (code)")
         self.judge = judge
         self.scorer = scorer
-        self.threshold = threshold
+        self.threshold = check_share("threshold", threshold)
         self.target = target
         self.attach = attach
         self._routes = {"pass": passes, "fail": fails}

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any, ClassVar, Unpack
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.records import Answered, Asked
 from flowengine.engine.ports import Ended, Park
+from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.nodes.code_digest import digest_handed
-from flowengine.nodes.node import FlowNode, NodeSettings, Value
+from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_least
 
 __all__ = ["ApprovalNode", "tell_nobody"]
 
@@ -47,7 +49,12 @@ class ApprovalNode(FlowNode):
         clock: Callable[[], float] = time,
         **settings: Unpack[NodeSettings],
     ) -> None:
+        check_arguments(ApprovalNode.__init__, locals())
         super().__init__(**settings)
+        check_least("expires", expires, 0)
+        if on_expire is not None and on_expire not in targets:
+            near = did_you_mean(on_expire, targets) or f"; there are {', '.join(targets) or 'none'}"
+            raise DefinitionError(f"on_expire names no choice: '{on_expire}'{near}")
         self.message = message
         self.form = form
         self.expires = expires

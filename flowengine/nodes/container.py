@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, TypeVar, Unpack
 from flowengine.core.values import freeze
 from flowengine.engine.graph import Graph
 from flowengine.engine.levels import LevelBody
-from flowengine.errors import DefinitionError, Diagnostic, FlowError
+from flowengine.errors import DefinitionError, Diagnostic, FlowError, refuse_other_kind
 from flowengine.nodes.node import FlowNode, NodeSettings
 from flowengine.nodes.policy import wrapped
 
@@ -34,6 +34,11 @@ class ContainerNode(FlowNode):
         super().__init__(**settings)
         if self.retry is not None:
             raise DefinitionError(f"a {self.kind} takes no `retry`: put it on the nodes inside")
+        refuse_other_kind(
+            nodes, Mapping, f"the nodes of a {self.kind} are a mapping, as {{'draft': node}}", DefinitionError
+        )
+        if not nodes:
+            raise DefinitionError(f"a {self.kind} needs at least one node inside")
         self.definitions = dict(nodes)
         self.body = compiled(self.definitions)
 

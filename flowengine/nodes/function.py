@@ -8,6 +8,7 @@ from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Final, Unpack
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.records import Received
@@ -54,6 +55,8 @@ class FunctionNode(FlowNode):
     ) -> None:
         """`settings` are those of every node (`FlowNode`)."""
         super().__init__(**settings)
+        refuse_other_kind(function, Callable, "a FunctionNode calls a function", DefinitionError)
+        check_arguments(FunctionNode.__init__, locals())
         self.arguments = arguments
         self._bind(function)
 
@@ -64,7 +67,6 @@ class FunctionNode(FlowNode):
         return changed
 
     def _bind(self, function: Callable[..., Any]) -> None:
-        refuse_other_kind(function, Callable, "a FunctionNode calls a function", DefinitionError)
         self.function = function
         self.wants_context = _takes_context(function, self.arguments)
         self.in_thread = not is_async(function)

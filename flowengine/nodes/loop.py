@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Unpack
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.records import Decided, RoundEnded
 from flowengine.core.values import describe_value, freeze, frozen_dict
 from flowengine.engine.levels import Unfinished, enter_level, result_of_level, store_of
 from flowengine.engine.ports import Ended
-from flowengine.errors import DefinitionError, LimitError, RunError, TemplateError
+from flowengine.errors import LimitError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
-from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
+from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least
 
 __all__ = ["LoopNode"]
 
@@ -47,8 +48,8 @@ class LoopNode(ContainerNode):
         **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(nodes, **settings)
-        if max_iterations < 1:
-            raise DefinitionError(f"max_iterations must be at least 1, not {max_iterations!r}")
+        check_arguments(LoopNode.__init__, locals())
+        check_least("max_iterations", max_iterations, 1)
         self.max_iterations = max_iterations
         self.initial = initial
         self.until = until

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal, Unpack, cast
 import anyio
 from anyio.abc import TaskGroup
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided, MapBegan, MapStopped
 from flowengine.core.user_code import describe_error
@@ -19,7 +20,7 @@ from flowengine.engine.scheduler import BodyError
 from flowengine.engine.tasks import meet_deadline
 from flowengine.errors import DefinitionError, FlowEngineError, LimitError, OverdueError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
-from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
+from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least
 from flowengine.nodes.warm_start import begin_warm_start
 from flowengine.templating.text import excerpt
 
@@ -130,6 +131,8 @@ class MapNode(ContainerNode):
         **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(nodes, **settings)
+        check_arguments(MapNode.__init__, locals())
+        check_least("concurrency", concurrency, 1)
         self.over = over
         self.is_warm = is_warm
         self.name = name

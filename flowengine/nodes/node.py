@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, runtime_checkable
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget, OnLimit
 from flowengine.core.context import Context
 from flowengine.core.node_traits import TRAITS
@@ -29,12 +30,12 @@ from flowengine.errors import (
     unknown_argument,
 )
 
-__all__ = ["FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits", "Testable", "Value"]
+__all__ = ["FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits", "Testable", "Value", "check_least"]
 
 # --- Bounds of a run and of its parts, as data
 
 
-def _check_least(name: str, value: object, least: float) -> None:
+def check_least(name: str, value: object, least: float) -> None:
     """`DefinitionError` for what is no number, or a smaller one: a run would wait for ever, or have no bound at all."""
     if value is None:
         return
@@ -44,7 +45,7 @@ def _check_least(name: str, value: object, least: float) -> None:
 
 def _check_bounds(bounds: Budget, timeout: float | None) -> None:
     for name, value in {**bounds._asdict(), "timeout": timeout}.items():
-        _check_least(name, value, 0)
+        check_least(name, value, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class RunLimits:
     """At a bound, or when the time is up: the run fails, pauses (to be resumed), or ends with what it has."""
 
     def __post_init__(self) -> None:
-        _check_least("concurrency", self.concurrency, 1)
+        check_least("concurrency", self.concurrency, 1)
         _check_bounds(self.bounds, self.timeout)
 
 
@@ -99,9 +100,9 @@ class RetryPolicy:
     on: tuple[Literal["invalid_output", "error"], ...] = ("invalid_output", "error")
 
     def __post_init__(self) -> None:
-        _check_least("attempts", self.attempts, 1)
-        _check_least("initial", self.initial, 0)
-        _check_least("max", self.max, 0)
+        check_least("attempts", self.attempts, 1)
+        check_least("initial", self.initial, 0)
+        check_least("max", self.max, 0)
 
     def covers(self, error: BaseException) -> bool:
         """`invalid_output` is an output that does not fit its shape; `error` is everything else.
@@ -133,7 +134,7 @@ class Testable(Protocol):
 class NodeSettings(TypedDict, total=False):
     """The settings of every node, for the arguments of its kinds; `FlowNode` says what they mean."""
 
-    needs: Sequence[str]
+    needs: str | Sequence[str]
     reads: Sequence[str]
     join: Join
     when: Value | None
@@ -185,7 +186,7 @@ class FlowNode(ABC):
     def __init__(
         self,
         *,
-        needs: Sequence[str] = (),
+        needs: str | Sequence[str] = (),
         reads: Sequence[str] = (),
         join: Join = "some",
         when: Value | None = None,
@@ -202,7 +203,8 @@ class FlowNode(ABC):
     ) -> None:
         for name in unknown:
             raise unknown_argument(type(self).__name__, name, _arguments_of(type(self)))
-        _check_least("timeout", timeout, 0)
+        check_arguments(FlowNode.__init__, locals())
+        check_least("timeout", timeout, 0)
         self.needs = (needs,) if isinstance(needs, str) else tuple(needs)
         self.reads = tuple(reads)
         self.join: Join = join

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_values import FileValue
 from flowengine.core.records import Received
@@ -33,6 +34,7 @@ class SubflowNode(ContainerNode):
     def __init__(
         self, plan: CompiledFlow, *, arguments: Mapping[str, Value] = EMPTY, **settings: Unpack[NodeSettings]
     ) -> None:
+        check_arguments(SubflowNode.__init__, locals())
         super().__init__(plan.definitions, **settings)
         self.plan = plan
         self.arguments = arguments

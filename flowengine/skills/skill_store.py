@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.flow_paths import open_regular
 from flowengine.errors import DefinitionError, Diagnostic, did_you_mean
 from flowengine.models.tokens import count_tokens
@@ -57,6 +58,7 @@ class SkillStore:
         earlier root keeps it. A root that is no folder is a `DefinitionError`.
         `retriever`: what skills are searched with, where words alone will not do.
         `hidden`: also look into folders whose names begin with a dot, which flows may not."""
+        check_arguments(SkillStore.__init__, locals())
         given = [roots] if isinstance(roots, str | os.PathLike) else list(roots)
         self.roots = tuple(_resolve_root(each) for each in given)
         self.strict = strict

@@ -318,7 +318,7 @@ async def test_loops_nest():
 def test_a_loop_takes_no_retry_and_at_least_one_round():
     with pytest.raises(DefinitionError, match="takes no `retry`"):
         counting(retry=RetryPolicy())
-    with pytest.raises(DefinitionError, match="at least 1"):
+    with pytest.raises(DefinitionError, match="1 at least"):
         counting(max_iterations=0)
 
 

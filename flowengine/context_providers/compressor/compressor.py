@@ -20,6 +20,7 @@ from flowengine.context_providers.compressor.extraction import summary_of, summa
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.context_providers.text_cutting import shortened
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import Gateway
@@ -69,6 +70,7 @@ class ContextCompressorProvider(ContextProvider):
         locale: str | None = None,
     ) -> None:
         """`locale`: of the texts that stand for what is left out; None: the agent's."""
+        check_arguments(ContextCompressorProvider.__init__, locals(), ParameterError)
         if max_tokens < 1:
             raise ParameterError(f"max_tokens must be at least 1, not {max_tokens}", "max_tokens")
         if not 0 < compression_ratio <= 1:

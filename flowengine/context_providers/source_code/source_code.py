@@ -17,6 +17,7 @@ from flowengine.context_providers.provider import ContextProvider, joined
 from flowengine.context_providers.source_code.index import CodeIndex, FoundDefinition, Searched
 from flowengine.context_providers.source_code.outlines import Definition, Lines, language_of, own_lines
 from flowengine.context_providers.source_code.source_files import CodeTree, lines_of
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
 
@@ -53,6 +54,7 @@ class SourceCodeProvider(ContextProvider):
         root: Path | None = None,
     ) -> None:
         """`found`: where the folder is, for a path that is not relative to the current one; `root`: of its project."""
+        check_arguments(SourceCodeProvider.__init__, locals(), ParameterError)
         if max_files < 1:
             raise ParameterError(f"max_files must be at least 1, not {max_files}", "max_files")
         self.codebase_path = os.fspath(codebase_path)
