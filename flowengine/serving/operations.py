@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -11,13 +13,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import FlowEngineError, JournalError
+from flowengine.errors import FlowEngineError, JournalError, StoreVersionError
 from flowengine.runners.queue.status import QueueStatus, queues_of, workers_of
 from flowengine.serving.flow_routes import answering_errors
 from flowengine.serving.outcomes import AccessError
 from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 
-__all__ = ["make_operation_routes"]
+__all__ = ["find_unreadiness", "make_operation_routes"]
 
 _PATIENCE: Final = 5.0
 """Seconds that the store may take to answer."""
@@ -32,7 +34,7 @@ def make_operation_routes(parts: ServingParts) -> MountedRoutes:
 
     async def is_ready(request: Request) -> Response:
         """200 where runs are taken; 503 with the reason where the server stops or its store does not answer."""
-        why = "it stops" if service.driver.is_stopping else await _unreadiness(service.store)
+        why = "it stops" if service.driver.is_stopping else await find_unreadiness(service.store)
         return PlainTextResponse("ready\n") if why is None else PlainTextResponse(f"not ready: {why}\n", 503)
 
     async def tell_metrics(request: Request) -> Response:
@@ -55,11 +57,14 @@ def make_operation_routes(parts: ServingParts) -> MountedRoutes:
     return MountedRoutes(routes, ("/healthz", "/readyz"))
 
 
-async def _unreadiness(store: JournalStore) -> str | None:
-    """Explains why the store cannot be used now; None if it can."""
+async def find_unreadiness(store: JournalStore) -> str | None:
+    """Explains why the store cannot be used now, to anybody, so without its address; None if it can."""
+    ask: Callable[[], object] = getattr(store, "check_version", partial(store.recall, "serve.ready", ""))
     with anyio.move_on_after(_PATIENCE):
         try:
-            await anyio.to_thread.run_sync(store.recall, "serve.ready", "", abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
+        except StoreVersionError:
+            return "the store was changed by a newer FlowEngine; upgrade this one"
         except JournalError:
             return "the store cannot be used"
         return None
