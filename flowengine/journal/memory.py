@@ -79,7 +79,7 @@ class MemoryStore:
 
     def create(self, run_id: str, /) -> MemoryJournal:
         if self._runs.get(run_id):
-            raise JournalError(f"run '{run_id}' exists already in memory; open it to continue it")
+            raise JournalError(f"run '{run_id}' exists already in memory; resume it, or choose another id")
         return self._journal(run_id, self._runs.setdefault(run_id, []))
 
     def open(self, run_id: str, /) -> MemoryJournal:

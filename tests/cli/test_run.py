@@ -140,7 +140,7 @@ def test_a_run_id_is_used_once(flowengine: Command) -> None:
     assert flowengine("run", "shout.yaml", "--run-id", "once").code == 0
     said = flowengine("run", "shout.yaml", "--run-id", "once")
     assert said.code == 2
-    assert "run 'once' exists already" in said.err
+    assert "run 'once' exists already in .flowengine/runs.db; resume it, or choose another id" in said.err
 
 
 @pytest.mark.parametrize("store", ["shout.yaml", "nosuch:thing", "steps.py/runs.db"])

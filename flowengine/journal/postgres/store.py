@@ -213,7 +213,9 @@ class PostgresStore:
             writer, tables = self._current_connection()
             number = tables.free_number(run_id)
             if number is None:
-                raise JournalError(f"run '{run_id}' exists already in {writer.database.name}; open it to continue it")
+                raise JournalError(
+                    f"run '{run_id}' exists already in {writer.database.name}; resume it, or choose another id"
+                )
             return self._journal(Hold(run_id, number, 1), 0, writer, tables, release)
         except BaseException:
             release()

@@ -194,7 +194,7 @@ def _write_entries(values: list[object], connection: Connection) -> list[Row]:
 
 def _superseded_error(hold: Hold, begins: bool, store: str) -> JournalError:
     if begins:
-        return JournalError(f"run '{hold.run_id}' exists already in {store}; open it to continue it")
+        return JournalError(f"run '{hold.run_id}' exists already in {store}; resume it, or choose another id")
     return SupersededError(f"run '{hold.run_id}' in {store} was taken over by another writer meanwhile")
 
 

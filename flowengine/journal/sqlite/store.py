@@ -341,7 +341,7 @@ class SQLiteStore:
 
 
 def _exists_error(run_id: str, path: Path) -> JournalError:
-    return JournalError(f"run '{run_id}' exists already in {path}; open it to continue it")
+    return JournalError(f"run '{run_id}' exists already in {path}; resume it, or choose another id")
 
 
 def _busy_error(run_id: str, process: str) -> RunBusyError:
