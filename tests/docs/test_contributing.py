@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,17 @@ def test_a_command_that_ci_does_not_run_runs(command: str):
 
 
 def test_most_commands_are_run_by_ci():
-    assert {kind for kind, _ in BLOCKS} == {"sh", "python"}
+    assert {kind for kind, _ in BLOCKS} == {"sh", "python", "toml"}
     assert len(RUN_HERE) == 3
     assert {"pyright", "ruff check .", "python -m pytest -n auto"} <= set(COMMANDS) - set(RUN_HERE)
+
+
+def test_the_entry_points_that_it_names_are_read():
+    (text,) = [text for kind, text in BLOCKS if kind == "toml"]
+    code = "".join(path.read_text("utf-8") for path in (ROOT / "flowengine").rglob("*.py"))
+    groups = tomllib.loads(text)["project"]["entry-points"]
+    assert [group for group in groups if f'"{group}"' not in code] == []
+    assert set(re.findall(r"group `(flowengine\.\w+)`", TEXT)) <= set(groups)
 
 
 def test_setting_up_installs_what_the_readme_installs():
