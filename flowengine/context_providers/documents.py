@@ -92,9 +92,12 @@ class DocumentSource:
 
 def _read_json_lines(path: Path) -> Iterator[Document]:
     with TextIOWrapper(open_regular(path), encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield _read_json_line(line, number, f"{path.name}, line {number}")
+        try:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _read_json_line(line, number, f"{path.name}, line {number}")
+        except UnicodeDecodeError as error:
+            raise RunError(f"{path.name}: this is no UTF-8 text, and so no JSON lines: {error.reason}") from error
 
 
 def _read_json_line(line: str, number: int, place: str) -> Document:

@@ -15,6 +15,7 @@ import yaml
 from flowengine.context_providers.parameters import ParameterError, check_parameters, kinds_of
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.context_providers.registry import known_names, object_of, provider_class, register
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 
@@ -58,6 +59,7 @@ class ContextProviderFactory:
     @staticmethod
     def create_from_yaml(text: str, *, root: Path | None = None, load: Load = object_of) -> list[ContextProvider]:
         """The providers of a YAML list. `root` and `load` as in `create_from_config`."""
+        check_arguments(ContextProviderFactory.create_from_yaml, locals())
         return ContextProviderFactory.create_from_config(_parse_yaml(text), root=root, load=load)
 
     @staticmethod
@@ -67,6 +69,7 @@ class ContextProviderFactory:
         An entry is `{name: {parameter: value}}`, `{"type": name, parameter: value}` or the name alone. Paths stay
         below `root`; None: relative to the current folder, and any path goes. `load` finds what `module:name` is.
         """
+        check_arguments(ContextProviderFactory.create_from_config, locals())
         if isinstance(config, str | Mapping):
             config = [config]
         if not isinstance(config, Sequence):
@@ -122,7 +125,7 @@ def made(entry: Configured, root: Path | None, load: Load) -> ContextProvider:
     for name in parameters:
         kinds = kinds_of(schema["parameters"][name])
         if "code" in kinds and "string" not in kinds and isinstance(parameters[name], str):
-            parameters[name] = load(parameters[name])
+            parameters[name] = _loaded(entry.name, name, parameters[name], load)
     try:
         return kind.from_config(parameters, root=root)
     except ParameterError as error:
@@ -135,6 +138,14 @@ def made(entry: Configured, root: Path | None, load: Load) -> ContextProvider:
     except Exception as error:  # A class of the user's own.
         problem = f"{type(error).__name__}: {error}"
         raise ParameterError(f"context provider '{entry.name}' cannot be made: {problem}") from error
+
+
+def _loaded(provider: str, parameter: str, target: str, load: Load) -> Any:
+    try:
+        return load(target)
+    except DefinitionError as error:
+        error.args = (f"context provider '{provider}': '{parameter}': {error}", *error.args[1:])
+        raise
 
 
 # --- YAML

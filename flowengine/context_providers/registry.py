@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.core.user_code import find_entry_points, load_entry_point
-from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 
 if TYPE_CHECKING:
     from flowengine.context_providers.provider import ContextProvider
@@ -45,6 +45,7 @@ _registered: Final[dict[str, type[ContextProvider]]] = {}
 
 def register(name: str, provider: type[ContextProvider]) -> None:
     """Make a class known under a name; a class without one of its own is named so as well."""
+    refuse_other_kind(name, str, "a context provider's name is text", DefinitionError)
     if name in OURS or name in ALIASES:
         raise DefinitionError(f"'{name}' is a context provider of FlowEngine's own; choose another name")
     _registered[name] = _check_class(name, provider)

@@ -95,6 +95,12 @@ def test_a_line_that_is_no_document_is_named(tmp_path: Path, line: str, problem:
         DocumentSource(path).changes()
 
 
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "memory.db").write_bytes(b"SQLite \xf8")
+    with pytest.raises(RunError, match=r"memory\.db: this is no UTF-8 text, and so no JSON lines"):
+        DocumentSource(tmp_path / "memory.db").changes()
+
+
 def test_a_file_that_vanishes_takes_its_documents_with_it(tmp_path: Path) -> None:
     path = tmp_path / "faq.jsonl"
     path.write_text('{"id": "a", "text": "One."}\n')

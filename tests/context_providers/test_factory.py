@@ -125,6 +125,26 @@ def test_bad_yaml_is_an_error_that_says_where(text: str, problem: str):
     assert problem in str(raised.value)
 
 
+@pytest.mark.parametrize("text", [None, Path("providers.yaml")])
+def test_a_configuration_that_is_no_text_and_a_root_that_is_no_path_are_refused(text: Any):
+    with pytest.raises(DefinitionError, match=f"text must be a text, not {type(text).__name__}"):
+        ContextProviderFactory.create_from_yaml(text)
+    root: Any = "."
+    with pytest.raises(DefinitionError, match=r"root must be a Path or None, not str '\.'"):
+        create("conversation", root=root)
+
+
+def test_code_that_cannot_be_loaded_is_told_with_its_provider_and_parameter():
+    with pytest.raises(DefinitionError, match=r"^context provider 'custom_data': 'data_source': 'nowhere:f' cannot be"):
+        create({"custom_data": {"data_source": "nowhere:f"}})
+
+
+def test_a_name_to_register_is_text():
+    name: Any = None
+    with pytest.raises(DefinitionError, match="a context provider's name is text, not NoneType"):
+        ContextProviderFactory.register_provider(name, Weather)
+
+
 def test_a_users_class_is_found_under_the_name_it_was_registered_with():
     ContextProviderFactory.register_provider("weather", Weather)
     (made,) = create([{"weather": {"city": "Kyoto"}}])
