@@ -113,15 +113,16 @@ def find_nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str 
 
     Of one or two letters the first has to be the same: `on` is no misspelt `join`.
 
-    >>> find_nearest("OpenAI", ["azure", "openai"])
-    'openai'
+    >>> find_nearest("OpenAI", ["azure", "openai"]), find_nearest("gest", ["Guest", "guest"])
+    ('openai', 'guest')
     """
     from difflib import get_close_matches
 
     first = name[:1].casefold() if len(name) <= 2 else ""
-    names = {each.casefold(): each for each in reversed([*known]) if each.casefold().startswith(first)}
-    nearest = get_close_matches(name.casefold(), list(names), n=1, cutoff=likeness)
-    return names[nearest[0]] if nearest else None
+    names = [each for each in known if each.casefold().startswith(first)]
+    nearest = get_close_matches(name.casefold(), {each.casefold() for each in names}, n=1, cutoff=likeness)
+    alike = [each for each in names if nearest and each.casefold() == nearest[0]]
+    return next(iter(get_close_matches(name, alike, n=1, cutoff=0.0)), None)
 
 
 def refuse_other_kind(value: Any, kind: Any, expected: str, error: type[FlowEngineError]) -> None:
