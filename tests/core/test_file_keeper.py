@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import anyio
 import pytest
 
 from flowengine.core import file_fetching
@@ -162,11 +164,21 @@ class Server(BaseHTTPRequestHandler):
             self.send_header("Location", "/files/a.pdf")
             self.end_headers()
             return
+        if self.path.startswith("/files/drip"):
+            self._drip(b"HTTP/1.0 200 OK\r\n" + (b"X-A: " if self.path.endswith("headers") else b"\r\n"))
+            return
         body = {"/files/a.pdf": PDF, "/files/big": b"x" * 5000, "/files/short": b"x"}.get(self.path)
         self.send_response(200 if body is not None else 404)
         self.send_header("Content-Length", "99" if self.path == "/files/short" else str(len(body or b"")))
         self.end_headers()
         self.wfile.write(body or b"")
+
+    def _drip(self, begin: bytes) -> None:
+        """Sends a byte at a time until the client leaves."""
+        self.wfile.write(begin)
+        with suppress(OSError):
+            while not threading.Event().wait(0.01):
+                self.wfile.write(b"x")
 
     def log_message(self, *args: object) -> None:
         pass
@@ -198,6 +210,15 @@ async def test_a_file_is_fetched_from_an_address_that_is_listed(address: str):
     ]:
         with pytest.raises(RefusedFileError, match=said):
             await files.take(url)
+
+
+@pytest.mark.parametrize("part", ["headers", "body"])
+async def test_a_server_that_sends_byte_by_byte_holds_nobody_beyond_the_deadline(
+    address: str, part: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(file_fetching, "_SECONDS", 0.3)
+    with anyio.fail_after(20), pytest.raises(RefusedFileError, match=r"did not come within 0\.3 s"):
+        await keeper(allow_urls=(address,)).take(f"{address}drip-{part}")
 
 
 async def test_a_name_that_leads_inside_is_refused(address: str, monkeypatch: pytest.MonkeyPatch):
