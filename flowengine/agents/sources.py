@@ -15,7 +15,7 @@ from flowengine.context_providers.chain import cleared
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.values import describe_value
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.typed_contexts.manager import ContextManager
 from flowengine.typed_contexts.typed import TypedContext
 
@@ -82,8 +82,10 @@ def sources_of(
     chosen = _check_list("contexts", contexts, (TypedContext, ContextManager))
     if budget is not None:
         check_count("context_budget", budget, 1)
-    if sandbox is not None and skills is None:
-        raise DefinitionError("skill_sandbox is where scripts of skills run: give skills as well")
+    if sandbox is not None:
+        _check_sandbox(sandbox)
+        if skills is None:
+            raise DefinitionError("skill_sandbox is where scripts of skills run: give skills as well")
     return Sources(chain, _make_manager(chosen), None if skills is None else _open_store(skills), sandbox, budget)
 
 
@@ -118,6 +120,12 @@ def _open_store(skills: SkillChoice) -> SkillStore:
     from flowengine.skills.skill_store import SkillStore  # Most agents have no skills.
 
     return skills if isinstance(skills, SkillStore) else SkillStore(skills)
+
+
+def _check_sandbox(sandbox: Sandbox) -> None:
+    from flowengine.skills.sandbox.sandbox import Sandbox  # As above.
+
+    refuse_other_kind(sandbox, Sandbox, "skill_sandbox is a Sandbox", DefinitionError)
 
 
 def _make_manager(chosen: Sequence[Any]) -> ContextManager:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.flow_paths import open_regular
-from flowengine.errors import DefinitionError, Diagnostic, did_you_mean
+from flowengine.errors import DefinitionError, Diagnostic, did_you_mean, refuse_other_kind
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.retriever import Retriever
 from flowengine.skills.discovery import SkillIndex, SkillPlace, find_places
@@ -155,8 +155,9 @@ def _read_beginning(file: Path) -> bytes:
 
 
 def _resolve_root(given: str | os.PathLike[str]) -> Path:
+    refuse_other_kind(given, (str, os.PathLike), "a folder of skills is a path", DefinitionError)
     path = Path(given).expanduser()
-    if not path.is_dir():
+    if not os.fspath(given) or not path.is_dir():
         raise DefinitionError(f"skills: there is no folder '{given}'")
     return path.absolute()
 

@@ -98,7 +98,9 @@ def tool_of(
     ['a']
     """
     marked: _Settings = getattr(function, _MARK, _Settings())
-    called = name or marked.name or getattr(function, "__name__", None) or type(function).__name__
+    name = marked.name if name is None else name
+    timeout = marked.timeout if timeout is None else timeout
+    called = getattr(function, "__name__", None) or type(function).__name__ if name is None else name
     described = docstring.parse(_docstring_of(function))
     arguments = _Arguments(called, function, described.parameters)
     return Tool(
@@ -108,7 +110,7 @@ def tool_of(
         run=_Run(called, function, arguments),
         function=function,
         effect=effect or marked.effect or "none",
-        timeout=timeout or marked.timeout or DEFAULT_TIMEOUT,
+        timeout=DEFAULT_TIMEOUT if timeout is None else timeout,
         approve=marked.approve,
         check=arguments.problem,
     )

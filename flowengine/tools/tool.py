@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import anyio
 
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.tools.result_text import cut, error_text
 
 __all__ = ["DEFAULT_TIMEOUT", "Effect", "Tool", "ToolResult", "failed_result"]
@@ -76,6 +76,7 @@ class Tool:
     """Says what is wrong with the arguments of a call, without making it."""
 
     def __post_init__(self) -> None:
+        refuse_other_kind(self.name, str, "a tool's name is text", DefinitionError)
         if not _NAME.fullmatch(self.name):
             raise DefinitionError(
                 f"tool name {self.name!r} is not one that models can call: "
@@ -84,8 +85,12 @@ class Tool:
         if self.effect not in get_args(Effect):
             known = ", ".join(get_args(Effect))
             raise DefinitionError(f"tool '{self.name}': effect {self.effect!r} is none of {known}")
-        if self.timeout is not None and not self.timeout > 0:
-            raise DefinitionError(f"tool '{self.name}': timeout is {self.timeout!r}; seconds above 0 are expected")
+        seconds = self.timeout
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if seconds is not None and not (is_number and seconds > 0):
+            raise DefinitionError(f"tool '{self.name}': timeout is {seconds!r}; seconds above 0 are expected")
+        if self.approve not in (None, True, False):
+            raise DefinitionError(f"tool '{self.name}': approve is True or False, not {self.approve!r}")
 
     async def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Call it. Whatever goes wrong is a result with `is_error`; only cancellation passes through."""

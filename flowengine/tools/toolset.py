@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.result_text import cut
 from flowengine.tools.tool import Tool, ToolResult, failed_result
@@ -40,6 +40,9 @@ class ToolSet:
         source: str = "",
     ) -> None:
         """Plain functions among the tools are taken as `tool_of` takes them."""
+        for field, text in (("name", name), ("description", description), ("source", source)):
+            refuse_other_kind(text, str, f"the {field} of a ToolSet is text", DefinitionError)
+        refuse_other_kind(tools, Iterable, f"the tools of the ToolSet '{name}' are a list", DefinitionError)
         taken = tuple(each if isinstance(each, Tool) else tool_of(each) for each in tools)
         for field, value in (("name", name), ("description", description), ("tools", taken)):
             object.__setattr__(self, field, value)

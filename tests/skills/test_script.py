@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
+from flowengine.errors import DefinitionError
+from flowengine.skills.sandbox.sandbox import Sandbox
 from flowengine.skills.sandbox.script import ScriptLimits, interpreter_of
 from flowengine.skills.skill_files import RefusedError
 
@@ -49,5 +52,23 @@ def test_what_cannot_be_run_is_refused_with_the_reason(path: str, head: str, rea
 
 
 def test_a_limit_of_nothing_is_an_error() -> None:
-    with pytest.raises(ValueError, match="the limit 'seconds' must be above 0, not 0"):
+    with pytest.raises(DefinitionError, match="the limit 'seconds' must be a number above 0, not 0"):
         ScriptLimits(seconds=0)
+
+
+@pytest.mark.parametrize(("name", "value"), [("seconds", "5"), ("memory", None), ("output", 1.5), ("processes", True)])
+def test_a_limit_of_another_type_is_an_error(name: str, value: Any) -> None:
+    with pytest.raises(DefinitionError, match=f"the limit '{name}' must be a .*number above 0, not {value!r}"):
+        ScriptLimits(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"limits": {"seconds": 3}}, "limits of scripts are ScriptLimits, not dict"),
+        ({"allow_unconfined": "no"}, "allow_unconfined is True or False, not str"),
+    ],
+)
+def test_a_sandbox_of_wrong_settings_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        Sandbox(**settings)

@@ -344,3 +344,21 @@ def test_a_tool_checks_its_settings(settings: dict[str, Any], message: str) -> N
 
     with pytest.raises(DefinitionError, match=message):
         Tool(**{"name": "a", "description": "", "parameters": {}, "run": run, **settings})
+
+
+@pytest.mark.parametrize(
+    ("marks", "message"),
+    [
+        ({"timeout": 0}, "tool 'wait': timeout is 0; seconds above 0 are expected"),
+        ({"timeout": "3"}, "tool 'wait': timeout is '3'; seconds above 0 are expected"),
+        ({"name": ""}, "tool name '' is not one that models can call"),
+        ({"name": 5}, "a tool's name is text, not int"),
+        ({"approve": "no"}, "tool 'wait': approve is True or False, not 'no'"),
+    ],
+)
+def test_a_wrong_mark_of_a_function_is_refused(marks: Any, message: str) -> None:
+    @tool(**marks)
+    def wait() -> None: ...
+
+    with pytest.raises(DefinitionError, match=message):
+        tool_of(wait)

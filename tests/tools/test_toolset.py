@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flowengine.errors import DefinitionError
@@ -79,3 +81,16 @@ def test_the_name_that_a_model_made_up_is_cut() -> None:
 def test_a_set_is_frozen() -> None:
     with pytest.raises(AttributeError):
         ToolSet("one", "", [add]).active = False  # type: ignore[misc] # that is the point
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((None, "", [add]), "the name of a ToolSet is text, not NoneType"),
+        (("sums", None, [add]), "the description of a ToolSet is text, not NoneType"),
+        (("sums", "", add), "the tools of the ToolSet 'sums' are a list, not function"),
+    ],
+)
+def test_a_set_of_wrong_arguments_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        ToolSet(*given)

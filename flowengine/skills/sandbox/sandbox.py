@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final, NamedTuple
 
 from anyio import CancelScope, get_cancelled_exc_class, to_thread
 
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confined, limit_arguments, make_readable
 from flowengine.skills.sandbox.process import Command, run_command
 from flowengine.skills.sandbox.script import PATH, Outcome, ScriptLimits, interpreter_of, python_program
@@ -52,6 +54,8 @@ class Sandbox:
         """`allow_unconfined`: where there is no sandbox, run scripts with the rights of this process. They can then
         read its files and reach the network; only the limits of time, memory and output are left.
         `root`: of the project, whose files scripts do not see wherever it lies; None: the current folder."""
+        refuse_other_kind(limits, (ScriptLimits, NoneType), "limits of scripts are ScriptLimits", DefinitionError)
+        refuse_other_kind(allow_unconfined, bool, "allow_unconfined is True or False", DefinitionError)
         self.limits = ScriptLimits() if limits is None else limits
         self.allow_unconfined = allow_unconfined
         self.root = Path.cwd() if root is None else root

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, Literal, NamedTuple
 
+from flowengine.errors import DefinitionError
 from flowengine.skills.skill_files import SCRIPT_SUFFIXES, RefusedError
 
 __all__ = ["PATH", "Ending", "Outcome", "ScriptLimits", "interpreter_of", "python_program"]
@@ -58,8 +59,10 @@ class ScriptLimits:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"the limit '{name}' must be above 0, not {getattr(self, name)!r}")
+            value, kind = getattr(self, name), (int, float) if name == "seconds" else int
+            if not isinstance(value, kind) or isinstance(value, bool) or not value > 0:
+                number = "a number" if name == "seconds" else "a whole number"
+                raise DefinitionError(f"the limit '{name}' must be {number} above 0, not {value!r}")
 
 
 class Outcome(NamedTuple):
