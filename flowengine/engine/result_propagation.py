@@ -18,6 +18,10 @@ __all__ = ["NOTHING", "ResultPropagation"]
 NOTHING: Final = object()
 """What is received where nothing was passed on; None is a value."""
 
+_ENTERING: Final = -1
+_NOWHERE: Final = -2
+"""In the place of a node's number: what first nodes receive, and what nobody produced."""
+
 
 class ResultPropagation:
     """Over one run's results. `result_of` gives a node's result, None unless it succeeded.
@@ -33,13 +37,14 @@ class ResultPropagation:
         self._graph = graph
         self._result_of = result_of
         self._entering = entering
-        self._received: dict[int, Any] = {}
+        self._received: dict[int, tuple[int, Any]] = {}
+        """By node: where what it received comes from, and what it is."""
 
     def received(self, number: int) -> Any:
         """`result` as a node gets it, None where there is none; its parents are settled.
 
         Where one predecessor comes after the others, the last speaks. Raises `AmbiguousResultError`
-        where several that are not ordered pass on different things.
+        where several that are not ordered pass on results of different nodes, be they equal or not.
         """
         value = self._value(number)
         return None if value is NOTHING else value
@@ -49,7 +54,7 @@ class ResultPropagation:
         return self._value(number) is not NOTHING
 
     def _value(self, number: int) -> Any:
-        value = self._received[number] if number in self._received else self._work_out(number)
+        _, value = self._received[number] if number in self._received else self._work_out(number)
         if isinstance(value, _Several):
             raise AmbiguousResultError(
                 f"'{self._graph.ids[number]}' follows several nodes that ran ({', '.join(value)}): "
@@ -62,13 +67,13 @@ class ResultPropagation:
         if self._result_of(number) is None:
             return None
         if not self._graph.vertices[number].transparent:
-            return self._passed(number)
+            return self._passed(number)[1]
         try:
             return self.received(number)
         except AmbiguousResultError:
             return None
 
-    def _work_out(self, number: int) -> Any:
+    def _work_out(self, number: int) -> tuple[int, Any]:
         """Of this node and, before it, of the transparent ones that it depends on; without recursion."""
         todo = [number]
         while todo:
@@ -85,25 +90,27 @@ class ResultPropagation:
     def _live(self, number: int) -> list[int]:
         return [parent for parent in self._graph.parents[number] if self._result_of(parent) is not None]
 
-    def _pass_on(self, number: int) -> Any:
+    def _pass_on(self, number: int) -> tuple[int, Any]:
         if not self._graph.parents[number]:
-            return self._entering
+            return _NOWHERE if self._entering is NOTHING else _ENTERING, self._entering
         live = self._live(number)
-        values = [self._passed(parent) for parent in live]
-        if all(value is values[0] for value in values):
-            return values[0] if values else NOTHING
+        passed = [self._passed(parent) for parent in live]
+        if len({source for source, _ in passed}) < 2:  # Not their values: which are one object is another matter later.
+            return passed[0] if passed else (_NOWHERE, NOTHING)
         last = live[-1]
         if all(self._graph.is_ancestor(parent, last) for parent in live[:-1]):
-            return values[-1]
+            return passed[-1]
         ids = self._graph.ids
-        return next((each for each in values if isinstance(each, _Several)), _Several(ids[parent] for parent in live))
+        several = number, _Several(ids[parent] for parent in live)
+        return next((each for each in passed if isinstance(each[1], _Several)), several)
 
-    def _passed(self, parent: int) -> Any:
+    def _passed(self, parent: int) -> tuple[int, Any]:
+        """The number of the node that produced what a node passes on, and what that is."""
         if self._graph.vertices[parent].transparent:
             return self._received[parent]
         result = self._result_of(parent)
         assert result is not None  # It succeeded.
-        return result.output if result.result is None else result.result
+        return parent, result.output if result.result is None else result.result
 
 
 class _Several(list[str]):

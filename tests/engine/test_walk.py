@@ -310,6 +310,15 @@ def test_two_unordered_live_predecessors_leave_no_one_result():
     assert dict(seen.prev_outputs) == {"a": 1, "b": 2}
 
 
+@pytest.mark.parametrize("output", ["the same", None])
+def test_equal_results_of_unordered_predecessors_are_no_one_result(output: Any):
+    walk = walk_of("a b c", [("a", "c"), ("b", "c")])
+    finish(walk, "a", output)
+    finish(walk, "b", output)  # The very same object, which is another one in a run that was resumed.
+    with pytest.raises(AmbiguousResultError, match=r"'c' follows several nodes that ran \(a, b\)"):
+        _ = context(walk, "c").result
+
+
 def test_of_ordered_predecessors_the_last_one_speaks():
     walk = walk_of("a b c", [("a", "b"), ("a", "c"), ("b", "c")])
     finish(walk, "a", 1)
