@@ -22,7 +22,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack, get_args
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
@@ -32,12 +32,13 @@ from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget
 from flowengine.core.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
-from flowengine.engine.merging import StateKey
+from flowengine.engine.merging import Merge, StateKey
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import (
     DefinitionError,
     Diagnostic,
     FlowError,
+    did_you_mean,
     names_arguments,
     refuse_other_kind,
     unknown_argument,
@@ -123,8 +124,8 @@ class Flow:
         self.plan = assemble(
             name,
             {node: as_node(step) for node, step in _checked_steps(nodes).items()},
-            inputs=None if inputs is None else {each: _field(field) for each, field in inputs.items()},
-            state={key: _state_key(value) for key, value in (shared_state or {}).items()},
+            inputs=None if inputs is None else {each: _field(each, field) for each, field in inputs.items()},
+            state={key: _state_key(key, value) for key, value in (shared_state or {}).items()},
             outputs=outputs,
             limits=limits or RunLimits(),
             description=description,
@@ -154,6 +155,7 @@ class Flow:
         """
         from flowengine.flowfile.compile.compiler import load_plan  # A flow built in Python needs no YAML.
 
+        check_arguments(Flow.from_yaml, locals())
         return cls.of(load_plan(path, model=model, environ=environ))
 
     @classmethod
@@ -168,6 +170,7 @@ class Flow:
         """As `from_yaml`, with the file's text given; `path` tells its folder and stands in messages."""
         from flowengine.flowfile.compile.compiler import load_plan  # A flow built in Python needs no YAML.
 
+        check_arguments(Flow.from_text, locals())
         return cls.of(load_plan(path, text=text, model=model, environ=environ))
 
     @classmethod
@@ -580,9 +583,24 @@ def _events_at(url: str, run_id: str) -> Sequence[Event]:
         store.close()
 
 
-def _field(field: InputField | str) -> InputField:
-    return InputField(field) if isinstance(field, str) else field
+_STATE_TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
 
-def _state_key(value: Any) -> StateKey:
-    return value if isinstance(value, StateKey) else StateKey(value)
+def _field(name: str, given: InputField | str) -> InputField:
+    field = InputField(given) if isinstance(given, str) else given
+    _refuse_unknown(f"input '{name}': type", field.type, (None, *_STATE_TYPES, "file"))
+    return field
+
+
+def _state_key(name: str, value: Any) -> StateKey:
+    key = value if isinstance(value, StateKey) else StateKey(value)
+    _refuse_unknown(f"shared state key '{name}': type", key.type, (None, *_STATE_TYPES))
+    _refuse_unknown(f"shared state key '{name}': merge", key.merge, get_args(Merge))
+    return key
+
+
+def _refuse_unknown(what: str, given: Any, known: Sequence[str | None]) -> None:
+    if given not in known:
+        names = [each for each in known if each is not None]
+        near = did_you_mean(given, names) if isinstance(given, str) else ""
+        raise DefinitionError(f"{what} is one of {', '.join(names)}, not {given!r:.60}{near}")

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast, get_args
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import InputError, RunNotFoundError
+from flowengine.errors import InputError, RunNotFoundError, refuse_other_kind
 
 __all__ = [
     "STATUS_WORDS",
@@ -41,6 +41,7 @@ def check_run_id(run_id: str) -> str:
     Traceback (most recent call last):
     flowengine.errors.InputError: '../x' is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first
     """
+    refuse_other_kind(run_id, str, "a run's id is text", InputError)
     if not _RUN_ID.fullmatch(run_id):
         raise InputError(f"{run_id!r:.80} is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first")
     return run_id

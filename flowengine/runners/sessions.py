@@ -16,7 +16,7 @@ from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import InputError
+from flowengine.errors import InputError, refuse_other_kind
 from flowengine.nodes.compiled_flow import CompiledFlow
 
 __all__ = ["check_session_name", "leave_behind", "load_session"]
@@ -37,6 +37,7 @@ def check_session_name(name: str) -> str:
     Traceback (most recent call last):
     flowengine.errors.InputError: a session is named by 1 to 200 characters, not ' '
     """
+    refuse_other_kind(name, str, "a session's name is text", InputError)
     is_text = "\0" not in name and name == name.encode(errors="replace").decode()  # As every store can keep it.
     if not (name.strip() and len(name) <= 200 and is_text):
         raise InputError(f"a session is named by 1 to 200 characters, not {name!r:.80}")

@@ -22,8 +22,9 @@ from flowengine import (
     RoutingNode,
     SkillStore,
     SourceCodeProvider,
+    StateKey,
 )
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, InputError
 from flowengine.models.scripted import ScriptedModel
 
 
@@ -31,6 +32,7 @@ def one(context: Any) -> int:
     return 1
 
 
+MISSPELT: Any = "apend"
 NEEDED: dict[type[Any], dict[str, Any]] = {
     FunctionNode: {"function": one},
     AgentNode: {"agent": Agent("a", "Do it.", model=ScriptedModel(["done"]))},
@@ -39,7 +41,7 @@ NEEDED: dict[type[Any], dict[str, Any]] = {
     MapNode: {"nodes": {"a": FunctionNode(one)}, "over": one},
     LoopNode: {"nodes": {"a": FunctionNode(one)}, "max_iterations": 2},
     ApprovalNode: {"message": one, "targets": {"yes": None}},
-    Flow: {"nodes": {"a": FunctionNode(one)}},
+    Flow: {"name": "f", "nodes": {"a": FunctionNode(one)}},
 }
 
 
@@ -63,6 +65,17 @@ NEEDED: dict[type[Any], dict[str, Any]] = {
         (ApprovalNode, {"expires": -1}, "expires must be a number, and 0 at least, not -1"),
         (ApprovalNode, {"on_expire": "yess"}, "did you mean 'yes'?"),
         (Flow, {"name": 5}, "name must be a text, not int 5"),
+        (
+            Flow,
+            {"inputs": {"q": "strng"}},
+            "array, object, file, not 'strng'; did you mean 'string'",
+        ),
+        (
+            Flow,
+            {"shared_state": {"n": StateKey(0, type="file")}},
+            "shared state key 'n': type is one of string",
+        ),
+        (Flow, {"shared_state": {"n": StateKey([], MISSPELT)}}, "not 'apend'; did you mean 'append'?"),
         (ConversationHistoryProvider, {"max_items": "5"}, "max_items must be a whole number, not str '5'"),
         (ContextFilterProvider, {"relevance_threshold": "0.3"}, "relevance_threshold must be a number, not str '0.3'"),
         (FixedFileProvider, {"file_path": None}, "file_path must be a text or a PathLike, not NoneType None"),
@@ -82,3 +95,17 @@ def test_sets_and_a_single_name_are_taken_as_lists() -> None:
     assert FunctionNode(one, needs="first").needs == ("first",)
     needs: Any = {"first"}
     assert FunctionNode(one, needs=needs, timeout=5).needs == ("first",)
+
+
+def test_a_file_a_text_an_id_and_a_sessions_name_are_texts() -> None:
+    nothing: Any = None
+    number: Any = 5
+    flow = Flow("f", {"a": FunctionNode(one)})
+    with pytest.raises(DefinitionError, match="path must be a text or a PathLike, not NoneType None"):
+        Flow.from_yaml(nothing)
+    with pytest.raises(DefinitionError, match="text must be a text, not NoneType None"):
+        Flow.from_text(nothing, "a.yaml")
+    with pytest.raises(InputError, match="a run's id is text, not int"):
+        flow.run_sync(run_id=number)
+    with pytest.raises(InputError, match="a session's name is text, not int"):
+        flow.run_sync(session=number)
