@@ -39,6 +39,12 @@ function cutTo(text, length) {
   return clean.length <= length ? clean : `${clean.slice(0, length - 1)}…`;
 }
 
+// The same of a name with a count behind it (`timesOf`), which stays whole as long as there is room.
+function cutName(text, length) {
+  const [, id, count = ""] = /^(.*?)( ×[\d,]+)?(?: of .*)?$/su.exec(text);
+  return text.length <= length || length - count.length < 2 ? cutTo(text, length) : cutTo(id, length - count.length) + count;
+}
+
 function together(rows) {
   const total = usage();
   for (const row of rows) for (const key of Object.keys(total)) total[key] += row.usage[key];
@@ -228,7 +234,7 @@ class Graph {
       ? `translate(${x - 31 + 11 * by} ${middle}) scale(${by || 1})` : `translate(${x - 20} ${y + 3})`);
     const room = (this.head.sizes?.[number]?.[0] ?? 276) - 20 - (left - x + 31);
     const sign = grown > 1 && groups[number].classList.contains("s-failed") ? "✗ " : "";
-    const text = grown > 1 ? cutTo(sign + name, Math.max(2, Math.floor(room / (this.letterOf(name) * grown)))) : name;
+    const text = grown > 1 ? cutName(sign + name, Math.max(2, Math.floor(room / (this.letterOf(name) * grown)))) : name;
     if (element.textContent !== text) element.textContent = text;
   }
 

@@ -65,7 +65,7 @@ def tab(browser: Browser, file: str) -> Generator[Tab]:
 
 def test_the_file_opens_from_a_disk_without_asking_anybody(tab: Tab):
     assert tab.texts("h1") == ["research ‖ waiting"]
-    assert tab.texts("#graph .name")[0].endswith("…")
+    assert tab.texts("#graph .name")[0].endswith("… ×3"), "the count of a name that is cut stays"
     for _ in range(6):
         tab.key("+")
     assert tab.texts("#graph .name")[:3] == ["polish ×3 of 4", "investigate ×4 of 4", "widen"]
