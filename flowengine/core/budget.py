@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -354,8 +355,10 @@ def _format_amount(limit: Limit, value: float) -> str:
 
     >>> _format_amount("cost_usd", 0.25), _format_amount("tokens", 12000), _format_amount("model_calls", 1)
     ('0.25 USD', '12,000 tokens', '1 model call')
+    >>> _format_amount("cost_usd", 4.065e-05)
+    '0.00004065 USD'
     """
     if limit == "cost_usd":
-        return f"{value:.6g} USD"
+        return f"{Decimal(f'{value:.6g}'):f} USD"
     unit = limit.replace("_", " ")
     return f"{value:,} {unit.removesuffix('s') if value == 1 else unit}"
