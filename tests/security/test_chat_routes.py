@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from flowengine.serving import mcp_routes
 from tests.support.chat_server import ChatServer, chat_server
 
 HI = [{"role": "user", "content": "hello"}]
@@ -166,6 +168,15 @@ def test_a_session_of_the_protocol_belongs_to_the_key_that_began_it(server: Chat
     assert "poet" not in theirs.text
     hers = post(server, "/mcp", listing, server.ann, **{"mcp-session-id": session}, **version)
     assert "poet" in hers.text
+
+
+def test_sessions_that_one_key_leaves_open_keep_no_other_key_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_routes, "_MAX_SESSIONS", 2)
+    with chat_server(tmp_path) as server:
+        assert [post(server, "/mcp", INITIALIZE, server.ben).status_code for _ in range(3)] == [200, 200, 503]
+        assert post(server, "/mcp", INITIALIZE, server.ann).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["../ship", "..%2fship", "ship%0d%0aX-Evil:%201", "ship\u2028", "%00"])
