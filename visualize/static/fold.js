@@ -306,16 +306,24 @@ const FOLDS = {
   union: (value, more) => {
     const marks = new Map();
     for (const each of [...(value || []), ...more]) {
-      const mark = JSON.stringify(each);
+      const mark = toJson(each);
       if (!marks.has(mark)) marks.set(mark, each);
     }
     return [...marks.values()];
   },
-  sum: (value, more) => (value === null ? more : value + more),
+  sum: (value, more) => (value === null ? more : addNumbers(value, more)),
   max: (value, more) => (value === null || more > value ? more : value),
   min: (value, more) => (value === null || more < value ? more : value),
   update: (value, more) => ({ ...(value || {}), ...more }),
 };
+
+// Whole numbers with every digit: a sum that this language would round is a BigInt.
+function addNumbers(one, other) {
+  const isWhole = [one, other].every((each) => typeof each === "bigint" || Number.isSafeInteger(each));
+  if (!isWhole) return Number(one) + Number(other);
+  const sum = BigInt(one) + BigInt(other);
+  return Number.isSafeInteger(Number(sum)) ? Number(sum) : sum;
+}
 
 // What all nodes that have finished wrote, in the flow's order. The writes of a body count until its
 // container has finished: then they are the container's own.

@@ -292,8 +292,8 @@ function wordsOf(line) {
 function stateRows(run, before) {
   const [state, was] = [stateOf(run), before ? stateOf(before) : new Map()];
   const items = [...state].map(([key, value]) => {
-    const text = JSON.stringify(value);
-    return { key: `=${key}`, name: key, text, class: text === JSON.stringify(was.get(key)) ? "" : "changed" };
+    const text = toJson(value);
+    return { key: `=${key}`, name: key, text, class: text === toJson(was.get(key)) ? "" : "changed" };
   });
   const make = ({ name, text }, element) => {
     element.append(part("name", cutTo(name, 60)), part("words", cutTo(text ?? "", 300), text));

@@ -17,12 +17,19 @@ const EXACT = `whole number ${Math.random()} `;
 function parseJson(text) {
   try {
     const found = JSON.parse(text); // First: of a text that is no JSON nothing is looked for.
-    if (typeof text !== "string" || !/\d{16}/.test(text)) return found;
+    if (typeof text !== "string" || !/(?<![\d.])\d{16}/.test(text)) return found;
     const marked = text.replace(LARGE, (found) => (found[0] === '"' ? found : `"${EXACT}${found}"`));
     return JSON.parse(marked, (_, each) => (typeof each === "string" && each.startsWith(EXACT) ? BigInt(each.slice(EXACT.length)) : each));
   } catch {
     return undefined;
   }
+}
+
+const MARKED = new RegExp(`"${EXACT}(-?\\d+)"`, "g");
+
+// The JSON of a value that `parseJson` gave; undefined for what has none.
+function toJson(value) {
+  return JSON.stringify(value, (_, each) => (typeof each === "bigint" ? `${EXACT}${each}` : each))?.replace(MARKED, "$1");
 }
 
 function isChat(value) {

@@ -4,7 +4,10 @@ const test = require("node:test");
 const assert = require("node:assert");
 const { load } = require("./load.cjs");
 
-const { Run, saidOf, stateOf, timeLeft } = load(["fold.js", "graph.js", "live.js"], ["Run", "saidOf", "stateOf", "timeLeft"]);
+const { Run, saidOf, stateOf, stateRows, timeLeft, parseJson } = load(
+  ["fold.js", "graph.js", "live.js", "rows.js", "values.js"],
+  ["Run", "saidOf", "stateOf", "stateRows", "timeLeft", "parseJson"],
+);
 
 test("a node or a key of any name is like any other", () => {
   const graph = { nodes: [["constructor", "agent"], ["b", "agent"]], edges: [], models: { b: "openai/x" } };
@@ -15,4 +18,22 @@ test("a node or a key of any name is like any other", () => {
   run.apply({ kind: "start", at: 1, seq: 1, node: "constructor" });
   run.apply({ kind: "finish", at: 2, seq: 2, node: "constructor", state: { toString: 7 } });
   assert.strictEqual(stateOf(run).get("toString"), 7);
+});
+
+test("large whole numbers of the state keep every digit, whatever merges them", () => {
+  const graph = { nodes: [["a", "agent"], ["b", "agent"]], edges: [["a", "b", []]], models: {} };
+  const state = { n: ["sum", 0], m: ["max", 5], u: ["union", null], r: ["replace", null], f: ["sum", 0.5], s: ["sum", 0] };
+  const run = new Run({ graph, state });
+  const write = (node, seq, text) => {
+    run.apply({ kind: "start", at: 1, seq, node });
+    run.apply(parseJson(`{"kind": "finish", "at": 2, "seq": ${seq + 1}, "node": "${node}", "state": ${text}}`));
+  };
+  run.apply({ kind: "begin", at: 1, seq: 0 });
+  const large = "12345678901234567890";
+  write("a", 1, `{"n": 9007199254740991, "m": ${large}, "u": [${large}], "r": {"k": [${large}, "${large}"]}, "f": ${large}, "s": 2}`);
+  write("b", 3, `{"n": 2, "m": 7, "u": [${large}, 1], "s": 3}`);
+  const [items] = stateRows(run, null);
+  assert.deepStrictEqual(Object.fromEntries([...items].map(({ name, text }) => [name, text])), {
+    n: "9007199254740993", m: large, u: `[${large},1]`, r: `{"k":[${large},"${large}"]}`, f: "12345678901234567000", s: "5",
+  });
 });

@@ -66,7 +66,7 @@ READ = """([head, lines]) => {
 def script(browser: Browser) -> Generator[Tab]:
     """An empty page that has our functions, outside the scope that they are in otherwise."""
     with browser.tab() as tab:
-        for name in ("fold.js", "graph.js", "rows.js"):
+        for name in ("fold.js", "graph.js", "rows.js", "values.js"):
             tab.add_script_tag(content=files("visualize").joinpath("static", name).read_text("utf-8"))
         yield tab
         assert tab.trouble == []
