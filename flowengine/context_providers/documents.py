@@ -43,6 +43,10 @@ class DocumentSource:
         self._tree = CodeTree(path) if path.is_dir() else None
         self._known: dict[str, tuple[FileStamp, tuple[str, ...]]] = {}
         """File → what it looked like, and the ids of what was in it."""
+        self._doubtful: set[str] = set()
+        """Ids that an index may still have, and that are to go unless a file has them."""
+        self._removed: list[str] = []
+        """Ids that were reported last as deleted."""
 
     @property
     def is_new(self) -> bool:
@@ -51,24 +55,27 @@ class DocumentSource:
 
     def changes(self) -> Changes:
         """Returns what is new, changed or deleted since the last call. The first call reports everything as new."""
-        changes = Changes([], [])
+        added: list[Document] = []
         stamps = self._stamps()
         for name, (_, ids) in [*self._known.items()]:
             if name not in stamps:
-                changes.removed.extend(ids)
+                self._doubtful.update(ids)
                 del self._known[name]
         for name, stamp in stamps.items():
             before = self._known.get(name)
             if before is None or before[0] != stamp:
                 found = self._documents(name)
-                ids = tuple(each.id for each in found)
-                changes.added.extend(found)
-                changes.removed.extend(set(before[1] if before else ()) - set(ids))
-                self._known[name] = (stamp, ids)
-        return changes
+                added.extend(found)
+                self._doubtful.update(before[1] if before else ())
+                self._known[name] = (stamp, tuple(each.id for each in found))
+        if self._doubtful:
+            self._doubtful.difference_update(*(ids for _, ids in self._known.values()))
+        self._removed, self._doubtful = sorted(self._doubtful), set()
+        return Changes(added, self._removed)
 
     def forget(self) -> None:
-        """Take everything for new the next time."""
+        """Take everything for new the next time: an index may have taken some of the last changes, or none."""
+        self._doubtful.update(self._removed, *(ids for _, ids in self._known.values()))
         self._known.clear()
 
     def _stamps(self) -> Mapping[str, FileStamp]:

@@ -141,6 +141,47 @@ async def test_a_retriever_that_knows_no_sources_is_told_what_to_add_and_to_remo
 # --- an index in a file, from one process to the next --------------------------------------------------
 
 
+class Shelf:
+    """A retriever without sources, which refuses what it is told to."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+        self.refuses = ""
+
+    async def add(self, documents: Sequence[Document]) -> None:
+        if self.refuses == "add":
+            raise RunError("no room")
+        self.held |= {each.id: each.text for each in documents}
+
+    async def remove(self, ids: Sequence[str]) -> None:
+        if self.refuses == "remove":
+            raise RunError("no way")
+        for each in ids:
+            self.held.pop(each, None)
+
+    async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
+        return [Hit(name, text, 1.0) for name, text in self.held.items()]
+
+
+@pytest.mark.parametrize("refused", ["add", "remove"])
+async def test_documents_that_went_while_a_retriever_failed_are_found_no_more(root: Path, refused: str) -> None:
+    shelf = Shelf()
+    (root / "docs/gone.md").write_text("Gone soon.")
+    (root / "docs/late.md").write_text("Gone later.")
+    provider = RetrievalProvider(documents=root / "docs", retriever=shelf)
+    await provider.get_context("tea")
+    assert {"gone.md#1", "late.md#1"} <= set(shelf.held)
+    (root / "docs/gone.md").unlink()
+    (root / "docs/tea.md").write_text("Now about chocolate.")
+    shelf.refuses = refused
+    with pytest.raises(RunError):
+        await provider.fragments("tea", ())
+    (root / "docs/late.md").unlink()
+    shelf.refuses = ""
+    await provider.get_context("tea")
+    assert shelf.held == {"tea.md#1": "Now about chocolate.", "返品.md#1": "返品は商品到着から七日以内です。"}
+
+
 class Embedding:
     """A provider of a new process, over an index in a file; what it asks the model for."""
 
