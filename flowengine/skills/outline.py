@@ -22,7 +22,7 @@ _PART_TOKENS: Final = 2_500
 _MAX_LINES: Final = 60
 """Of an outline, below which it leaves the deeper levels out."""
 
-_HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -113,7 +113,8 @@ def _build_tree(text: str) -> tuple[str, list[Section]]:
         if heading is None:
             lines.append(line)
             continue
-        section, lines = Section(heading[2].strip() or "…", len(heading[1]), ""), [line]
+        title = heading[2].rstrip(" \t").rstrip("#").strip()
+        section, lines = Section(title or "…", len(heading[1]), ""), [line]
         written.append((section, lines))
         while path and path[-1].level >= section.level:
             path.pop()

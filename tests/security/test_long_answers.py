@@ -18,6 +18,7 @@ from flowengine.core.secret_values import HiddenStream, Secrets
 from flowengine.models.http.chat_protocol import EventReader, StreamedEvent
 from flowengine.models.http.openai_chat import OPENAI_CHAT
 from flowengine.models.http.vendor_traits import traits_of
+from flowengine.skills.outline import make_outline
 
 SECRETS = Secrets(["sk-0a1b2c3d4e5f"])
 
@@ -54,6 +55,7 @@ def _read_tiny_pieces() -> None:
         pytest.param(lambda: facts_of("[" * 100_000 + "x" + "+1/" * 20_000), id="what a path may have"),
         pytest.param(lambda: leads_elsewhere(f"https://a.example/{'.' * 100_000}x"), id="dots of an address"),
         pytest.param(lambda: SECRETS.hide("\\" * 200_000), id="backslashes"),
+        pytest.param(lambda: make_outline("# a" + " " * 100_000 + "x # \n"), id="blanks in a heading of a skill"),
         pytest.param(_stream_backslashes, id="backslashes one by one"),
         pytest.param(_collect_calls, id="tool calls without numbers"),
         pytest.param(lambda: _collect_calls(index=0), id="tool calls of one number"),
