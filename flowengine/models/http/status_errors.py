@@ -58,6 +58,8 @@ def error_of_answer(answer: FailedAnswer, label: str, secrets: Secrets) -> Model
 
     >>> error_of_answer(FailedAnswer(429, '{"error": {"message": "slow down"}}'), "openai/m", Secrets(()))
     TransientModelError('openai/m: slow down')
+    >>> error_of_answer(FailedAnswer(500, '{}'), "openai/m", Secrets(()))
+    TransientModelError('openai/m: the server answers with status 500: {}')
     """
     message = secrets.hide(f"{label}: {_describe(answer)}")
     spent = answer.status == 429 and _SPENT.search(answer.text) is not None
@@ -87,6 +89,8 @@ def _describe(answer: FailedAnswer) -> str:
     said = " ".join(_message_in(answer.text).split())
     if not said or "<html" in answer.text[:1000].lower() or "<!doctype" in answer.text[:1000].lower():
         return f"the server answers with status {answer.status}{' and a web page' if said else ''}"
+    if said[0] in "{[":  # JSON without a message, which alone does not say that the call failed.
+        said = f"the server answers with status {answer.status}: {said}"
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]} …"
 
 

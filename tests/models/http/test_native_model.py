@@ -179,6 +179,7 @@ async def test_what_will_never_work_is_permanent(server: ModelServer, status: in
         (Truncated(), "the connection broke off before the answer's end"),
         (Raw(b"<html><body>Welcome</body></html>", "text/html"), "cannot be read as JSON: it begins with '<html>"),
         (Raw(b"<html>Bad gateway</html>", "text/html", 502), "the server answers with status 502 and a web page"),
+        (Raw(b"{}", "application/json", 500), "the server answers with status 500: {}"),
         (Raw(b""), "cannot be read as JSON: it is empty"),
         (Raw(b'{"choices": ['), "cannot be read as JSON"),
         (Raw(b'{"choices": []}'), "the server's answer is empty, it has no choices"),
