@@ -19,6 +19,14 @@ from flowengine.models.wrappers.rate import RateLimitedModel, RateLimiter, _Minu
 REQUEST = Request("m", (Message("user", "hi"),))
 
 
+def test_a_call_waits_no_longer_than_until_enough_tokens_are_a_minute_old() -> None:
+    minute = _Minute(None, 100, 60.0)
+    assert [minute.reserve(tokens, now).at for tokens, now in ((60, 0.0), (40, 30.0), (60, 40.0), (40, 45.0))] == [
+        *(0.0, 30.0),  # Exactly the limit.
+        *(60.0, 90.0),
+    ]
+
+
 @settings(deadline=None, max_examples=100)
 @given(
     calls=st.lists(st.tuples(st.floats(0, 50), st.integers(0, 120)), max_size=40),
@@ -181,6 +189,7 @@ def test_a_vendor_has_one_limiter_in_a_process() -> None:
     limits = RateLimits(requests_per_minute=7)
     assert limiter_for("p", limits) is limiter_for("p", RateLimits(requests_per_minute=7))
     assert limiter_for("p", limits) is not limiter_for("q", limits)
+    assert limiter_for("p", limits) is not limiter_for("p", RateLimits(requests_per_minute=8))
 
 
 @pytest.mark.parametrize("name", ["requests_per_minute", "tokens_per_minute", "max_parallel"])

@@ -60,6 +60,13 @@ async def test_it_gives_up_after_max_retries(max_retries: int, said: str) -> Non
     assert len(model.requests) == max_retries + 1
 
 
+async def test_what_it_gives_up_on_still_says_how_long_to_wait_and_for_which_limit() -> None:
+    model = ScriptedModel(lambda request: TransientModelError("busy", retry_after=0.001, is_rate_limit=True))
+    with pytest.raises(TransientModelError, match="gave up after 3 attempts") as caught:
+        await quick(model, 2).complete(REQUEST)
+    assert (caught.value.retry_after, caught.value.is_rate_limit) == (0.001, True)
+
+
 async def test_waits_double_within_full_jitter_and_stay_below_the_longest(waits: list[float]) -> None:
     with pytest.raises(TransientModelError):
         await RetryingModel(ScriptedModel(lambda request: BUSY), 8, first_wait=1, longest_wait=20).complete(REQUEST)

@@ -231,6 +231,23 @@ async def test_a_function_with_an_external_effect_is_on_record_before_it_begins_
     assert (done.status, sent) == ("succeeded", ["letter"])
 
 
+async def test_of_several_decisions_about_an_external_function_the_last_one_counts():
+    sent: list[str] = []
+
+    async def send(context: Context) -> None:
+        sent.append("letter")
+        scope.cancel()
+        await anyio.sleep_forever()
+
+    store, flow = MemoryStore(), Flow("f", {"send": FunctionNode(send, effect="external")})
+    with anyio.CancelScope() as scope:
+        await flow.run(store=store, run_id="r")
+    with anyio.CancelScope() as scope:
+        await flow.resume("r", store=store, retry_effects=["send"])
+    done = await flow.resume("r", store=store, assume_done=["send"])
+    assert (done.status, sent) == ("succeeded", ["letter", "letter"])
+
+
 async def test_an_external_function_that_failed_has_ended_and_may_be_tried_by_a_resume():
     tries: list[int] = []
 

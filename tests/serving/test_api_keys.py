@@ -92,6 +92,7 @@ def test_a_day_s_budget_is_reserved_and_settled_in_the_store(store: JournalStore
     ann = FlowCaller("ann", budget_usd_day=1.0)
     here, there = DayBudgets(store, lambda: now[0]), DayBudgets(store, lambda: now[0])
     assert here.reserve(ann, "a", 0.7)[0] == 0.7
+    assert there.reserve(ann, "a", 0.7)[0] == 0.7  # The same run once more: what it holds itself is not in its way.
     amount, day = there.reserve(ann, "b", None)
     assert amount == pytest.approx(0.03)
     assert here.reserve(ann, "c", 0.7)[0] == pytest.approx(0.27)
