@@ -22,7 +22,7 @@ from flowengine.core.records import RECORDS
 from flowengine.core.schedule import Schedule
 from flowengine.engine.events import EVENTS, TokenStreamed
 from flowengine.flow import Flow
-from flowengine.flowfile.analysis.flow_levels import nodes_of
+from flowengine.flowfile.analysis.flow_nodes import nodes_of
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.project.webhook_tables import WebhookRule

@@ -15,7 +15,7 @@ from flowengine.engine.graph import Edge
 from flowengine.estimate.cost_bound import NONE, Most, dearest_way, longest_way
 from flowengine.estimate.model_call_bounds import Asking
 from flowengine.estimate.output_sizes import OutputSizes, foreseen_value
-from flowengine.flowfile.analysis.flow_levels import NodePath, level_of
+from flowengine.flowfile.analysis.flow_nodes import NodePath, level_of
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec

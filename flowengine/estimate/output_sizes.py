@@ -14,9 +14,8 @@ from flowengine.core.context import Context
 from flowengine.core.node_traits import traits_of
 from flowengine.errors import FlowEngineError
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size, size_of_expression, size_of_template, size_of_value
-from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, level_of, levels_of
+from flowengine.flowfile.analysis.flow_nodes import NodePath, home_of, level_of, levels_of, setting_of
 from flowengine.flowfile.analysis.inferred_shapes import over_shape, shape_of
-from flowengine.flowfile.analysis.node_settings import setting_of
 from flowengine.flowfile.analysis.references import edges_of, last_of
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.compile.scope import expression, values

@@ -11,8 +11,7 @@ from flowengine.core.node_traits import traits_of
 from flowengine.estimate.bounds import FlowBound, NodeBound
 from flowengine.estimate.cost_bound import Most
 from flowengine.estimate.model_call_bounds import list_named_models
-from flowengine.flowfile.analysis.flow_levels import nodes_of
-from flowengine.flowfile.analysis.node_settings import retry_of, settings_of
+from flowengine.flowfile.analysis.flow_nodes import nodes_of, retry_of, settings_of
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
 from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec

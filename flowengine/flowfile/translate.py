@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get
 from pydantic import BaseModel, Tag, ValidationError
 
 from flowengine.errors import Diagnostic
-from flowengine.flowfile.analysis.flow_levels import node_at
+from flowengine.flowfile.analysis.flow_nodes import node_at
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.report import Nearest
 from flowengine.flowfile.schema.fields import RACE, found, shortened

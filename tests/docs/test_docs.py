@@ -19,7 +19,7 @@ from flowengine.core.records import RECORDS
 from flowengine.engine.events import EVENTS
 from flowengine.experiments.eval_file import EvalSpec, ScorerSpec
 from flowengine.flow import Flow
-from flowengine.flowfile.analysis.flow_levels import nodes_of
+from flowengine.flowfile.analysis.flow_nodes import nodes_of
 from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
 from flowengine.flowfile.checks.codes import CODES
 from flowengine.flowfile.loader import check_file, load_flow

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.flowfile.analysis.branch_exclusion import BranchExclusion
-from flowengine.flowfile.analysis.flow_levels import labels_of, routes_of, settings_in
+from flowengine.flowfile.analysis.flow_nodes import labels_of, routes_of, settings_in
 from flowengine.flowfile.analysis.level_analysis import (
     EVALUATION,
     LAST,

@@ -8,7 +8,7 @@ import pytest
 
 from flowengine import Flow
 from flowengine.engine.graph import Edge
-from flowengine.flowfile.analysis.flow_levels import home_of, labels_of, level_of, levels_of
+from flowengine.flowfile.analysis.flow_nodes import home_of, labels_of, level_of, levels_of
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.kinds.approval_kind import ApprovalNodeSpec
 from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec

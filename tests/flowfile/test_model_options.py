@@ -16,7 +16,7 @@ from flowengine.builder import FlowBuilder
 from flowengine.errors import DefinitionError, ModelConfigError
 from flowengine.estimate.bounds import bound_of
 from flowengine.flow import Flow
-from flowengine.flowfile.analysis.node_settings import options_of, settings_of
+from flowengine.flowfile.analysis.flow_nodes import options_of, settings_of
 from flowengine.flowfile.checks.agent_sources import check_models
 from flowengine.flowfile.loader import check_text, load_flow
 from flowengine.flowfile.schema.agent_settings import AgentSpec

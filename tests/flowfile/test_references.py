@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowengine.engine.graph import FALLBACK, ON_ERROR, Edge
-from flowengine.flowfile.analysis.flow_levels import labels_of
+from flowengine.flowfile.analysis.flow_nodes import labels_of
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.analysis.texts import texts_of
 from flowengine.flowfile.loader import load_flow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowengine.flowfile.analysis.node_settings import agent_path, retry_of, setting_of, settings_of, timeout_of
+from flowengine.flowfile.analysis.flow_nodes import agent_path, retry_of, setting_of, settings_of, timeout_of
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.schema.flow_file import FlowSpec
 

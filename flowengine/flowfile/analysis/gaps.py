@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from flowengine.flowfile.analysis.flow_levels import (
+from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     SpecLevel,
+    agent_path,
     home_of,
     key_path,
     levels_of,
@@ -21,7 +22,6 @@ from flowengine.flowfile.analysis.flow_levels import (
     nodes_of,
     routes_of,
 )
-from flowengine.flowfile.analysis.node_settings import agent_path
 from flowengine.flowfile.analysis.references import Cause, Use, causes_of, reads_of
 from flowengine.flowfile.analysis.texts import visible
 from flowengine.flowfile.checks.report import Nearest

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.core.context import LLMResult
 from flowengine.core.node_traits import traits_of
-from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, level_of
+from flowengine.flowfile.analysis.flow_nodes import NodePath, home_of, level_of, setting_of
 from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.node_settings import setting_of
 from flowengine.flowfile.analysis.references import last_of
 from flowengine.flowfile.analysis.shapes import fields_of, is_map, item_of
 from flowengine.flowfile.analysis.texts import EACH, LOOP_OUTPUT, ROUND, holders_of

@@ -17,8 +17,15 @@ from typing import Final, NamedTuple
 from flowengine.core.node_traits import traits_of
 from flowengine.engine.graph import ON_ERROR, Edge, Vertex
 from flowengine.errors import TemplateSyntaxError
-from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, key_path, level_of, nodes_of, routes_of
-from flowengine.flowfile.analysis.node_settings import agent_path
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    agent_path,
+    home_of,
+    key_path,
+    level_of,
+    nodes_of,
+    routes_of,
+)
 from flowengine.flowfile.analysis.texts import Text, texts_of
 from flowengine.flowfile.schema.fields import TextKind
 from flowengine.flowfile.schema.flow_file import FlowSpec

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel
 
-from flowengine.flowfile.analysis.flow_levels import NodePath, SpecLevel, key_path, levels_of, nodes_of
+from flowengine.flowfile.analysis.flow_nodes import NodePath, SpecLevel, key_path, levels_of, nodes_of
 from flowengine.flowfile.schema.fields import TextKind, text_fields
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import BodyKeys

@@ -10,8 +10,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, ProjectError
-from flowengine.flowfile.analysis.flow_levels import key_path, node_at, nodes_of, settings_in
-from flowengine.flowfile.analysis.node_settings import agent_of, agent_path, options_of, settings_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    agent_of,
+    agent_path,
+    key_path,
+    node_at,
+    nodes_of,
+    options_of,
+    settings_in,
+    settings_of,
+)
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.attached_files import check_image_models
 from flowengine.flowfile.checks.report import Report

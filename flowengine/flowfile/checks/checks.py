@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flowengine.errors import Diagnostic
-from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, nodes_of, settings_in
+from flowengine.flowfile.analysis.flow_nodes import NodePath, key_path, nodes_of, settings_in
 from flowengine.flowfile.analysis.gaps import gaps_of, note_adrift
 from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import reads_of
@@ -155,11 +155,11 @@ def check(
         if whole:
             check_approvals(spec, project, beside)
         if any(is_http(node) for _, node in nodes_of(spec)):
-            from flowengine.flowfile.checks.http_addresses import check_addresses_of  # Few flows send requests.
+            from flowengine.flowfile.checks.allowed_addresses import check_addresses_of  # Few flows send requests.
 
             check_addresses_of(spec, project, beside)
         if _tells_people(spec):
-            from flowengine.flowfile.checks.notified_people import check_notified  # Few flows tell anybody.
+            from flowengine.flowfile.checks.allowed_addresses import check_notified  # Few flows tell anybody.
 
             check_notified(spec, project, beside)
         check_context(spec, project, beside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
-from flowengine.flowfile.analysis.flow_levels import (
+from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     SpecLevel,
     home_of,

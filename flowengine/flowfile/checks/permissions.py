@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.flow_levels import key_path, nodes_of, settings_in
+from flowengine.flowfile.analysis.flow_nodes import agent_path, key_path, nodes_of, settings_in, settings_of
 from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.node_settings import agent_path, settings_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in, tool_name_in
 from flowengine.flowfile.project.project import Project

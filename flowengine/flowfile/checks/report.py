@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from flowengine.errors import Diagnostic, did_you_mean
-from flowengine.flowfile.analysis.flow_levels import NodePath, node_at
+from flowengine.flowfile.analysis.flow_nodes import NodePath, node_at
 from flowengine.flowfile.analysis.references import Use
 from flowengine.flowfile.analysis.texts import Text
 from flowengine.flowfile.schema.fields import shortened

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from flowengine.flowfile.analysis.flow_levels import key_path, node_at
+from flowengine.flowfile.analysis.flow_nodes import key_path, node_at, setting_of
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTING, LevelAnalysis, masks_of, writes_of
-from flowengine.flowfile.analysis.node_settings import setting_of
 from flowengine.flowfile.analysis.references import Use, reads_of
 from flowengine.flowfile.analysis.texts import ENGINE_KEYS, holders_of
 from flowengine.flowfile.checks.report import Report

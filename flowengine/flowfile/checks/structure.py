@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from flowengine.engine.graph import FALLBACK, ON_ERROR, find_cycles
-from flowengine.flowfile.analysis.flow_levels import (
+from flowengine.flowfile.analysis.flow_nodes import (
     Leads,
     NodePath,
     SpecLevel,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from flowengine.flowfile.analysis.flow_levels import NodePath, SpecLevel, home_of, key_path, levels_of, nodes_of
+from flowengine.flowfile.analysis.flow_nodes import NodePath, SpecLevel, home_of, key_path, levels_of, nodes_of
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, writes_of
 from flowengine.flowfile.analysis.references import Use, causes_of, reads_of

@@ -19,7 +19,7 @@ from flowengine.core.context import EMPTY, Context
 from flowengine.core.locale import load_messages
 from flowengine.core.values import describe_value
 from flowengine.errors import TemplateError
-from flowengine.flowfile.analysis.node_settings import options_of, settings_of
+from flowengine.flowfile.analysis.flow_nodes import options_of, settings_of
 from flowengine.flowfile.compile.scope import is_static, template, text
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSpec, Evaluate, Guardrails, Improve, MemorySpec

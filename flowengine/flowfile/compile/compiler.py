@@ -15,8 +15,7 @@ from flowengine.agents.settings import Surroundings
 from flowengine.core.budget import Budget
 from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, MisplacedKeyError, ProjectError
-from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, level_of
-from flowengine.flowfile.analysis.node_settings import retry_of, settings_of, timeout_of
+from flowengine.flowfile.analysis.flow_nodes import NodePath, key_path, level_of, retry_of, settings_of, timeout_of
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.checks.agent_sources import check_models
 from flowengine.flowfile.checks.permissions import server_named

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import networkx as nx
 
-from flowengine.flowfile.analysis.flow_levels import NodePath, key_path
+from flowengine.flowfile.analysis.flow_nodes import NodePath, key_path
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.risks.outside_effects import RiskSpot
 from flowengine.flowfile.risks.text_flow import TextGraph, TextPlace, TextVertex, graph_of

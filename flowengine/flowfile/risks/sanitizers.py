@@ -22,7 +22,7 @@ from jinja2 import nodes as syntax
 
 from flowengine.engine.graph import ON_ERROR
 from flowengine.errors import TemplateSyntaxError
-from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, labels_of, nodes_of
+from flowengine.flowfile.analysis.flow_nodes import NodePath, key_path, labels_of, nodes_of
 from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, runs_of
 from flowengine.flowfile.analysis.references import reads_of
 from flowengine.flowfile.schema.flow_file import FlowSpec

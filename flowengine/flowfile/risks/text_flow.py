@@ -22,9 +22,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, level_of, levels_of, nodes_of
+from flowengine.flowfile.analysis.flow_nodes import NodePath, key_path, level_of, levels_of, nodes_of, settings_of
 from flowengine.flowfile.analysis.level_analysis import runs_of
-from flowengine.flowfile.analysis.node_settings import settings_of
 from flowengine.flowfile.analysis.references import Use, last_of, reads_of
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.risks.outside_effects import (

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from flowengine.core.node_traits import TRAITS, traits_of
-from flowengine.flowfile.analysis.flow_levels import NodePath, SpecLevel, home_of, level_of, levels_of
+from flowengine.flowfile.analysis.flow_nodes import NodePath, SpecLevel, home_of, level_of, levels_of
 from flowengine.flowfile.analysis.inferred_shapes import input_shape, node_shape, shape_of
 from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTING, LevelAnalysis, runs_of
 from flowengine.flowfile.analysis.texts import holders_of
