@@ -121,20 +121,29 @@ def freeze(value: Any) -> Any:
     """The value as it can be shared: plain lists and dicts refuse changes, other objects are copies.
 
     Costs nothing for scalars and for what is frozen already. What cannot be copied passes as it is: it cannot be
-    written down either, and the journal refuses it.
+    written down either, and the journal refuses it. `RecursionError` for a value that contains itself.
 
     >>> freeze([1, {"a": []}])
     [1, {'a': []}]
     """
+    if type(value) in UNCHANGEABLE:
+        return value
+    try:
+        return _freeze(value)
+    except RecursionError:
+        raise RecursionError("a value contains itself, or is nested too deep") from None
+
+
+def _freeze(value: Any) -> Any:
     kind = cast(Any, type(value))
     if kind in UNCHANGEABLE or kind is MixedList or kind is MixedDict:
         return value
     if kind is list:
-        return frozen_list([freeze(each) for each in value])
+        return frozen_list([_freeze(each) for each in value])
     if kind is dict:
-        return frozen_dict({key: freeze(each) for key, each in value.items()})
+        return frozen_dict({key: _freeze(each) for key, each in value.items()})
     if kind is tuple:
-        return tuple([freeze(each) for each in cast(tuple[Any, ...], value)])
+        return tuple([_freeze(each) for each in cast(tuple[Any, ...], value)])
     return copy_mutable(value)
 
 

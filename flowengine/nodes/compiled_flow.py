@@ -34,6 +34,7 @@ from flowengine.errors import (
     FlowError,
     InputError,
     ModelConfigError,
+    RunError,
     TemplateError,
     did_you_mean,
 )
@@ -90,7 +91,7 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
     {'n': 3}
     """
     if fields is None:
-        return freeze(dict(given))
+        return _freeze_inputs(dict(given))
     unknown = [str(name)[:80] for name in given if name not in fields]
     problems = [f"unknown input '{name}'{did_you_mean(name, fields)}" for name in unknown[:_MOST_TOLD]]
     if len(unknown) > _MOST_TOLD:
@@ -109,6 +110,10 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
         values[name] = given[name]
     if problems:
         raise InputError("\n".join(problems))
+    return _freeze_inputs(values)
+
+
+def _freeze_inputs(values: dict[str, Any]) -> Mapping[str, Any]:
     try:
         return freeze(values)
     except RecursionError:
@@ -298,7 +303,13 @@ def outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:
         done = {plan.graph.ids[leaf]: walk.result_of(leaf) for leaf in plan.graph.leaves}
         return freeze({name: result.output for name, result in done.items() if result is not None})
     context = FinalContext(walk)
-    return freeze({name: value(context) for name, value in plan.outputs.items()})
+    found = {name: value(context) for name, value in plan.outputs.items()}
+    for name, value in found.items():
+        try:
+            found[name] = freeze(value)
+        except RecursionError:
+            raise RunError(f"output '{name}' contains itself, or is nested too deep") from None
+    return freeze(found)
 
 
 def partial_outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from flowengine.core.context import Context, LLMResult, NodeResult
 from flowengine.engine.events import NodeFinished
 from flowengine.engine.merging import StateKey
+from flowengine.errors import InputError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.function import FunctionNode
@@ -297,3 +298,22 @@ def test_an_output_that_contains_itself_fails_its_node_with_the_reason():
     assert run.error is not None
     assert (run.status, run.error.type) == ("failed", "NotJournalableError")
     assert run.error.message == "the output contains itself, or is nested too deep"
+
+
+async def test_a_value_that_contains_itself_is_reported_wherever_it_is_taken(anyio_backend: str) -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    told = "contains itself, or is nested too deep"
+
+    def count(context: Context) -> int:
+        return 1
+
+    one = FunctionNode(count)
+    run = await Flow("f", {"a": one}, outputs={"fine": lambda context: 1, "odd": lambda context: endless}).run()
+    assert run.error is not None
+    assert run.error.message == f"output 'odd' {told}"
+    loop = LoopNode({"a": one}, max_iterations=2, carry={"v": lambda context: endless})
+    run = await Flow("f", {"again": loop}).run()
+    assert f"a value {told}" in str(run.nodes["again"].error)
+    with pytest.raises(InputError, match="the inputs are nested too deep"):
+        await Flow("f", {"a": one}).run({"x": endless})
