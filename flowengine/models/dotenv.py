@@ -19,7 +19,7 @@ from typing import Final
 from flowengine.core.secret_values import NO_SECRETS, Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.errors import DefinitionError
 
-__all__ = ["file_secrets", "is_planted", "parse_dotenv", "read_environment"]
+__all__ = ["dotenv_name", "file_secrets", "is_planted", "parse_dotenv", "read_environment"]
 
 _ASSIGNMENT: Final = re.compile(
     r"""
@@ -38,9 +38,8 @@ def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, s
     A file that somebody else may have put there counts for nothing. It is read now; `environ` is looked at whenever
     a name is asked for.
     """
-    namespace = environ.get(_CHOICE, "")
-    file = folder / (f".env.{namespace}" if namespace else ".env")
-    if "/" in namespace or "\\" in namespace or not file.is_file() or is_planted(file):
+    file = folder / dotenv_name(environ)
+    if file.parent != folder or "\\" in file.name or not file.is_file() or is_planted(file):
         return environ
     try:
         text = file.read_text("utf-8-sig")
@@ -49,6 +48,16 @@ def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, s
     except OSError as error:
         raise DefinitionError(f"{file} cannot be read: {error.strerror}") from error
     return _Merged(environ, {name: value for name, value in parse_dotenv(text).items() if name != _CHOICE})
+
+
+def dotenv_name(environ: Mapping[str, str]) -> str:
+    """The name of the file that is read.
+
+    >>> dotenv_name({}), dotenv_name({"FLOWENGINE_ENV": "production"})
+    ('.env', '.env.production')
+    """
+    namespace = environ.get(_CHOICE, "")
+    return f".env.{namespace}" if namespace else ".env"
 
 
 def is_planted(file: Path) -> bool:

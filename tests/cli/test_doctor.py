@@ -23,6 +23,23 @@ def test_keys_are_named_and_never_shown(flowengine: Command, folder: Path, monke
     assert "secret" not in said.out + said.err
 
 
+@pytest.mark.parametrize(
+    ("chosen", "line"),
+    [
+        ("production", ".env.production is read"),
+        ("prod", "there is no .env.prod; did you mean '.env.production'?"),
+        ("", "there is no .env"),
+    ],
+)
+def test_it_says_which_file_of_variables_is_read(
+    flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, line: str
+) -> None:
+    monkeypatch.setenv("FLOWENGINE_ENV", chosen)
+    (folder / ".env.production").write_text("OPENAI_API_KEY=secret\n")
+    said = flowengine("doctor")
+    assert any(each.startswith("ok  variables' file") and line in each for each in said.out.splitlines())
+
+
 def test_it_says_who_asks_which_vendor(flowengine: Command, folder: Path) -> None:
     (folder / "flowengine.toml").write_text('[providers.groq]\nadapter = "litellm"\n')
     lines = {line.split("  ")[1].strip(): line for line in flowengine("doctor").out.splitlines() if "  asked " in line}

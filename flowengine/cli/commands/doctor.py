@@ -5,6 +5,7 @@ It says that a key is set, never what it is. It imports no package that it repor
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -23,7 +24,7 @@ from flowengine.cli.environment import load_environment
 from flowengine.cli.run_access import choose_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, format_table
 from flowengine.core.user_code import package_of
-from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
+from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, did_you_mean
 from flowengine.flowfile.checks.agent_sources import models_of
 from flowengine.flowfile.checks.permissions import list_reach
 from flowengine.flowfile.loader import load_flow
@@ -31,7 +32,7 @@ from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.journal.stores import without_password
 from flowengine.models.definitions import find_key_source, find_meaning
-from flowengine.models.dotenv import read_environment
+from flowengine.models.dotenv import dotenv_name, is_planted, read_environment
 from flowengine.models.model_probe import ProbePlace, probe
 from flowengine.models.open import DefaultModel, default_model, served_natively
 from flowengine.models.vendor_choice import default_vendor
@@ -76,6 +77,7 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         *_check_extras(),
         _check_dot(),
         _check_sandbox(),
+        _check_dotenv(project.root),
         *_check_models(environ, project),
         *_check_vendors(project.providers),
         *(_probe_models(_probe_place(environ, project), models) if is_probing else ()),
@@ -162,6 +164,16 @@ def _check_sandbox() -> DoctorFinding:
     """Scripts of skills and code of flows run in it."""
     held = verdict(project_of(None)[0].root)
     return DoctorFinding("sandbox", "holds" if held.holds else f"none ({held.reason}); flows with code are refused")
+
+
+def _check_dotenv(root: Path) -> DoctorFinding:
+    """Which file holds variables for the project, and the one that may be meant where there is none of that name."""
+    name = dotenv_name(os.environ)
+    if (root / name).is_file():
+        there = "is not read, since others may write here" if is_planted(root / name) else "is read"
+        return DoctorFinding("variables' file", f"{name} {there}")
+    others = [each.name for each in root.glob(".env*") if each.is_file()]
+    return DoctorFinding("variables' file", f"there is no {name}{did_you_mean(name, others)}")
 
 
 def _check_models(environ: Mapping[str, str], project: Project) -> Iterator[DoctorFinding]:
