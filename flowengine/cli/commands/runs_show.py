@@ -10,9 +10,16 @@ import click
 
 from flowengine.cli.commands.runs_list import format_notes, notes_to_object
 from flowengine.cli.execute import exit_code_of, to_node_object, to_run_object
-from flowengine.cli.format_parts import calls_to_object, format_calls, format_inputs, format_state, format_writes
+from flowengine.cli.format_parts import (
+    calls_to_object,
+    format_calls,
+    format_inputs,
+    format_state,
+    format_times,
+    format_writes,
+    times_to_object,
+)
 from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten
-from flowengine.cli.format_times import format_times, times_to_object
 from flowengine.cli.interrupt import INTERRUPTED
 from flowengine.cli.run_access import (
     ReadingCommand,
