@@ -19,14 +19,10 @@ from flowengine.flowfile.analysis.inferred_shapes import over_shape, shape_of
 from flowengine.flowfile.analysis.references import edges_of, last_of
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.compile.scope import expression, values
-from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
-from flowengine.flowfile.kinds.condition_kind import ConditionNodeSpec
-from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
 from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
-from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
-from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_guards import is_agent, is_condition, is_judging, is_subflow
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.templating.parse import Reference, parse_expression, parse_template
 
@@ -203,9 +199,9 @@ class OutputSizes:
         node = level_of(self._spec, home)[name]
         if field == "status":
             return _WORD_SIZE
-        if isinstance(node, EvaluationNodeSpec | RoutingNodeSpec):
+        if is_judging(node):
             return self._size_of_judgement((*home, name), field, fields)
-        if field == "result" and not isinstance(node, AgentNodeSpec):
+        if field == "result" and not is_agent(node):
             return UNKNOWN
         size = self.output((*home, name))
         if not fields:
@@ -263,10 +259,10 @@ class OutputSizes:
     # --- outputs ----------------------------------------------------------------------------------
 
     def _size_of_node(self, path: NodePath, node: NodeSpec) -> Size:
-        if isinstance(node, AgentNodeSpec):
+        if is_agent(node):
             answer, is_text = self._answers(path), setting_of(self._spec, node, "output") is None
             return Size(answer if is_text or answer is None else _PRINTED * answer)
-        if isinstance(node, ConditionNodeSpec):
+        if is_condition(node):
             return _WORD_SIZE
         if isinstance(node, MapNodeSpec):
             return self._size_of_map(path, node)
@@ -275,7 +271,7 @@ class OutputSizes:
             for name in {**node.initial, **node.carry}:
                 total = total.and_(self._variable(path, name))
             return total
-        return self._subflows(path).outputs() if isinstance(node, SubflowNodeSpec) else UNKNOWN
+        return self._subflows(path).outputs() if is_subflow(node) else UNKNOWN
 
     def _size_of_map(self, path: NodePath, node: MapNodeSpec) -> Size:
         items = self.over(path).items

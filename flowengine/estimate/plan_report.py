@@ -12,11 +12,8 @@ from flowengine.estimate.bounds import FlowBound, NodeBound
 from flowengine.estimate.cost_bound import Most
 from flowengine.estimate.model_call_bounds import list_named_models
 from flowengine.flowfile.analysis.flow_nodes import nodes_of, retry_of, settings_of
-from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
-from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
-from flowengine.flowfile.kinds.map_kind import MapNodeSpec
-from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_guards import is_agent, is_asking, is_map_node
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS
 from flowengine.models.worst_case import KnownModel
 
@@ -73,9 +70,9 @@ def notes_of(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) ->
 def _explain_waits(spec: FlowSpec) -> Iterator[str]:
     """Agents whose calls wait for people, and maps that may end early: the bounds hold for all that could be done."""
     for path, node in nodes_of(spec):
-        if isinstance(node, AgentNodeSpec) and (names := settings_of(spec, node).approve):
+        if is_agent(node) and (names := settings_of(spec, node).approve):
             yield f"calls of {_join_names(names)} by '{'.'.join(path)}' wait for a person, who may refuse them"
-        elif isinstance(node, MapNodeSpec) and node.until is not None:
+        elif is_map_node(node) and node.until is not None:
             yield f"'{'.'.join(path)}' ends with enough results (`until`); at most all its items are done"
 
 
@@ -108,7 +105,7 @@ def _explain_embeddings(spec: FlowSpec, bound: FlowBound) -> Iterator[str]:
     """Agents whose documents are turned into vectors, in as many calls as there are batches of them."""
     endless = {each.path for each in bound.nodes if each.most.calls is None}
     for path, node in nodes_of(spec):
-        if not isinstance(node, AgentNodeSpec) or ".".join(path) not in endless:
+        if not is_agent(node) or ".".join(path) not in endless:
             continue
         if any(list_named_models(entry, "embedding") for entry in settings_of(spec, node).context or ()):
             yield (
@@ -121,7 +118,7 @@ def _explain_repeats(spec: FlowSpec) -> Iterator[str]:
     """Nodes that are repeated as a whole and repeat their calls, too."""
     for path, node in nodes_of(spec):
         retry = retry_of(spec, node)
-        if not isinstance(node, _MODEL_NODES) or retry is None or retry.attempts < 2:
+        if not is_asking(node) or retry is None or retry.attempts < 2:
             continue
         given = settings_of(spec, node).max_retries
         retries = CallSettings().max_retries if given is None else given
@@ -130,9 +127,6 @@ def _explain_repeats(spec: FlowSpec) -> Iterator[str]:
                 f"retries of '{'.'.join(path)}' multiply: `retry` runs it up to {retry.attempts} times, and in each "
                 f"run a call is repeated or corrected up to {retries} times (`max_retries`)"
             )
-
-
-_MODEL_NODES: Final = (AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec)
 
 
 def _is_endless(node: NodeBound) -> bool:
