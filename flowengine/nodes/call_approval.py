@@ -17,9 +17,8 @@ from typing import Any, Final, NamedTuple, cast
 from flowengine.core.locale import Messages
 from flowengine.core.records import ACCEPT, REFUSE, Answered, Asked, AwaitsPerson, Gateway, tool_key
 from flowengine.models.model import Model, Reply, Request
-from flowengine.tools.argument_check import ArgumentCheck
 from flowengine.tools.result_text import cut
-from flowengine.tools.tool import Tool, ToolResult, failed_result
+from flowengine.tools.tool import ArgumentCheck, Tool, ToolResult, failed_result
 
 __all__ = ["ApprovalGateway"]
 

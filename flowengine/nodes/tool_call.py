@@ -20,10 +20,9 @@ from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.function import is_async
 from flowengine.nodes.gateway import tool_gateway_of
 from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
-from flowengine.tools.argument_check import ArgumentCheck, checking
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.mcp.server_tool import ServerTool
-from flowengine.tools.tool import Tool, ToolResult
+from flowengine.tools.tool import ArgumentCheck, Tool, ToolResult, checking
 from flowengine.tools.toolset import ApprovalRules
 
 if TYPE_CHECKING:

@@ -21,11 +21,10 @@ from anyio import to_thread
 
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
-from flowengine.tools.argument_check import checking
 from flowengine.tools.mcp.listed_tools import check_allowed, describe
 from flowengine.tools.mcp.server_settings import McpServer, header_values, process_environment
 from flowengine.tools.result_text import cut
-from flowengine.tools.tool import Tool
+from flowengine.tools.tool import Tool, checking
 from flowengine.tools.toolset import ToolSet
 from flowengine.version import install_hint
 

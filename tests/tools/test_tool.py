@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from flowengine.core.run_scope import RunScope
-from flowengine.tools.argument_check import ArgumentCheck
 from flowengine.tools.mcp.client import serve
 from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.mcp.server_tool import ServerTool
+from flowengine.tools.tool import ArgumentCheck
 
 SCHEMA = {
     "type": "object",
