@@ -244,7 +244,8 @@ async def test_of_several_decisions_about_an_external_function_the_last_one_coun
         await flow.run(store=store, run_id="r")
     with anyio.CancelScope() as scope:
         await flow.resume("r", store=store, retry_effects=["send"])
-    done = await flow.resume("r", store=store, assume_done=["send"])
+    with anyio.fail_after(60):
+        done = await flow.resume("r", store=store, assume_done=["send"])
     assert (done.status, sent) == ("succeeded", ["letter", "letter"])
 
 
