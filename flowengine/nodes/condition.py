@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Unpack, cast
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided
 from flowengine.core.values import describe_value, find_label
@@ -47,6 +48,7 @@ class ConditionNode(FlowNode):
     ) -> None:
         """`has_otherwise` says that an answer without a route leads nowhere; `settings`: see `FlowNode`."""
         refuse_other_kind(function, (Callable, Testable), "a ConditionNode asks a function", DefinitionError)
+        check_arguments(ConditionNode.__init__, {"then": then, "otherwise": otherwise, "has_otherwise": has_otherwise})
         super().__init__(**settings)
         self.function = function
         self._test = function.test if isinstance(function, Testable) else None
