@@ -275,7 +275,7 @@ class FlowBody:
         _check_keys(node, kind or "agent", keys, known)
         if node in self.nodes:
             raise DefinitionError(f"there is a node '{node}' already")
-        written = {_RENAMED.get(key, key): _plain(value, node) for key, value in keys.items()}
+        written = {_RENAMED.get(key, key): _to_plain(value, node) for key, value in keys.items()}
         self.nodes[node] = written if kind is None else {"type": kind, **written}
 
 
@@ -318,12 +318,12 @@ class FlowBuilder(FlowBody):
             if key not in _TOP:
                 raise DefinitionError(f"a flow has no key '{key}'{did_you_mean(key, _TOP)}")
         self.name = name
-        self._keys = {key: _plain(keys[key], key) for key in _TOP if key in keys}
+        self._keys = {key: _to_plain(keys[key], key) for key in _TOP if key in keys}
         self._outputs: dict[str, Any] = {}
 
     def output(self, name: str, value: Any) -> None:
         """An output and its template."""
-        self._outputs[name] = _plain(value, name)
+        self._outputs[name] = _to_plain(value, name)
 
     def to_yaml(self) -> str:
         """The flow as a file; `Flow.from_text` of it is the flow that `build` gives."""
@@ -346,14 +346,14 @@ class FlowBuilder(FlowBody):
         return Flow.from_text(self.to_yaml(), Path(root, f"{self.name}.yaml"), model=model, environ=environ)
 
 
-def _plain(value: Any, where: str) -> Any:
+def _to_plain(value: Any, where: str) -> Any:
     """The value as YAML may hold it; a function or a class as `module:name`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, Mapping):
-        return {str(key): _plain(each, where) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): _to_plain(each, where) for key, each in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [_plain(each, where) for each in cast("Sequence[Any]", value)]
+        return [_to_plain(each, where) for each in cast("Sequence[Any]", value)]
     if callable(value):
         return _code_path(value, where)
     raise DefinitionError(f"'{where}': a file cannot hold a {type(value).__name__}")

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import flowengine
 
-__all__ = ["MODULES", "api_page", "described", "names_of"]
+__all__ = ["MODULES", "api_page", "describe_names", "names_of"]
 
 
 class PublicModule(NamedTuple):
@@ -81,15 +81,15 @@ def names_of(path: str) -> list[str]:
 
 
 def _table(module: Any, names: Iterable[str]) -> str:
-    rows = (f"| `{name}` | {text.replace('|', chr(92) + '|')} |" for name, text in described(module, names))
+    rows = (f"| `{name}` | {text.replace('|', chr(92) + '|')} |" for name, text in describe_names(module, names))
     return "\n".join(("| name | |", "|---|---|", *rows))
 
 
-def described(module: Any, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def describe_names(module: Any, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each name with the first paragraph of its docstring; an undescribed one is a `ValueError`.
 
     >>> from flowengine import errors
-    >>> next(described(errors, ["RunError"]))
+    >>> next(describe_names(errors, ["RunError"]))
     ('RunError', 'This run went wrong.')
     """
     for name in names:

@@ -27,7 +27,7 @@ from flowengine.journal.stores import as_store
 from flowengine.journal.value_types import only_looking
 from flowengine.runners.run import NodeRun
 from flowengine.runners.run_listing import RunLister
-from visualize.progress import NodeRow, Progress, UsageTotals, folded
+from visualize.progress import NodeRow, Progress, UsageTotals, fold_events
 
 __all__ = ["Question", "RunRecord", "Runs"]
 
@@ -68,7 +68,7 @@ class RunRecord:
 
     @cached_property
     def _progress(self) -> Progress:
-        return folded(self.events)
+        return fold_events(self.events)
 
     @cached_property
     def _started(self) -> RunStarted:

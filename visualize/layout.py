@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from flowengine.core.node_traits import traits_of
 from visualize.picture import Picture, PictureNode
 
-__all__ = ["Arrangement", "Box", "arrange", "layered", "outline", "slack"]
+__all__ = ["Arrangement", "Box", "arrange", "outline", "place_boxes", "slack"]
 
 # --- A layered layout after Sugiyama
 
@@ -48,10 +48,10 @@ class Layout(NamedTuple):
     height: float
 
 
-def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Layout:
+def place_boxes(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Layout:
     """Places boxes of these sizes; `edges` are pairs of their numbers (those that close a cycle are only drawn).
 
-    >>> layout = layered([(80, 30), (80, 30)], [(0, 1)])
+    >>> layout = place_boxes([(80, 30), (80, 30)], [(0, 1)])
     >>> layout.boxes[0].y < layout.boxes[1].y
     True
     """
@@ -321,5 +321,5 @@ def _lay_out_levels(
         places = {node.id: number for number, node in enumerate(members[parent])}
         own = edges.get(parent, [])
         pairs = [(places[picture.edges[each].source], places[picture.edges[each].target]) for each in own]
-        levels[parent] = _Level(members[parent], own, layered(sizes, pairs))
+        levels[parent] = _Level(members[parent], own, place_boxes(sizes, pairs))
     return levels

@@ -12,7 +12,7 @@ from flowengine.core.node_traits import traits_of
 from visualize.picture import Picture, PictureEdge, PictureNode
 from visualize.style import LOOKS, RISKS, cut, heading, lines_of
 
-__all__ = ["escaped", "to_mermaid"]
+__all__ = ["escape_text", "to_mermaid"]
 
 _SHAPES: Final[Mapping[str, tuple[str, str]]] = {
     "rounded": ("(", ")"),
@@ -88,18 +88,18 @@ def _escape_title(text: str) -> str:
 
 
 def _format_words(node: PictureNode) -> str:
-    return f'"{"<br/>".join(escaped(line) for line in lines_of(node))}"'
+    return f'"{"<br/>".join(escape_text(line) for line in lines_of(node))}"'
 
 
 def _format_arrow(edge: PictureEdge) -> str:
-    label = f'|"{escaped(cut(" | ".join(edge.labels), 40))}"|' if edge.labels else ""
+    label = f'|"{escape_text(cut(" | ".join(edge.labels), 40))}"|' if edge.labels else ""
     return f"{_ARROWS[edge.state]}{label}"
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Everything but letters, digits, blanks and harmless marks as a numbered entity.
 
-    >>> escaped('say "hi" & 日本')
+    >>> escape_text('say "hi" & 日本')
     'say #34;hi#34; #38; 日本'
     """
     return "".join(each if each.isalnum() or each in _HARMLESS else f"#{ord(each)};" for each in text)

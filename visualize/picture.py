@@ -15,7 +15,7 @@ from flowengine.core.context import NodeStatus, RunStatus
 from flowengine.engine.events import Event
 from flowengine.engine.graph import Graph
 from visualize.edge_states import EdgeState, critical_path, edges_of
-from visualize.progress import SETTLED, NodeRow, Progress, UsageTotals, folded
+from visualize.progress import SETTLED, NodeRow, Progress, UsageTotals, fold_events
 from visualize.skeleton import Site, Skeleton
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "PictureNode",
     "Risk",
     "RunHead",
-    "closed",
+    "close_containers",
     "picture_of_flow",
     "picture_of_progress",
     "picture_of_run",
@@ -149,7 +149,7 @@ def picture_of_skeleton(name: str, graph: Mapping[str, Any]) -> Picture:
 
 def picture_of_run(events: Sequence[Event]) -> Picture:
     """The picture of a run, finished or not, from its journal."""
-    return picture_of_progress(folded(events))
+    return picture_of_progress(fold_events(events))
 
 
 def picture_of_progress(progress: Progress) -> Picture:
@@ -167,7 +167,7 @@ def picture_of_progress(progress: Progress) -> Picture:
     return Picture(progress.flow or "run", tuple(nodes.values()), edges, _make_head(progress))
 
 
-def closed(picture: Picture, most: int) -> Picture:
+def close_containers(picture: Picture, most: int) -> Picture:
     """The picture with the bodies of large containers left out; of all of them, where it has over `most` nodes."""
     inside = {node.id: node.parent for node in picture.nodes}
     sizes: Counter[str] = Counter()

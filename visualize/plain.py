@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from flowengine.core.json_values import to_json_value
 
-__all__ = ["brief", "compact", "jsonable", "shown"]
+__all__ = ["brief", "compact", "format_value", "jsonable"]
 
 
 def jsonable(value: Any) -> Any:
@@ -23,10 +23,10 @@ def jsonable(value: Any) -> Any:
         return repr(value)[:1000]
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     r"""A value for people: text as it is, anything else as indented JSON.
 
-    >>> shown("text"), shown([1])
+    >>> format_value("text"), format_value([1])
     ('text', '[\n  1\n]')
     """
     return value if isinstance(value, str) else json.dumps(jsonable(value), ensure_ascii=False, indent=2)

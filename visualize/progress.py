@@ -41,7 +41,7 @@ from flowengine.engine.events import (
 )
 from visualize.skeleton import Skeleton, Spot
 
-__all__ = ["SETTLED", "NodeRow", "Progress", "ReusedCount", "UsageTotals", "folded"]
+__all__ = ["SETTLED", "NodeRow", "Progress", "ReusedCount", "UsageTotals", "fold_events"]
 
 SETTLED: Final[frozenset[NodeStatus]] = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 
@@ -114,7 +114,7 @@ class NodeRow:
         end = self.ended if self.ended is not None else now
         return None if self.started is None or end is None else max(0.0, end - self.started)
 
-    def waited(self, now: float | None = None) -> float | None:
+    def sum_waiting(self, now: float | None = None) -> float | None:
         """Seconds for which a person was waited for; None where nobody was asked."""
         end = self.answered_at if self.answered_at is not None else now
         return None if self.asked_at is None or end is None else self.waited_before + max(0.0, end - self.asked_at)
@@ -126,7 +126,7 @@ class NodeRow:
 
     def ask(self, asked: Asked, at: float) -> None:
         if not self.questions:
-            self.waited_before = self.waited() or 0.0
+            self.waited_before = self.sum_waiting() or 0.0
             self.asked_at, self.answered, self.answered_at = at, None, None
         self.asked = asked
         self.questions[question_path(self.id, asked)] = asked
@@ -206,7 +206,7 @@ class Progress:
         whole = self.seconds(now)
         return None if whole is None else max(0.0, whole - self.idle)
 
-    def reused(self) -> ReusedCount:
+    def count_reused(self) -> ReusedCount:
         """Counts the nodes whose results were re-used."""
         ended = [
             row
@@ -351,7 +351,7 @@ def _only_waits(container: NodeRow) -> bool:
     return container.inside["waiting"] > 0 and not container.inside["running"]
 
 
-def folded(events: Iterable[Event]) -> Progress:
+def fold_events(events: Iterable[Event]) -> Progress:
     """All events of a run, or its first ones, as they leave it."""
     progress = Progress()
     for event in events:

@@ -22,7 +22,7 @@ from flowengine.core.records import (
     SkillLoad,
     ToolCall,
 )
-from visualize.plain import shown
+from visualize.plain import format_value
 from visualize.style import seconds_text
 
 __all__ = ["CallStep", "RecordText", "describe", "explain_waits", "steps_of"]
@@ -126,7 +126,7 @@ def _describe_map_stop(stopped: MapStopped) -> RecordText:
 
 
 def _describe_round(ended: RoundEnded) -> RecordText:
-    best = "" if ended.best is None else f", best_by {shown(ended.best)}"
+    best = "" if ended.best is None else f", best_by {format_value(ended.best)}"
     verdict = "stopped here" if ended.stopped else "went on"
     return RecordText(f"Round {ended.number}: {verdict}{best}", bodies=[("", ended.variables)])
 

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from flowengine.core.node_traits import traits_of
 from flowengine.errors import PictureError
 from visualize.mermaid import to_mermaid
-from visualize.picture import Picture, PictureEdge, PictureNode, closed
+from visualize.picture import Picture, PictureEdge, PictureNode, close_containers
 from visualize.style import Heat, cut, heading, lines_of, look_of, tooltip_of
 from visualize.svg import Theme, to_svg
 
@@ -59,7 +59,7 @@ class _Lines:
 
     def document(self) -> Iterator[str]:
         yield "digraph {"
-        yield f"  graph [label={quoted(heading(self._picture))} labelloc=t fontsize=15 rankdir=TB nodesep=0.35"
+        yield f"  graph [label={quote_lines(heading(self._picture))} labelloc=t fontsize=15 rankdir=TB nodesep=0.35"
         yield '    ranksep=0.5 fontname="Helvetica,Arial,sans-serif" bgcolor="white" pad=0.25 compound=true]'
         yield '  node [fontname="Helvetica,Arial,sans-serif" fontsize=11 margin="0.16,0.08"]'
         yield '  edge [fontname="Helvetica,Arial,sans-serif" fontsize=10 arrowsize=0.7]'
@@ -105,19 +105,19 @@ def _format_cluster(node: PictureNode) -> str:
 
 
 def _format_words(node: PictureNode) -> str:
-    return f'label={quoted(lines_of(node))} tooltip={quoted([tooltip_of(node)])} fontcolor="#1f2a33"'
+    return f'label={quote_lines(lines_of(node))} tooltip={quote_lines([tooltip_of(node)])} fontcolor="#1f2a33"'
 
 
 def _edge(edge: PictureEdge) -> str:
     words = cut(" | ".join(edge.labels), 40)
-    label = f" label={quoted([f'  {words}  '])}" if words else ""  # The blanks keep the words off the line.
+    label = f" label={quote_lines([f'  {words}  '])}" if words else ""  # The blanks keep the words off the line.
     return f"{_EDGES[edge.state]}{' penwidth=3' if edge.critical else ''}{label}"
 
 
-def quoted(lines: list[str]) -> str:
+def quote_lines(lines: list[str]) -> str:
     r"""Lines as one DOT string: quotes, backslashes and entities are characters like any other.
 
-    >>> print(quoted(['say "hi"', r'a\nb', '<b>&amp;']))
+    >>> print(quote_lines(['say "hi"', r'a\nb', '<b>&amp;']))
     "say \"hi\"\na\\nb\n<b>&amp;amp;"
     """
     escaped = (line.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"') for line in lines)
@@ -143,8 +143,8 @@ def render(
     if form not in ("svg", *_FORMATS):
         raise PictureError(f"unknown format '{form}'; known are: svg, {', '.join(_FORMATS)}")
     if form == "svg":
-        return to_svg(closed(picture, DOT_NODES), theme=theme, heat=heat).encode()
-    return _FORMATS[form](picture if form == "json" else closed(picture, DOT_NODES), timeout)
+        return to_svg(close_containers(picture, DOT_NODES), theme=theme, heat=heat).encode()
+    return _FORMATS[form](picture if form == "json" else close_containers(picture, DOT_NODES), timeout)
 
 
 def _render_png(picture: Picture, timeout: float) -> bytes:

@@ -15,8 +15,8 @@ from flowengine.core.records import ModelCall, ToolCall
 from flowengine.engine.events import Event, NodeRecorded, RunResumed
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
-from visualize.plain import jsonable, shown
-from visualize.progress import NodeRow, Progress, folded
+from visualize.plain import format_value, jsonable
+from visualize.progress import NodeRow, Progress, fold_events
 from visualize.run_times import RunTimes, times_of
 
 __all__ = [
@@ -75,7 +75,7 @@ class RunSide:
 
     def __init__(self, events: Sequence[Event], progress: Progress | None = None) -> None:
         self.events = events
-        self.progress = folded(events) if progress is None else progress
+        self.progress = fold_events(events) if progress is None else progress
         self.calls: defaultdict[str, list[ModelCall]] = defaultdict(list)
         self.tool_calls: defaultdict[str, list[ToolCall]] = defaultdict(list)
         started = self.progress.started
@@ -242,7 +242,7 @@ def _tool_words(call: ToolCall) -> tuple[str, Any]:
 
 def _prompt_of(call: ModelCall) -> str:
     said = [
-        f"{each.get('role', '?')}:\n{shown(each.get('content') or each.get('tool_calls') or '')}"
+        f"{each.get('role', '?')}:\n{format_value(each.get('content') or each.get('tool_calls') or '')}"
         for each in call.messages
     ]
     return "\n\n".join(said)
@@ -252,7 +252,7 @@ def _options_of(call: ModelCall) -> dict[str, Any]:
     return {name: jsonable(value) for name, value in call.request.items() if name not in ("model", "tools")}
 
 
-def _offered(call: ModelCall) -> list[str]:
+def _list_offered(call: ModelCall) -> list[str]:
     """Names of the tools that a model may call."""
     tools = call.request.get("tools") or ()
     found: list[str] = []
@@ -290,7 +290,7 @@ def _compare_calls(
     is_explained = _changed_keys(a.inputs, b.inputs) != frozenset()
     for node in nodes:
         site, calls = sites[node.path], (a.calls[node.path], b.calls[node.path])
-        for kind, read in (*_READ.items(), ("tools", _offered)):
+        for kind, read in (*_READ.items(), ("tools", _list_offered)):
             change = _first_change(*calls, read)
             is_cause = kind != "prompt" or site in edited or not is_explained
             if change is None or (kind, site) in told or not is_cause:
@@ -316,7 +316,7 @@ def _title_of(kind: str, path: str, change: tuple[Any, Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = "not set" if value is None else " ".join(shown(value).split())
+    text = "not set" if value is None else " ".join(format_value(value).split())
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 

@@ -121,7 +121,7 @@ class RunTimes:
                 found.append(Stretch(longest.part, start, end, longest.note))
         return found
 
-    def plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """As our script reads it: moments in seconds after the start; nodes of one plain bar are left out."""
         begun = self.spans[0].start if self.spans else 0.0
 

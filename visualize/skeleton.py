@@ -90,9 +90,9 @@ class SkeletonLevel:
             if site.body is not None:
                 yield from site.body.walk()
 
-    def plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """The level as a journal's graph has it, without what made no sense there."""
-        nodes = [[s.id, s.kind] if s.body is None else [s.id, s.kind, s.body.plain()] for s in self.sites.values()]
+        nodes = [[s.id, s.kind] if s.body is None else [s.id, s.kind, s.body.to_plain()] for s in self.sites.values()]
         edges = [[source, target, list(labels)] for source, target, labels in self.edges]
         more = {"most": self.most, "models": self.models or None}
         return {"nodes": nodes, "edges": edges, **{key: each for key, each in more.items() if each is not None}}

@@ -16,7 +16,7 @@ from flowengine.engine.state import Layer, StateStore
 from visualize.progress import Progress
 from visualize.skeleton import SkeletonLevel
 
-__all__ = ["Change", "States", "declared"]
+__all__ = ["Change", "States", "read_declared"]
 
 _RULES: Final = frozenset({*FOLDS, "error", "replace"})
 
@@ -39,7 +39,7 @@ class _Place(NamedTuple):
     left: Layer
 
 
-def declared(progress: Progress) -> dict[str, StateKey]:
+def read_declared(progress: Progress) -> dict[str, StateKey]:
     """The keys that the run's skeleton declares: `{"state": {key: [rule, default]}}`."""
     rows: Any = None if progress.started is None else progress.started.graph.get("state")
     found: dict[str, StateKey] = {}
@@ -55,7 +55,7 @@ class States:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._rules = declared(progress)
+        self._rules = read_declared(progress)
         self._units: dict[str, dict[str, _Place]] = {}
         self._written: dict[str, Mapping[str, Any]] = {}
         """Round → what it and the rounds before it wrote."""
@@ -66,7 +66,7 @@ class States:
         written = (row.result.state for row in self._progress.nodes.values() if row.result and row.result.state)
         return tuple(dict.fromkeys([*self._rules, *(key for state in written for key in state)]))
 
-    def seen(self, path: str) -> dict[str, Any]:
+    def read_seen(self, path: str) -> dict[str, Any]:
         """Key → value as the node at a path saw it."""
         place = self._place(path) if self.keys else None
         return {} if place is None else self._read(place.store, place.seen)

@@ -309,7 +309,7 @@ class Agent:
 
     def settings_for(self, options: Mapping[str, Any]) -> CallSettings:
         """The call settings of a run that is given these options."""
-        return self.settings.changed(options, arguments_of(Agent)) if options else self.settings
+        return self.settings.with_options(options, arguments_of(Agent)) if options else self.settings
 
     def clear_context(self) -> None:
         """Have the context providers forget what they remember of the agent's interactions."""

@@ -135,7 +135,7 @@ class EvaluationAgent:
     async def evaluate(self, subject: Subject, gateway: Gateway | None = None, **options: Any) -> EvaluationResult:
         """The judgement of one subject; an answer that stays unusable is an `OutputError`, never a pass."""
         with naming(self.name):
-            settings = self.settings.changed(options, arguments_of(EvaluationAgent))
+            settings = self.settings.with_options(options, arguments_of(EvaluationAgent))
             caller = await open_caller(settings, gateway, self.words)
             check_files(caller.model, subject.attachments)
             return await self._judge(subject, caller)

@@ -19,7 +19,7 @@ from flowengine.models.open import default_model, get_llm
 from flowengine.models.option_refusals import find_refusals
 from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.worst_case import innermost_models
-from flowengine.models.wrappers.configured import configured, default_options, definition_of
+from flowengine.models.wrappers.configured import configure_model, default_options, definition_of
 from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
@@ -138,7 +138,7 @@ def _open_with_fallbacks(settings: CallSettings, around: Surroundings) -> tuple[
     asked = (first, *settings.fallbacks)
     models = [_open_one(each, settings.max_retries, around) for each in asked]
     own = default_options(models[0])
-    models[1:] = [configured(each, definition_of(each), own) for each in models[1:]] if own else models[1:]
+    models[1:] = [configure_model(each, definition_of(each), own) for each in models[1:]] if own else models[1:]
     notices = [notice, *(_find_meaning(each, around).choice.notice for each in asked if isinstance(each, str))]
     told = "; ".join(dict.fromkeys(filter(None, notices))) or None
     return (models[0] if len(models) == 1 else FallbackModel(models)), told
@@ -168,7 +168,7 @@ def _add_said(made: Model, written: str, meaning: ModelMeaning, around: Surround
     definition = meaning.definition
     said = None if definition is None else definition.price
     price = said or find_user_price(around.prices, written, made.provider, made.name)
-    made = configured(made, definition)
+    made = configure_model(made, definition)
     return made if price is None else with_price(made, price)
 
 

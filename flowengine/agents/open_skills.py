@@ -66,7 +66,7 @@ class OpenSkills:
         listed = [_make_part(PartPlace.SYSTEM, each) for each in fragments if each.pinned]
         return listed, [_make_part(PartPlace.CONTEXT, each) for each in fragments if not each.pinned]
 
-    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
+    async def note_call(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
         """Told of a call; one that was answered from the record of an earlier attempt counts as well."""
         if name != _LOAD or result.is_error:
             return

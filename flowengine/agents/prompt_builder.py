@@ -136,14 +136,14 @@ class PromptBuilder:
         listed, loaded = ([], []) if self._skills is None else await self._skills.parts(self._query)
         loaded = [self._hide_secrets(each) for each in loaded]
         parts = question.parts(listed, [*context, *loaded, *await self._render_contexts()])
-        parts = await self._packing.packed(parts)
+        parts = await self._packing.pack(parts)
         self._attachments, self._shared = question.attachments, question.shared
         messages = attach_files(assemble_messages(self._words, parts, self._shared), question.attachments)
         self._asked = messages[-1]
         self._parts = [each for each in parts if each.place not in (PartPlace.SYSTEM, PartPlace.EARLIER)]
         return messages
 
-    async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    async def refresh_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The chat with the contexts as they are now, and what tools said cut down where it outgrew the budget."""
         if self._is_stale:
             rendered = await self._render_contexts()
@@ -153,7 +153,7 @@ class PromptBuilder:
             return messages
         at = len(messages) - 1 - messages[::-1].index(self._asked)  # The chat before may hold an equal one.
         parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
-        shown = assemble_messages(self._words, await self._packing.packed(parts), self._shared)
+        shown = assemble_messages(self._words, await self._packing.pack(parts), self._shared)
         return attach_files(shown, self._attachments, after=len(messages) - at - 1)
 
     async def _gather_entries(self) -> list[PackedEntry]:
@@ -183,16 +183,16 @@ class PromptBuilder:
     def tool_sets(self) -> Sequence[ToolSet]:
         """The contexts' tools, as they are now, and those of skills."""
         sets = self._contexts.tool_sets()
-        brought = sets if self._carrier is None else self._carrier.wrapped(sets)
+        brought = sets if self._carrier is None else self._carrier.wrap_sets(sets)
         return brought if self._skills is None else [*brought, self._skills.tools]
 
-    def received(self, tool: Tool, result: ToolResult) -> ToolResult:
-        return result if self._carrier is None else self._carrier.unwrapped(tool, result)
+    def take_result(self, tool: Tool, result: ToolResult) -> ToolResult:
+        return result if self._carrier is None else self._carrier.unwrap_result(tool, result)
 
-    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
+    async def note_call(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
         """Tell the contexts, whose texts may be others now; and see which skills were loaded."""
         if self._skills is not None:
-            await self._skills.called(name, arguments, result)
+            await self._skills.note_call(name, arguments, result)
         if self._contexts.context_list:
             value = result.text if result.value is None else result.value
             failures = await self._contexts.tool_called(ToolCallResult(name, arguments, value, result.is_error))
@@ -202,7 +202,7 @@ class PromptBuilder:
 
     # --- what happened
 
-    async def finished(self, input_text: str, result: LLMResult) -> Mapping[str, Any] | None:
+    async def tell_answer(self, input_text: str, result: LLMResult) -> Mapping[str, Any] | None:
         """Tell the providers of an answer; what this run adds to what is kept."""
         interaction = await self._tell(input_text, text_of(result.content), result.success, result.metadata)
         if self._carrier is None:
@@ -210,9 +210,9 @@ class PromptBuilder:
         kept = {name: data for name, data in data_of(self._contexts).items() if data != self._begun[name]}
         if self._skills is not None and self._skills.loaded:
             kept["skills"] = list(self._skills.loaded)
-        return (kept | await self._memories.kept(interaction)) or None
+        return (kept | await self._memories.collect_kept(interaction)) or None
 
-    async def failed(self, input_text: str, error: RunError) -> None:
+    async def tell_failure(self, input_text: str, error: RunError) -> None:
         """Tell the providers that there is no answer; what a guardrail refused is not told."""
         if not isinstance(error, GuardrailError):
             await self._tell(input_text, "", False, {"error": f"{type(error).__name__}: {error}"})

@@ -258,7 +258,7 @@ class Packing:
         self._counts: dict[str, int] = {}
         self._told: Receipt | None = None
 
-    async def packed(self, parts: Sequence[Part]) -> list[Part]:
+    async def pack(self, parts: Sequence[Part]) -> list[Part]:
         """The parts with what became of each; noted, unless that is what was noted last."""
         if sum(len(each.entry.fragment.text) for each in parts) > _LARGE:
             packed = await to_thread.run_sync(self._pack, parts)

@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 from uuid import uuid4
 
-from flowengine.context_providers.chain import FAILED, MEMORY, added, guarded, remembered, told
+from flowengine.context_providers.chain import (
+    FAILED,
+    MEMORY,
+    call_guarded,
+    read_remembered,
+    tell_providers,
+    to_kept_items,
+)
 from flowengine.context_providers.conversation import entry_of
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.records import Gateway
@@ -40,7 +47,7 @@ class TypedContextSnapshots:
         self._by = uuid4().hex
         """Results that carry this were made here and now: the contexts have their data already."""
 
-    def wrapped(self, sets: Sequence[ToolSet]) -> list[ToolSet]:
+    def wrap_sets(self, sets: Sequence[ToolSet]) -> list[ToolSet]:
         return [
             ToolSet(
                 each.name,
@@ -52,7 +59,7 @@ class TypedContextSnapshots:
             for each in sets
         ]
 
-    def unwrapped(self, tool: Tool, result: ToolResult) -> ToolResult:
+    def unwrap_result(self, tool: Tool, result: ToolResult) -> ToolResult:
         """The result as the tool gave it; one from before a crash gives the contexts their data back.
 
         What other tools give is theirs, whatever it looks like: no server may write into a context.
@@ -120,8 +127,8 @@ async def load_provider_state(
     held: list[_Held] = []
     for number, provider in enumerate(providers):
         name = _name_in_store(provider, providers[:number])
-        before = remembered(provider, kept) if provider.adds else kept.get(name)
-        made = await guarded(provider, _load_provider, provider, before or None, note=gateway.note)
+        before = read_remembered(provider, kept) if provider.adds else kept.get(name)
+        made = await call_guarded(provider, _load_provider, provider, before or None, note=gateway.note)
         if made is not FAILED:
             held.append(_Held(made, name, before))
     return ProviderState(held, gateway)
@@ -137,9 +144,9 @@ class ProviderState:
 
     async def tell(self, interaction: Mapping[str, Any]) -> None:
         """Tell all providers of an interaction that is over."""
-        await told(self.providers, interaction, self._gateway.note)
+        await tell_providers(self.providers, interaction, self._gateway.note)
 
-    async def kept(self, interaction: Mapping[str, Any]) -> dict[str, Any]:
+    async def collect_kept(self, interaction: Mapping[str, Any]) -> dict[str, Any]:
         """Name → what the providers add to what the node's ancestors keep, or put in its place."""
         kept: dict[str, Any] = {}
         memory: list[Any] = []
@@ -148,11 +155,11 @@ class ProviderState:
                 said = entry_of(interaction)
                 kept |= {} if said is None else {name: [said]}
                 continue
-            value = await guarded(provider, _dump_provider, provider, note=self._gateway.note)
+            value = await call_guarded(provider, _dump_provider, provider, note=self._gateway.note)
             if value is FAILED or value is None:
                 continue
             if provider.adds:
-                memory += added(provider, value[len(before) :])
+                memory += to_kept_items(provider, value[len(before) :])
             else:
                 kept[name] = value
         return kept | {MEMORY: memory} if memory else kept

@@ -139,7 +139,7 @@ class RoutingAgent:
         fallback is taken, or it is a `RouteError`. So it is with too little confidence.
         """
         with naming(self.name):
-            settings = self.settings.changed(options, arguments_of(RoutingAgent))
+            settings = self.settings.with_options(options, arguments_of(RoutingAgent))
             caller = await open_caller(settings, gateway, self.words)
             check_files(caller.model, subject.attachments)
             messages = routing_messages(self.words, subject, self.instruction, self.routes)

@@ -142,7 +142,7 @@ class CallSettings:
             return None if DECIDING & options.keys() else float(self.temperature)
         return self.temperature
 
-    def changed(self, options: Mapping[str, Any], arguments: frozenset[str]) -> CallSettings:
+    def with_options(self, options: Mapping[str, Any], arguments: frozenset[str]) -> CallSettings:
         """These settings with the options of one run: own fields replaced, all others added to `extra`.
 
         `arguments` are those that the agent is made with; the ones that hold for all its runs are refused.

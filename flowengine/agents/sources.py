@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from flowengine.agents.settings import check_count
-from flowengine.context_providers.chain import cleared
+from flowengine.context_providers.chain import clear_providers
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.values import describe_value
@@ -59,7 +59,7 @@ class Sources:
 
     async def clear(self) -> None:
         """Have the providers forget."""
-        await cleared(self.providers, _ignore_record)
+        await clear_providers(self.providers, _ignore_record)
 
 
 async def _ignore_record(record: Any) -> None:

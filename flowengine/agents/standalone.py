@@ -20,7 +20,7 @@ from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.threads import short_lived
 from flowengine.errors import ModelError, NotJournalableError, PermanentModelError, RunError
-from flowengine.models.call_timeline import collected
+from flowengine.models.call_timeline import collect_steps
 from flowengine.models.model import Model, Reply, Request, plain_request
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
@@ -106,7 +106,7 @@ class DirectGateway:
         """One completion."""
         start = time.perf_counter()
         key, occurrence = self._count_call(request.key())
-        with collected() as steps:
+        with collect_steps() as steps:
             try:
                 reply = _add_model_name(await model.complete(request), model)
             except ModelError as error:

@@ -45,15 +45,15 @@ class ToolLoopRequest(NamedTuple):
 class Watch(Protocol):
     """Observes tool calls, and may change what the model sees of them."""
 
-    async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    async def refresh_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages as the model gets them, before each request: texts may differ, their number does not."""
         ...
 
-    def received(self, tool: Tool, result: ToolResult) -> ToolResult:
+    def take_result(self, tool: Tool, result: ToolResult) -> ToolResult:
         """Returns the result of a call as everybody sees it; called at once, while other calls still run."""
         ...
 
-    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
+    async def note_call(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
         """Told of each call of a round once all of them have ended, in the order in which they were asked for."""
         ...
 
@@ -121,7 +121,7 @@ class ToolLoop:
                 yield "\n\n"
 
     async def _rewrite_messages(self, request: Request, watch: Watch) -> Request:
-        messages = await watch.shown(request.messages)
+        messages = await watch.refresh_messages(request.messages)
         return request if messages is request.messages else replace(request, messages=messages)
 
     async def _add_offer(self, request: Request) -> Request:
@@ -152,7 +152,7 @@ class ToolLoop:
         if self._watch is not None:
             for call, result in zip(calls, results, strict=True):
                 if self._offer.find(call.request.name) is not None and not isinstance(call.arguments, str):
-                    await self._watch.called(call.request.name, call.arguments, result)
+                    await self._watch.note_call(call.request.name, call.arguments, result)
         answers = (
             Message("tool", result.text, tool_call_id=call.request.id)
             for call, result in zip(calls, results, strict=True)
@@ -193,7 +193,7 @@ class ToolLoop:
         tool = self._offer.find(name)
         if tool is not None and not isinstance(arguments, str):
             result: ToolResult = await gateway.call_tool(tool, arguments)
-            return result if self._watch is None else self._watch.received(tool, result)
+            return result if self._watch is None else self._watch.take_result(tool, result)
         if tool is None:
             refused = self._offer.unknown(name)
         else:

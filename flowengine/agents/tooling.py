@@ -93,7 +93,7 @@ class Tooling:
                 served = await serve(self.servers, held, environ=environ)
             current = _Current(self.sets, served, bringer, admit, self.rules)
             self.check_rules([*self.sets, *current.added])
-            yield lambda: self._loop(current.offer, words, current.renewed, bringer)
+            yield lambda: self._loop(current.offer, words, current.renew, bringer)
 
     def names(self) -> list[str]:
         """Tools and servers by name."""
@@ -103,7 +103,7 @@ class Tooling:
     def asks(self) -> bool:
         """Whether a person is asked before some of the calls, as far as that is known before the servers run."""
         tools = (tool for each in self.sets for tool in each.tools)
-        return bool(self.rules.names) or any(self.rules.applied(tool).approve for tool in tools)
+        return bool(self.rules.names) or any(self.rules.apply_to(tool).approve for tool in tools)
 
     def check_rules(self, sets: Iterable[ToolSet]) -> None:
         """`DefinitionError` for a name in `approve` that no tool of these has: nobody would ever be asked."""
@@ -143,7 +143,7 @@ class _Current:
         self._admit = admit
         self.offer = self._make_offer()
 
-    async def renewed(self) -> Offer:
+    async def renew(self) -> Offer:
         changed = self._served is not None and await self._served.renew()
         if changed or self._bringer is not None:
             self.offer = self._make_offer()

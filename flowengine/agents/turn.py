@@ -146,7 +146,7 @@ class Turn(NamedTuple):
 
     async def _tell_failure(self, error: RunError) -> None:
         if self.material is not None:
-            await self.material.failed(self.input_text, error)
+            await self.material.tell_failure(self.input_text, error)
 
     async def _stream_pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
         if is_settled_late(self.generation, self.improvement):
@@ -191,7 +191,7 @@ class Turn(NamedTuple):
         if self.generation.history is not None:
             self.generation.history.append(format_exchange(self.caller.words, self.input_text, text_of(content)))
         if self.material is not None:
-            response = response._replace(kept=await self.material.finished(self.input_text, response.result))
+            response = response._replace(kept=await self.material.tell_answer(self.input_text, response.result))
         return response
 
     async def _evaluate(self, draft: Draft) -> Response:

@@ -22,7 +22,7 @@ from flowengine.engine.events import ErrorInfo, Event
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import LimitError
 from flowengine.journal.approvals import open_questions, told_last
-from flowengine.journal.run_export import dumps, shown
+from flowengine.journal.run_export import dumps, format_value
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
@@ -63,12 +63,12 @@ def format_outputs(outputs: Mapping[str, Any]) -> str:
         [value] = outputs.values()
         if isinstance(value, str):
             return value
-    return "\n".join(_format_named(name, shown(value)) for name, value in outputs.items())
+    return "\n".join(_format_named(name, format_value(value)) for name, value in outputs.items())
 
 
 def format_reuse(progress: Progress) -> str | None:
     """Says how many nodes were re-used; None if none were and no earlier run was named."""
-    nodes, of = progress.reused()
+    nodes, of = progress.count_reused()
     asked = progress.started is not None and "reuse" in progress.started.settings
     return f"re-used {nodes:,} of {of:,} nodes" if nodes or asked else None
 
@@ -103,7 +103,7 @@ def to_run_object(
         "nodes": {name: to_node_object(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
         "seconds": progress.seconds(),
         "idle_seconds": progress.idle,
-        "reused": progress.reused()._asdict(),
+        "reused": progress.count_reused()._asdict(),
         "tokens": usage.tokens,
         "cost_usd": usage.cost_usd,
     }
@@ -123,7 +123,7 @@ def to_node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[st
         "error": None if row.error is None else row.error._asdict(),
         "earlier_errors": [each._asdict() for each in row.earlier_errors],
         "seconds": row.seconds(),
-        "waited_seconds": row.waited(),
+        "waited_seconds": row.sum_waiting(),
         "model_calls": calls,
         "tokens": row.usage.tokens,
         "cost_usd": row.usage.cost_usd,

@@ -12,9 +12,9 @@ from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.terminal import format_dollars, format_span, format_table
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event, NodeRecorded
-from flowengine.journal.run_export import shown
+from flowengine.journal.run_export import format_value
 from visualize.edge_states import critical_path, in_order
-from visualize.progress import Progress, folded
+from visualize.progress import Progress, fold_events
 from visualize.run_times import PARTS, Part, RunTimes, Stretch, times_of
 from visualize.viewer.panel_input import list_inputs
 from visualize.viewer.reading import Reading
@@ -61,7 +61,7 @@ def format_state(state: Mapping[str, Any]) -> Iterator[str]:
     """The lines of `runs show --state`."""
     for key, value in state.items():
         yield key
-        yield from indent_lines(shorten(shown(value)))
+        yield from indent_lines(shorten(format_value(value)))
     if not state:
         yield "the run has no shared state"
 
@@ -72,7 +72,7 @@ def format_inputs(run: Reading, path: str) -> Iterator[str]:
         if part.title != "Handed to it":
             yield ""
             yield f"{part.title[:1].lower()}{part.title[1:]}{part.node}"
-            yield from () if part.value is None else indent_lines(shorten(shown(part.value)))
+            yield from () if part.value is None else indent_lines(shorten(format_value(part.value)))
 
 
 def format_writes(run: Reading, path: str) -> Iterator[str]:
@@ -86,7 +86,7 @@ def format_writes(run: Reading, path: str) -> Iterator[str]:
 
 def mark_words(before: Any, after: Any) -> Sequence[str]:
     """Both values as one text: `[-only the first-]` and `{+only the second+}`."""
-    texts = ["" if each is None else shown(each) for each in (before, after)]
+    texts = ["" if each is None else format_value(each) for each in (before, after)]
     marks = {"removed": "[-{}-]", "added": "{{+{}+}}"}
     pieces = shorten_pieces(diff_words(*texts), lines=1, most=2_000)
     return "".join(marks.get(each.kind, "{}").format(each.text) for each in pieces).splitlines()
@@ -102,7 +102,7 @@ _MAX_PATH: Final = 30
 
 def format_times(events: Sequence[Event], node: str | None = None, now: float | None = None) -> Iterator[str]:
     """The lines of `runs show --time`. `now`: until when a run is told of that still goes on or waits."""
-    progress, times = folded(events), times_of(events, now)
+    progress, times = fold_events(events), times_of(events, now)
     parts = times.parts if node is None else times.parts_of(node)
     told: list[Part] = [part for part in PARTS if parts[part] >= _LEAST_TOLD or part == "worked"]
     facts = [["took", format_span(sum(parts.values()))]]
@@ -161,7 +161,7 @@ def _list_spans(times: RunTimes, node: str) -> list[list[str]]:
 
 def times_to_object(events: Sequence[Event], node: str | None = None, now: float | None = None) -> dict[str, Any]:
     """The same as values of JSON: moments are Unix seconds."""
-    progress, times = folded(events), times_of(events, now)
+    progress, times = fold_events(events), times_of(events, now)
     rows = {
         path: {
             "parts": dict(times.parts_of(path)),

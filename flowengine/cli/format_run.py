@@ -9,7 +9,7 @@ from flowengine.cli.terminal import format_clock, format_dollars, format_span, f
 from flowengine.core.records import Notified
 from flowengine.engine.events import RunStarted
 from flowengine.journal.approvals import fields_of
-from flowengine.journal.run_export import shown
+from flowengine.journal.run_export import format_value
 from flowengine.journal.run_index import digest_of
 from flowengine.journal.run_lookup import labels_of
 from visualize.edge_states import in_order
@@ -80,7 +80,7 @@ def _format_head(progress: Progress, status: str, now: float | None) -> Iterator
         facts.append(["at work", format_span(progress.working_seconds(progress.last_at))])
     if progress.usage.calls:
         facts.append(["models", format_usage(progress.usage)])
-    nodes, of = progress.reused()
+    nodes, of = progress.count_reused()
     if nodes:
         facts.append(["re-used", f"{nodes:,} of {of:,} nodes"])
     yield from format_table(facts)
@@ -118,7 +118,7 @@ def _format_row(row: NodeRow, now: float | None) -> list[str]:
         remark = f"{remark} re-used from {row.reused.run_id}".strip()
     if row.retries:
         remark = f"{remark} ({row.retries} retried)".strip()
-    waited = row.waited() if row.answered is not None else None
+    waited = row.sum_waiting() if row.answered is not None else None
     if waited is not None:
         remark = f"{remark} (waited {format_span(waited)})".strip()
     if row.earlier_errors:
@@ -137,7 +137,7 @@ def _format_row(row: NodeRow, now: float | None) -> list[str]:
 def _format_values(title: str, values: Mapping[str, Any]) -> Iterator[str]:
     yield title
     for name, value in values.items():
-        text = shorten(shown(value))
+        text = shorten(format_value(value))
         if "\n" in text:
             yield f"  {name}:"
             yield from indent_lines(text, "    ")

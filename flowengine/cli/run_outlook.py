@@ -28,7 +28,7 @@ from flowengine.errors import JournalError
 from flowengine.journal.live_texts import LiveReader, LiveText, LiveTexts, read_live
 from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.value_types import only_looking
-from visualize.progress import Progress, folded
+from visualize.progress import Progress, fold_events
 from visualize.usual_times import MOST_EVENTS_TIMED, RUNS_TIMED, RunPoint, point_of, time_left, usual_times
 
 __all__ = ["RunOutlook"]
@@ -128,4 +128,4 @@ def _read_points(store: JournalStore, flow: str, run_id: str) -> list[RunPoint]:
     infos = run_index_of(store).find(RunsAsked(flow, "succeeded"), _LOOKED_AT).infos
     short = [info for info in infos if info.events <= MOST_EVENTS_TIMED and info.run_id != run_id]
     with only_looking():
-        return [point_of(folded(store.events(info.run_id))) for info in short[:RUNS_TIMED]]
+        return [point_of(fold_events(store.events(info.run_id))) for info in short[:RUNS_TIMED]]

@@ -21,7 +21,7 @@ from flowengine.cli.watch import Reporting
 from flowengine.core.budget import Budget
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import FlowChangedError, InputError
-from flowengine.experiments.batch_collector import BatchPace, batched
+from flowengine.experiments.batch_collector import BatchPace, open_collector
 from flowengine.experiments.data_file import DataFile, open_data, parse_mapping
 from flowengine.experiments.results_file import ResultsFile, to_record
 from flowengine.journal.run_export import dumps
@@ -212,7 +212,7 @@ class RowsCommand:
         opened = ResultsFile(self.output, columns=data.columns, outputs=outputs) if self.output else nullcontext()
 
         async def job() -> bool:
-            collector = batched(store, rows.id, self.batch, complain)
+            collector = open_collector(store, rows.id, self.batch, complain)
             async with collector, aclosing(runs.results(data.rows())) as results:
                 async for result in results:
                     if file is not None:

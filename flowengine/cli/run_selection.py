@@ -47,7 +47,7 @@ class Selection(NamedTuple):
         named = [store.find(each) for each in self.references]
         lister = RunLister(store)
         found = lister.page(self.query, limit, patience=_PATIENCE).lines if has_filters else ()
-        words = {line.info.run_id: line.word for line in (*lister.named(named), *found)}
+        words = {line.info.run_id: line.word for line in (*lister.list_named(named), *found)}
         return Chosen(words, frozenset(named))
 
 

@@ -79,7 +79,7 @@ class RunProgress:
 class CallBackend(Protocol):
     """The destination of calls."""
 
-    def opened(self) -> AbstractAsyncContextManager[object]:
+    def connect(self) -> AbstractAsyncContextManager[object]:
         """Open for as long as the block lasts."""
         ...
 

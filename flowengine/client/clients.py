@@ -57,7 +57,7 @@ class AsyncClient:
             raise ClientError(f"an address begins with http://, https:// or postgresql://, not with '{scheme:.20}'")
 
     async def __aenter__(self) -> AsyncClient:
-        await self._stack.enter_async_context(self._backend.opened())
+        await self._stack.enter_async_context(self._backend.connect())
         return self
 
     async def __aexit__(

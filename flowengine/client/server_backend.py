@@ -55,7 +55,7 @@ class ServerBackend:
         self._base = base_url.rstrip("/")
         self._key = key
 
-    def opened(self) -> AbstractAsyncContextManager[object]:
+    def connect(self) -> AbstractAsyncContextManager[object]:
         return nullcontext()
 
     async def start(

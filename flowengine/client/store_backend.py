@@ -30,7 +30,7 @@ class StoreBackend:
         self._opened: FlowService | None = None
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[object]:
+    async def connect(self) -> AsyncGenerator[object]:
         store = open_store(self._address, "full")
         try:
             async with FlowService(store, self._flows) as self._opened:

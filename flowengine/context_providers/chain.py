@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import anyio
 
 from flowengine.context_providers.packer import PackedEntry
-from flowengine.context_providers.provider import ContextProvider, called, fragments_of
+from flowengine.context_providers.provider import ContextProvider, call_method, fragments_of
 from flowengine.context_providers.registry import provider_class
 from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
@@ -28,15 +28,15 @@ __all__ = [
     "FAILED",
     "LONGEST",
     "MEMORY",
-    "added",
     "brought_of",
-    "cleared",
+    "call_guarded",
+    "clear_providers",
     "entries_of",
     "gather",
-    "guarded",
     "keep_for_good",
-    "remembered",
-    "told",
+    "read_remembered",
+    "tell_providers",
+    "to_kept_items",
 ]
 
 # --- Fragments as a record, and back
@@ -80,13 +80,13 @@ _STORE_KEY: Final = "store"
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-def remembered(provider: ContextProvider, kept: Mapping[str, Any]) -> list[Any]:
+def read_remembered(provider: ContextProvider, kept: Mapping[str, Any]) -> list[Any]:
     """Returns what the provider has remembered in nodes before."""
     owner = _describe_owner(provider)
     return [each["item"] for each in kept.get(MEMORY, ()) if {**each, "item": None} == {**owner, "item": None}]
 
 
-def added(provider: ContextProvider, items: Sequence[Any]) -> list[dict[str, Any]]:
+def to_kept_items(provider: ContextProvider, items: Sequence[Any]) -> list[dict[str, Any]]:
     """Items as they are kept."""
     owner = _describe_owner(provider)
     return [{**owner, "item": each} for each in items]
@@ -106,8 +106,8 @@ async def keep_for_good(kept: Mapping[str, Any], providers: Iterable[ContextProv
             continue
         try:
             made = provider_class(provider).from_config(home, root=None)
-            await called(made.load, items)
-            await called(made.commit)
+            await call_method(made.load, items)
+            await call_method(made.commit)
         except Exception as error:  # Classes of users, and disks.
             _LOGGER.warning("memories of '%s' cannot be kept: %s: %s", provider, type(error).__name__, error)
 
@@ -172,7 +172,7 @@ async def gather(
     gone: list[PackedEntry] = []
     for provider in providers:
         previous = [each.fragment for each in present]
-        found = await guarded(provider, fragments_of, provider, query, previous, note=note, **facts)
+        found = await call_guarded(provider, fragments_of, provider, query, previous, note=note, **facts)
         if found is FAILED:
             continue
         fragments = await _check_fragments(provider, found, note)
@@ -188,27 +188,27 @@ async def gather(
     return [*present, *gone]
 
 
-async def told(providers: Iterable[ContextProvider], interaction: Mapping[str, Any], note: Note) -> None:
+async def tell_providers(providers: Iterable[ContextProvider], interaction: Mapping[str, Any], note: Note) -> None:
     """Tell every provider of an interaction that is over."""
     for provider in providers:
         if type(provider).update is not ContextProvider.update:
-            await guarded(provider, provider.update, interaction, note=note)
+            await call_guarded(provider, provider.update, interaction, note=note)
 
 
-async def cleared(providers: Iterable[ContextProvider], note: Note) -> None:
+async def clear_providers(providers: Iterable[ContextProvider], note: Note) -> None:
     """Have every provider forget."""
     for provider in providers:
         if type(provider).clear is not ContextProvider.clear:
-            await guarded(provider, provider.clear, note=note)
+            await call_guarded(provider, provider.clear, note=note)
 
 
-async def guarded(
+async def call_guarded(
     provider: ContextProvider, method: Callable[..., Any], *arguments: Any, note: Note, **named: Any
 ) -> Any:
     """Calls a provider's method; returns `FAILED` and records a notice if it fails or takes too long."""
     try:
         with anyio.fail_after(provider.timeout):
-            return await called(method, *arguments, **named)
+            return await call_method(method, *arguments, **named)
     except TimeoutError as error:
         problem = str(error) or f"it did not answer within {provider.timeout:g} s"
     except (Exception, SystemExit) as error:  # Foreign code: whatever it raises is its own failure.

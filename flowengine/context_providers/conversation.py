@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider, at_once, joined
+from flowengine.context_providers.provider import ContextProvider, at_once, join_fragments
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
@@ -79,7 +79,7 @@ class ConversationHistoryProvider(ContextProvider):
         }
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
-        return joined(self._fragments(kwargs))
+        return join_fragments(self._fragments(kwargs))
 
     @at_once
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
 from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider, called, joined
+from flowengine.context_providers.provider import ContextProvider, call_method, join_fragments
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.values import describe_value
@@ -66,12 +66,12 @@ class CustomDataProvider(ContextProvider):
         }
 
     async def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
-        return joined(await self.fragments(query, ()))
+        return join_fragments(await self.fragments(query, ()))
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         data: Any = self.data_source
         if callable(data):
-            data = await called(data, query, **self.config)
+            data = await call_method(data, query, **self.config)
         if isinstance(data, Mapping):
             entries = cast("Mapping[Any, Any]", data).items()
             return [self._fragment(f"{name}: {_to_text(value)}", str(name)) for name, value in entries]

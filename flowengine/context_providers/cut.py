@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider, at_once, joined
-from flowengine.context_providers.text_cutting import MARK, of_pieces, shortened
+from flowengine.context_providers.provider import ContextProvider, at_once, join_fragments
+from flowengine.context_providers.text_cutting import MARK, of_pieces, shorten_text
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.errors import did_you_mean
@@ -67,7 +67,7 @@ class CutProvider(ContextProvider):
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         before = [Fragment(previous_context, "previous_context")] if previous_context else []
-        return joined(self.fragments(query, before))
+        return join_fragments(self.fragments(query, before))
 
     @at_once
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
@@ -110,7 +110,7 @@ def _join_ends(head: str, tail: str) -> str:
 
 
 def _cut_end(text: str, room: int) -> str:
-    return shortened(text, room, len)
+    return shorten_text(text, room, len)
 
 
 def _cut_beginning(text: str, room: int) -> str:

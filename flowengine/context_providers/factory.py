@@ -19,7 +19,7 @@ from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 
-__all__ = ["Configured", "ContextProviderFactory", "configured", "made"]
+__all__ = ["Configured", "ContextProviderFactory", "make_provider", "parse_entry"]
 
 _MAX_YAML_LENGTH: Final = 100_000
 """Characters of a configuration in YAML."""
@@ -76,7 +76,7 @@ class ContextProviderFactory:
             raise DefinitionError(
                 f"context providers are configured by a list of entries, not {describe_value(config)}"
             )
-        return [made(configured(each), root, load) for each in cast("Sequence[Any]", config)]
+        return [make_provider(parse_entry(each), root, load) for each in cast("Sequence[Any]", config)]
 
 
 class Configured(NamedTuple):
@@ -86,10 +86,10 @@ class Configured(NamedTuple):
     parameters: Mapping[str, Any]
 
 
-def configured(given: Any) -> Configured:
+def parse_entry(given: Any) -> Configured:
     """An entry of a configuration, in whichever notation.
 
-    >>> configured({"type": "filter", "max_sections": 3}) == configured({"filter": {"max_sections": 3}})
+    >>> parse_entry({"type": "filter", "max_sections": 3}) == parse_entry({"filter": {"max_sections": 3}})
     True
     """
     if isinstance(given, str):
@@ -117,7 +117,7 @@ def configured(given: Any) -> Configured:
 _FORMS: Final = "{name: {parameter: value}} or {type: name, parameter: value}"
 
 
-def made(entry: Configured, root: Path | None, load: Load) -> ContextProvider:
+def make_provider(entry: Configured, root: Path | None, load: Load) -> ContextProvider:
     """The provider of an entry; whatever is wrong with it is a `ParameterError`."""
     kind = provider_class(entry.name)
     schema = kind.get_config_schema()

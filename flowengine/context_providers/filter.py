@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider, joined
+from flowengine.context_providers.provider import ContextProvider, join_fragments
 from flowengine.context_providers.text_cutting import of_pieces, pieces_of
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
@@ -94,7 +94,7 @@ class ContextFilterProvider(ContextProvider):
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         before = [Fragment(previous_context, "previous_context")] if previous_context else []
-        return joined(self.fragments(query, before))
+        return join_fragments(self.fragments(query, before))
 
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         """The fragments that stay, or the parts of them that do. What is pinned stays, and counts for nothing."""

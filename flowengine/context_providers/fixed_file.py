@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from flowengine.context_providers.chain import LONGEST
-from flowengine.context_providers.parameters import MissingFileError, ParameterError, located
-from flowengine.context_providers.provider import ContextProvider, joined
+from flowengine.context_providers.parameters import MissingFileError, ParameterError, locate_path
+from flowengine.context_providers.provider import ContextProvider, join_fragments
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.flow_paths import open_regular
@@ -40,7 +40,7 @@ class FixedFileProvider(ContextProvider):
         check_arguments(FixedFileProvider.__init__, locals(), ParameterError)
         self.file_path = str(file_path)
         self.description = description
-        self._path = located(file_path, None, parameter="file_path") if found is None else found
+        self._path = locate_path(file_path, None, parameter="file_path") if found is None else found
         self._read = self._text()
 
     @classmethod
@@ -66,10 +66,10 @@ class FixedFileProvider(ContextProvider):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
-        return cls(**config, found=located(config["file_path"], root, parameter="file_path"))
+        return cls(**config, found=locate_path(config["file_path"], root, parameter="file_path"))
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
-        return joined(self.fragments(query, ()))
+        return join_fragments(self.fragments(query, ()))
 
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         self._read = self._text(self._read)

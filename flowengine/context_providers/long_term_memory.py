@@ -200,15 +200,17 @@ class LongTermMemoryProvider(ContextProvider):
             return None
         metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
         subject = metadata.get("subject")
-        return self._made(asked, answered, _time_of(interaction.get("timestamp")), str(subject) if subject else None)
+        return self._make_item(
+            asked, answered, _time_of(interaction.get("timestamp")), str(subject) if subject else None
+        )
 
-    def _made(self, asked: str, answered: str, at: datetime, subject: str | None) -> MemoryItem:
+    def _make_item(self, asked: str, answered: str, at: datetime, subject: str | None) -> MemoryItem:
         said = {"user_input": asked, "result": answered}
         text = "\n".join(each for each in (asked, answered) if each)
         return MemoryItem(self._settings.scope, self._settings.scope_id, text, at, subject, metadata=said)
 
     def _load_item(self, value: Mapping[str, Any]) -> MemoryItem:
-        return self._made(value["user_input"], value["result"], _time_of(value["at"]), value["subject"])
+        return self._make_item(value["user_input"], value["result"], _time_of(value["at"]), value["subject"])
 
     def _format_item(self, item: MemoryItem, locale: str) -> str:
         words = load_messages(locale)

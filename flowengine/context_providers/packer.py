@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from flowengine.context_providers.provider import joined
-from flowengine.context_providers.text_cutting import shortened
+from flowengine.context_providers.provider import join_fragments
+from flowengine.context_providers.text_cutting import shorten_text
 from flowengine.core.context import Fragment
 from flowengine.core.records import Receipt
 from flowengine.errors import RunError
@@ -184,7 +184,7 @@ def _fill_room(
 
 def _shorten_entry(entry: PackedEntry, room: int, count: Callable[[str], int], why: str) -> PackedEntry | None:
     """The entry with the beginning of its text; None where that is not worth the room."""
-    text = shortened(entry.fragment.text, room, count) if room >= _MIN_TOKENS else ""
+    text = shorten_text(entry.fragment.text, room, count) if room >= _MIN_TOKENS else ""
     if not text:
         return None
     was = entry.was or entry.fragment.tokens
@@ -205,7 +205,7 @@ def count_bytes(text: str) -> int:
 
 
 def _count_joined(entries: Sequence[PackedEntry], count: Count) -> int:
-    return count(joined(_list_present(entries)))
+    return count(join_fragments(_list_present(entries)))
 
 
 def _list_present(entries: Iterable[PackedEntry]) -> list[Fragment]:

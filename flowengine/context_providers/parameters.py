@@ -23,7 +23,7 @@ __all__ = [
     "UnknownParameterError",
     "check_parameters",
     "kinds_of",
-    "located",
+    "locate_path",
     "located_store",
     "schema_of_constructor",
 ]
@@ -154,12 +154,12 @@ class OutsideError(ParameterError):
     """A path that a flow may not name, such as one that leaves its root."""
 
 
-def located(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
+def locate_path(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
     """The absolute form of a path; `root` None: relative to the current folder, and any path goes.
 
     Links are followed before it is judged (`flowengine.core.flow_paths`): one that leads out of the root is outside.
 
-    >>> located("../secrets.txt", Path("/srv/flows"), parameter="file_path")
+    >>> locate_path("../secrets.txt", Path("/srv/flows"), parameter="file_path")
     Traceback (most recent call last):
     ...
     flowengine.context_providers.parameters.OutsideError: the path '../secrets.txt' leaves the project's root /srv/flows
@@ -168,7 +168,7 @@ def located(path: str | os.PathLike[str], root: Path | None, *, parameter: str) 
 
 
 def located_store(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
-    """As `located`, of a file that is made and written to."""
+    """As `locate_path`, of a file that is made and written to."""
     return _resolve_checked(resolve_store, path, root, parameter)
 
 

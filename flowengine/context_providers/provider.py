@@ -17,7 +17,7 @@ from flowengine.core.context import Fragment
 from flowengine.core.user_code import call_in_thread
 from flowengine.models.named import Models
 
-__all__ = ["ContextProvider", "at_once", "called", "fragments_of", "joined", "settled"]
+__all__ = ["ContextProvider", "at_once", "call_method", "fragments_of", "join_fragments", "settle"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Callable[..., Any])
@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Callable[..., Any])
 _RUNS_INLINE: Final = "__flowengine_at_once__"
 
 
-async def settled(value: T | Awaitable[T]) -> T:
+async def settle(value: T | Awaitable[T]) -> T:
     """Returns the result of a method that may be sync or async."""
     return await value if isawaitable(value) else cast(T, value)
 
@@ -36,20 +36,20 @@ def at_once(method: M) -> M:
     return method
 
 
-async def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+async def call_method(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Calls a user's method; a sync one runs in a thread, so that it does not block the event loop."""
     if iscoroutinefunction(method):
         return await method(*arguments, **named)
     if getattr(method, _RUNS_INLINE, False):
         return method(*arguments, **named)
     call = partial(method, *arguments, **named)
-    return await settled(await call_in_thread(call))
+    return await settle(await call_in_thread(call))
 
 
-def joined(fragments: Iterable[Fragment]) -> str:
+def join_fragments(fragments: Iterable[Fragment]) -> str:
     """The fragments as one text, a blank line between them.
 
-    >>> joined([Fragment("a", "files"), Fragment("b", "files")])
+    >>> join_fragments([Fragment("a", "files"), Fragment("b", "files")])
     'a\\n\\nb'
     """
     return "\n\n".join(each.text for each in fragments if each.text)
@@ -93,7 +93,7 @@ class ContextProvider:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
-        """One made from checked parameters. Paths are relative to `root` and stay below it (`paths.located`);
+        """One made from checked parameters. Paths are relative to `root` and stay below it (`parameters.locate_path`);
         None: a program's own configuration, in which any path goes."""
         return cls(**config)
 
@@ -151,7 +151,7 @@ class ContextProvider:
         self, query: str, previous: Sequence[Fragment], kwargs: Mapping[str, Any]
     ) -> Sequence[Fragment]:
         loose = [each for each in previous if not each.pinned] if self.transforms else previous
-        text: Any = await called(self.get_context, query, joined(loose) or None, **kwargs)
+        text: Any = await call_method(self.get_context, query, join_fragments(loose) or None, **kwargs)
         if text is not None and not isinstance(text, str):
             raise TypeError(f"get_context must return text, not {type(text).__name__}")
         own = [Fragment(text, self.provider_name)] if text and text.strip() else []
@@ -159,7 +159,7 @@ class ContextProvider:
 
     async def _text_of_fragments(self, query: str, previous: str | None, kwargs: Mapping[str, Any]) -> str:
         before = [Fragment(previous, "previous_context")] if previous else []
-        return joined(await settled(self.fragments(query, before, **kwargs)))
+        return join_fragments(await settle(self.fragments(query, before, **kwargs)))
 
 
 async def fragments_of(
@@ -167,5 +167,5 @@ async def fragments_of(
 ) -> Sequence[Fragment]:
     """Its fragments, by whichever road its class takes."""
     if type(provider).fragments is ContextProvider.fragments:
-        return await settled(provider.fragments(query, previous, **kwargs))  # No thread: it begins at once.
-    return await called(provider.fragments, query, previous, **kwargs)
+        return await settle(provider.fragments(query, previous, **kwargs))  # No thread: it begins at once.
+    return await call_method(provider.fragments, query, previous, **kwargs)

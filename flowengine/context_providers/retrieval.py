@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Self
 from anyio import to_thread
 
 from flowengine.context_providers.documents import DocumentSource
-from flowengine.context_providers.parameters import MissingFileError, ParameterError, located, located_store
+from flowengine.context_providers.parameters import MissingFileError, ParameterError, locate_path, located_store
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
@@ -177,7 +177,7 @@ class RetrievalProvider(ContextProvider):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
         given = dict(config)
-        for name, locate in (("documents", located), ("store", located_store)):
+        for name, locate in (("documents", locate_path), ("store", located_store)):
             if given.get(name) is not None:
                 given[name] = locate(given[name], root, parameter=name)
         settings: Mapping[str, Any] = given.get("settings") or {}
@@ -207,7 +207,7 @@ class RetrievalProvider(ContextProvider):
 
     async def _catch_up(self, source: DocumentSource) -> None:
         """Bring the index up to the files: one at a time, so that no search sees half of it."""
-        async with self._turn.taken():
+        async with self._turn.take():
             is_all = source.is_new
             try:
                 changes = await to_thread.run_sync(source.changes)

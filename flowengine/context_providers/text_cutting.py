@@ -15,7 +15,7 @@ from unicodedata import category
 
 from flowengine.core.context import Fragment
 
-__all__ = ["MARK", "of_pieces", "pieces_of", "sections", "shortened"]
+__all__ = ["MARK", "of_pieces", "pieces_of", "sections", "shorten_text"]
 
 # --- A text cut to a number of tokens
 
@@ -29,7 +29,7 @@ _MAX_LOOKBACK: Final = 4000
 """Characters before the cut in which it looks for the end of a sentence, a word or a character."""
 
 
-def shortened(text: str, most: int, count: Callable[[str], int]) -> str:
+def shorten_text(text: str, most: int, count: Callable[[str], int]) -> str:
     """The beginning of a text and the mark, in at most `most` tokens; empty where not even a character fits.
 
     Cut at the end of a line or a sentence where that keeps half of what would fit, else between words, else
@@ -37,9 +37,9 @@ def shortened(text: str, most: int, count: Callable[[str], int]) -> str:
 
     >>> def words(text):
     ...     return len(text.split())
-    >>> shortened("One short sentence. Another one. A third.", 7, words)
+    >>> shorten_text("One short sentence. Another one. A third.", 7, words)
     'One short sentence. Another one. A third.'
-    >>> shortened("One short sentence. Another one. A third.", 5, words)
+    >>> shorten_text("One short sentence. Another one. A third.", 5, words)
     'One short sentence. […]'
     """
     if count(text) <= most:

@@ -52,7 +52,7 @@ class Batcher(Protocol):
         """The vendor's answer, and whether it came at the price of a batch; or `AwaitsAnswer`."""
         ...
 
-    def held(self, place: CallPlace, /) -> Reservation | None:
+    def find_reservation(self, place: CallPlace, /) -> Reservation | None:
         """Returns the reservation of a call that was put aside."""
         ...
 

@@ -456,9 +456,9 @@ class Context:
         unknown = set(changes) - set(FIELDS)
         if unknown:
             raise TypeError(f"Context has no attribute {sorted(unknown)[0]!r}")
-        return Context(**{name: changes[name] if name in changes else self._carried(name) for name in FIELDS})
+        return Context(**{name: changes[name] if name in changes else self._carry(name) for name in FIELDS})
 
-    def _carried(self, name: str) -> Any:
+    def _carry(self, name: str) -> Any:
         """An attribute as another context takes it over; a result that failed is not read here."""
         return self._given[name] if name in RESULTS else getattr(self, name)
 

@@ -138,7 +138,7 @@ class FileKeeper:
             self._blobs.put_blob(self._run_id, content)
         called = clean_name(name) if name else "file"
         called = called if "." in called else f"{called}.{extension_of(media_type)}"
-        return self._bound(FileValue(blob, media_type, clean_name(called), size), content)
+        return self._bind(FileValue(blob, media_type, clean_name(called), size), content)
 
     def adopt(self, file: FileValue) -> FileValue:
         """A file of another run, kept for this one too."""
@@ -160,7 +160,7 @@ class FileKeeper:
                     )
                 self._sizes[blob] = size
 
-    def _bound(self, file: FileValue, content: bytes) -> FileValue:
+    def _bind(self, file: FileValue, content: bytes) -> FileValue:
         return file.bound((lambda blob: content) if self._blobs is None else self._blobs.read_blob)
 
     def _take_path(self, path: Path) -> FileValue:

@@ -89,7 +89,7 @@ class Level:
             return
         raise timeout_error(ledger)
 
-    def seen(self, **names: Any) -> FinalContext:
+    def make_context(self, **names: Any) -> FinalContext:
         """What is seen once all its nodes are settled. `names`: variables that are known only now."""
         if names:
             self.walk.variables = freeze({**self.walk.variables, **names})

@@ -149,7 +149,7 @@ class History:
         """The events of one level, oldest first; what was settled before a resumption is told apart by it."""
         return self._levels.get(prefix, ())
 
-    def spent(self, part: str = TOP) -> Spending:
+    def sum_spending(self, part: str = TOP) -> Spending:
         """Returns the usage of a node's model calls, including nodes inside it; by default, of the whole run."""
         inside = (f"{part}.", f"{part}[")
         return _add_up(

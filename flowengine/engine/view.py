@@ -114,7 +114,7 @@ class NodeContext(Context):
         walk = self._walk
         return self._give(read_or_raise(walk.store.owned(walk.seen(self._number), EVALUATION)))
 
-    def _carried(self, name: str) -> Any:
+    def _carry(self, name: str) -> Any:
         walk = self._walk
         key = _RESULTS.get(name)
         return getattr(self, name) if key is None else self._give(walk.store.owned(walk.seen(self._number), key))
@@ -385,7 +385,7 @@ class FinalContext(Context):
     def evaluation_result(self) -> EvaluationResult | None:
         return self._give(read_or_raise(self._walk.store.owned(self._final, EVALUATION)))
 
-    def _carried(self, name: str) -> Any:
+    def _carry(self, name: str) -> Any:
         key = _RESULTS.get(name)
         return getattr(self, name) if key is None else self._give(self._walk.store.owned(self._final, key))
 

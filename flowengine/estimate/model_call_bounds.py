@@ -146,7 +146,7 @@ class Asking:
             .and_(_measure_fixed_texts(settings.locale))
             .and_(_measure_schema(settings.output))
         )
-        return size if node.prompt is not None else size.and_(sizes.received(path[:-1], path[-1]))
+        return size if node.prompt is not None else size.and_(sizes.size_received(path[:-1], path[-1]))
 
     # --- judges and routers -----------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Asking:
         if node.target is not None:
             answers = sizes.template(node.target, level, name)
         elif not agents:
-            answers = sizes.received(level, name)
+            answers = sizes.size_received(level, name)
         return prompts.and_(answers)
 
     def _agents_before(self, path: NodePath) -> Iterator[tuple[NodePath, AgentNodeSpec]]:

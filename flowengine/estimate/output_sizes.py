@@ -137,7 +137,7 @@ class OutputSizes:
         most = shape.get("maxItems") if is_map(shape) else None
         return Size(size.tokens, most) if isinstance(most, int) and size.items is None else size
 
-    def received(self, level: NodePath, node: str) -> Size:
+    def size_received(self, level: NodePath, node: str) -> Size:
         """Of `result`, which a node receives from its predecessors."""
         size, found = NOTHING, False
         nodes = level_of(self._spec, level)
@@ -145,7 +145,7 @@ class OutputSizes:
             if target == node and source in nodes:
                 found = True
                 passing = traits_of(nodes[source].type).transparent
-                size = size.either(self.received(level, source) if passing else self.output((*level, source)))
+                size = size.either(self.size_received(level, source) if passing else self.output((*level, source)))
         return size if found else self._first(level)
 
     def output(self, path: NodePath) -> Size:
@@ -167,7 +167,7 @@ class OutputSizes:
         if root == "nodes" and len(path) > 2:
             return self._node(level, path)
         if root == "result" and node is not None:
-            return self.received(level, node)
+            return self.size_received(level, node)
         if root in ("each", "run"):
             return _WORD_SIZE
         if root == "round":

@@ -138,13 +138,13 @@ class _Measure:
     def choice(self, part: nodes.CondExpr) -> Size:
         return self.expression(part.expr1).either(NOTHING if part.expr2 is None else self.expression(part.expr2))
 
-    def joined(self, part: nodes.Concat) -> Size:
+    def measure_concat(self, part: nodes.Concat) -> Size:
         total = NOTHING
         for each in part.nodes:
             total = total.and_(self.expression(each))
         return total
 
-    def filtered(self, part: nodes.Filter) -> Size:
+    def measure_filter(self, part: nodes.Filter) -> Size:
         if part.node is None or part.kwargs:
             return UNKNOWN
         size, arguments = self.expression(part.node), [self.expression(each) for each in part.args]
@@ -160,7 +160,7 @@ class _Measure:
             return Size(size.tokens)
         return Size(_multiply(3, size.tokens)) if part.name == "tojson" and not arguments else UNKNOWN
 
-    def listed(self, part: nodes.List) -> Size:
+    def measure_list(self, part: nodes.List) -> Size:
         total = Size(len(part.items) * 2 + 2)
         for each in part.items:
             total = total.and_(self.expression(each))
@@ -173,9 +173,9 @@ _MEASURES: Final[Mapping[type[nodes.Node], Callable[[_Measure, Any], Size]]] = {
     nodes.Or: _Measure.either,
     nodes.And: _Measure.either,
     nodes.CondExpr: _Measure.choice,
-    nodes.Concat: _Measure.joined,
-    nodes.Filter: _Measure.filtered,
-    nodes.List: _Measure.listed,
+    nodes.Concat: _Measure.measure_concat,
+    nodes.Filter: _Measure.measure_filter,
+    nodes.List: _Measure.measure_list,
     nodes.Not: lambda measure, part: _WORD_SIZE,
     nodes.Compare: lambda measure, part: _WORD_SIZE,
     nodes.Test: lambda measure, part: _WORD_SIZE,

@@ -41,7 +41,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.vendor_batches import BatchableCall, BatchAnswer, VendorBatches, batches_of
 
-__all__ = ["BatchCollector", "BatchPace", "batched"]
+__all__ = ["BatchCollector", "BatchPace", "open_collector"]
 
 _KIND: Final = "batches"
 _MOST: Final = 10_000
@@ -227,7 +227,7 @@ class BatchCollector:
 
     # --- What calls have reserved
 
-    def held(self, place: CallPlace, /) -> Reservation | None:
+    def find_reservation(self, place: CallPlace, /) -> Reservation | None:
         self._unclaimed.get(place.run_id, set()).discard(place.name)
         return self._held[place.run_id].pop(place.name, None)
 
@@ -467,7 +467,7 @@ def _group_requests(asked: Mapping[str, _Asked]) -> Iterable[list[str]]:
     return [names for group in parts.values() for names in group if names]
 
 
-def batched(
+def open_collector(
     store: JournalStore, scope: str, pace: BatchPace | None, tell: Callable[[str], object] = lambda text: None
 ) -> AbstractAsyncContextManager[Any]:
     """A collector; nothing without a pace."""

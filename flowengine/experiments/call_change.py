@@ -187,7 +187,7 @@ class ChangedCall:
         """A flow of one node, which asks. What is wrong with model and options is raised here."""
         recorded, call = self.recorded, self.recorded.call
         given = {**(self.options or {}), **({"model": self.model} if self.model else {})}
-        settings = recorded.settings.changed(given, frozenset())
+        settings = recorded.settings.with_options(given, frozenset())
         if self.model:  # Not the one that the whole run was started with.
             settings = replace(settings, surroundings=replace(settings.surroundings, stand_in=None))
         model, _ = open_model(settings)

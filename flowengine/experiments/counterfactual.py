@@ -20,7 +20,7 @@ from flowengine.core.context import EvaluationResult
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InactiveError, InputError, did_you_mean
-from flowengine.experiments.batch_collector import BatchPace, batched
+from flowengine.experiments.batch_collector import BatchPace, open_collector
 from flowengine.experiments.recorded_rows import parse_runs
 from flowengine.experiments.spending import Effort, whole_effort
 from flowengine.flow import Flow
@@ -195,8 +195,8 @@ class WhatIf:
             plan_of=lambda row: self._plan_of(self._start_of(row.data)),
             heard=self.heard,
         )
-        collector = batched(self.store, set_id, self.batch, self.tell)
-        async with collector, aclosing(self._compared(runs)) as compared:
+        collector = open_collector(self.store, set_id, self.batch, self.tell)
+        async with collector, aclosing(self._compare_rows(runs)) as compared:
             found = [each async for each in compared]
         return WhatIfReport(self.node, self.change, found, len(self.chosen) - len(found))
 
@@ -210,7 +210,7 @@ class WhatIf:
         options = RunOptions(run_id=run_id, above=ledger, labels=labels)
         return await fork(plan, row.data, self.store, at, acts=False, options=options)
 
-    async def _compared(self, runs: RowRuns) -> AsyncGenerator[WhatIfRow]:
+    async def _compare_rows(self, runs: RowRuns) -> AsyncGenerator[WhatIfRow]:
         async with aclosing(runs.results(self._rows())) as results:
             async for result in results:
                 yield self._compare(result)
@@ -219,7 +219,7 @@ class WhatIf:
         with only_looking():
             then = self.store.events(result.row.data)
             now = self.store.events(result.run_id) if result.run_id is not None else ()
-        before, after = _finished(then), _finished(now)
+        before, after = _find_finished(then), _find_finished(now)
         node = file_path(self.node)
         answers = [_answers(each, node) for each in (before, after)]
         error = result.error
@@ -242,7 +242,7 @@ class WhatIf:
         )
 
 
-def _finished(events: Sequence[Event]) -> Mapping[str, NodeFinished]:
+def _find_finished(events: Sequence[Event]) -> Mapping[str, NodeFinished]:
     """Node → how it finished, the last time."""
     return {each.node: each for each in events if isinstance(each, NodeFinished)}
 

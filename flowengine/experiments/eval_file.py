@@ -27,7 +27,7 @@ from flowengine.flow import Flow
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.agent_settings import ModelSettings
-from flowengine.flowfile.schema.fields import CodePath, Keys, Maybe, Plain, Score, Template, found, refuse
+from flowengine.flowfile.schema.fields import CodePath, Keys, Maybe, Plain, Score, Template, format_found, refuse
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.container import every_node, file_path
 from flowengine.templating.parse import parse_template
@@ -134,7 +134,7 @@ class SpendingLimits(Keys):
 def _parse_data(value: Any) -> Any:
     if isinstance(value, str) or is_map(value):
         return value
-    raise refuse("FE401", f"expected a file, or {{runs: …}}, found {found(value)}")
+    raise refuse("FE401", f"expected a file, or {{runs: …}}, found {format_found(value)}")
 
 
 def _parse_slices(value: Any) -> Any:

@@ -17,7 +17,7 @@ from flowengine.experiments.eval_effects import list_unfaked
 from flowengine.experiments.eval_file import SUFFIX
 from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.flow import Flow
-from flowengine.journal.run_export import dumps, masked
+from flowengine.journal.run_export import dumps, mask_events
 from flowengine.runners.row_runs import DataRow
 from flowengine.testing.flowtest import FakesSpec
 from flowengine.testing.recorded_case import name_columns
@@ -71,7 +71,7 @@ def _rows(recorded: Sequence[DataRow], expected: str, run: str, *, mask: bool) -
     for row in recorded:
         made: dict[str, Any] = {**row.inputs, expected: dict(row.data["outputs"])}
         if masker is not None:
-            [event] = masked([RunFinished(0.0, "succeeded", made)], masker)
+            [event] = mask_events([RunFinished(0.0, "succeeded", made)], masker)
             hidden = event.outputs if isinstance(event, RunFinished) else EMPTY
             made = {**(hidden or EMPTY)}
         yield {**made, run: row.data["run"]}

@@ -22,7 +22,7 @@ from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import InputError
-from flowengine.experiments.batch_collector import BatchPace, batched
+from flowengine.experiments.batch_collector import BatchPace, open_collector
 from flowengine.experiments.data_file import DataFile, open_data
 from flowengine.experiments.eval_effects import explain_unfaked, has_queues, list_unfaked, with_fakes
 from flowengine.experiments.eval_file import EvalFile, RecordedSpec, check_columns
@@ -31,7 +31,7 @@ from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.experiments.scoring import Score, Scorers, ScoringView
 from flowengine.experiments.spending import Effort, effort_of_calls, effort_of_reused, effort_of_spending
 from flowengine.flow import Flow
-from flowengine.journal.run_export import shown
+from flowengine.journal.run_export import format_value
 from flowengine.nodes.code_digest import digest_of
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import read_run
@@ -175,7 +175,7 @@ class EvalRun:
         name = os.path.basename(self.file.name)
         rows = RowSet(made.id, name, known)
         try:
-            async with batched(self.store, made.id, self.batch, self.tell):
+            async with open_collector(self.store, made.id, self.batch, self.tell):
                 await self._collect(rows, made.rows)
         finally:
             made.finished = len(made.rows) == self.total and not self.ledger.has_refused
@@ -335,7 +335,7 @@ class EvalRun:
             result.status,
             "" if result.error is None else result.error.message[:_SHOWN],
             {name: scores.get(name, Score(None, "not scored")) for name in order},
-            {column: shown(answered.view.row.get(column, "")) for column in self.file.spec.slices},
+            {column: format_value(answered.view.row.get(column, "")) for column in self.file.spec.slices},
             total.calls,
             paid.calls,
             total.cost_usd,
@@ -348,5 +348,11 @@ class EvalRun:
 
 
 def _preview(outputs: Mapping[str, Any]) -> str:
-    text = shown(next(iter(outputs.values()))) if len(outputs) == 1 else shown(dict(outputs)) if outputs else ""
+    text = (
+        format_value(next(iter(outputs.values())))
+        if len(outputs) == 1
+        else format_value(dict(outputs))
+        if outputs
+        else ""
+    )
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from flowengine.core.output_file import open_output, tells_refusals
 from flowengine.errors import InputError
-from flowengine.journal.run_export import dumps, shown
+from flowengine.journal.run_export import dumps, format_value
 from flowengine.runners.row_runs import RowResult
 
 __all__ = ["ResultsFile", "to_record", "to_safe_cell"]
@@ -88,7 +88,7 @@ class ResultsFile:
 
 
 def _to_cell(value: Any) -> str:
-    return "" if value is None else shown(value)
+    return "" if value is None else format_value(value)
 
 
 def to_safe_cell(value: Any) -> str:

@@ -170,7 +170,7 @@ class Subflows:
 
     def open(self, flow: str, base: Path, project: Project) -> FlowSpec | ProjectProblem | None:
         """The flow of a path that stands in a file of the folder `base`; None where it has problems of its own."""
-        place = located(flow, base, project)
+        place = locate_file(flow, base, project)
         if isinstance(place, ProjectProblem):
             return place
         path, shown = place
@@ -211,7 +211,7 @@ class Subflows:
         return None
 
 
-def located(file: str, base: Path, project: Project) -> Located | ProjectProblem:
+def locate_file(file: str, base: Path, project: Project) -> Located | ProjectProblem:
     """The file of a path that stands in a flow of the folder `base`; a problem where a flow may not name it."""
     if Path(file).is_absolute():
         return ProjectProblem("FE503", f"the path '{file}' is not relative; it starts in the folder of this file")
@@ -318,7 +318,7 @@ class _Reader:
 
     def read(self, file: str, path: KeyPath) -> str:
         if file not in self._found:
-            self._found[file] = self._opened(file)
+            self._found[file] = self._open(file)
         found = self._found[file]
         if isinstance(found, ProjectProblem):
             self._tell(found, (*path, "file"))
@@ -336,8 +336,8 @@ class _Reader:
         self.lost.append(path)
         return STAND_IN_TEXT
 
-    def _opened(self, file: str) -> tuple[Path, str] | ProjectProblem | Diagnostic:
-        place = located(file, self._base, self._project)
+    def _open(self, file: str) -> tuple[Path, str] | ProjectProblem | Diagnostic:
+        place = locate_file(file, self._base, self._project)
         if isinstance(place, ProjectProblem):
             return place
         problem = self._files.unreadable(*place)

@@ -155,7 +155,7 @@ def _load_one(
     spec, structural = _structure(data, source, gaps)
     problems += structural
     if spec is not None:
-        placed = spec.placed(source)
+        placed = spec.with_source(source)
         problems += check(placed, project, subflows, whole=not problems, warnings=warnings)
         problems += check_models(placed, models) if models is not None else ()
         beside |= {each.file for each in problems if each.code == "FE921"}  # What acts may stand in a subflow's file.
@@ -188,7 +188,7 @@ def _structure(data: dict[str, Any], source: SourceText, gaps: Gaps) -> tuple[Fl
         except ValidationError as error:
             found = problems_of(error, source)
         else:
-            spec.remembered("gaps", lambda _: gaps)
+            spec.remember("gaps", lambda _: gaps)
             return spec, list(reported.values())
         for each in (problem.diagnostic for problem in mending.news(found)):
             reported.setdefault((each.code, each.line, each.column, each.message), each)

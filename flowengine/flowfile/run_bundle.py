@@ -34,7 +34,7 @@ from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.models.vendors import ProviderSettings
 
-__all__ = ["packed", "place_of", "unpacked"]
+__all__ = ["pack_bundle", "place_of", "unpack_bundle"]
 
 # --- Where the text of a flow is at home that a run brings along
 
@@ -72,7 +72,7 @@ _PLACES: Final = frozenset({"store"})
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 
 
-def packed(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
+def pack_bundle(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
     """Packs the parts of a project that accompany a flow."""
     told: dict[str, Any] = {
         "allow_env": list(project.allow_env),
@@ -96,7 +96,7 @@ class Unpacked(NamedTuple):
     files: FlowFiles
 
 
-def unpacked(bag: object, path: Path, own: Project) -> Unpacked:
+def unpack_bundle(bag: object, path: Path, own: Project) -> Unpacked:
     """The flow's place below the root of this machine's project, that project with what the run says beside, and the
     run's files. `path` is where a run lies that has no baggage. `DefinitionError` for what is none."""
     if not is_map(bag):

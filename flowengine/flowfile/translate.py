@@ -16,7 +16,7 @@ from flowengine.errors import Diagnostic
 from flowengine.flowfile.analysis.flow_nodes import node_at
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.report import Nearest
-from flowengine.flowfile.schema.fields import RACE, found, shortened
+from flowengine.flowfile.schema.fields import RACE, format_found, shorten_message
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import node_types, spec_of
 from flowengine.flowfile.yaml.positions import SourceText
@@ -87,7 +87,7 @@ def _problem(said: _Said, source: SourceText, nearest: Nearest) -> Problem:
     line, column = place_of((*path, *words.inside))
     file = None if source.path is None else str(source.path)
     node = ".".join(node_at(path)) or None
-    found_at = Diagnostic(words.code, shortened(words.message), file, line, column, node, words.hint)
+    found_at = Diagnostic(words.code, shorten_message(words.message), file, line, column, node, words.hint)
     return Problem(found_at, path, words.lacks)
 
 
@@ -106,8 +106,8 @@ def _words(said: _Said, nearest: Nearest) -> _Words:
     expected = _EXPECTED.get(said.kind, "another value")
     hint = ""
     if said.kind == "string_type" and isinstance(said.value, bool | int | float):
-        hint = f'; put it in quotes: "{found(said.value)}"'
-    return _Words("FE401", f"expected {expected}, found {found(said.value)}", hint)
+        hint = f'; put it in quotes: "{format_found(said.value)}"'
+    return _Words("FE401", f"expected {expected}, found {format_found(said.value)}", hint)
 
 
 _EXPECTED: Final = {
@@ -208,14 +208,14 @@ def _missing_key(said: _Said, nearest: Nearest) -> _Words:
 
 def _not_a_word(said: _Said, nearest: Nearest) -> _Words:
     if said.path == ("flowengine",):
-        return _Words("FE207", f"this version reads format v1, found {found(said.value)}")
+        return _Words("FE207", f"this version reads format v1, found {format_found(said.value)}")
     words: str = said.context["expected"]
     known = [each.strip("'") for each in words.replace(" or ", ", ").split(", ")]
-    hint = _named(said.value, _OTHER_TYPES, known, nearest)
-    return _Words("FE402", f"expected {words}, found {found(said.value)}", hint)
+    hint = _suggest_name(said.value, _OTHER_TYPES, known, nearest)
+    return _Words("FE402", f"expected {words}, found {format_found(said.value)}", hint)
 
 
-def _named(value: Any, elsewhere: Mapping[str, str], known: Collection[str], nearest: Nearest) -> str:
+def _suggest_name(value: Any, elsewhere: Mapping[str, str], known: Collection[str], nearest: Nearest) -> str:
     """The end of a message: what a word of another tool is called here, else the nearest known word."""
     if not isinstance(value, str):
         return ""
@@ -225,8 +225,8 @@ def _named(value: Any, elsewhere: Mapping[str, str], known: Collection[str], nea
 
 def _not_a_name(said: _Said, nearest: Nearest) -> _Words:
     if ":" in said.context["pattern"]:
-        return _Words("FE409", f"expected 'module:function', found {found(said.value)}", _colon(said.value))
-    text = f"{found(said.value)} is not a valid name: small letters, digits and _, a letter first"
+        return _Words("FE409", f"expected 'module:function', found {format_found(said.value)}", _colon(said.value))
+    text = f"{format_found(said.value)} is not a valid name: small letters, digits and _, a letter first"
     return _Words("FE206", text, _as_name(str(said.value)))
 
 
@@ -245,7 +245,7 @@ def _as_name(value: str) -> str:
 def _out_of_range(said: _Said, nearest: Nearest) -> _Words:
     bounds = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
     expected = " and ".join(f"{bounds[key]} {value:g}" for key, value in said.context.items() if key in bounds)
-    return _Words("FE403", f"expected {expected}, found {found(said.value)}")
+    return _Words("FE403", f"expected {expected}, found {format_found(said.value)}")
 
 
 def _too_short(said: _Said, nearest: Nearest) -> _Words:
@@ -271,13 +271,13 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
     if said.value is None:
         return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
     if not is_map(said.value) or said.path[-2:-1] != ("nodes",):
-        return _Words("FE401", f"expected a map, found {found(said.value)}")
+        return _Words("FE401", f"expected a map, found {format_found(said.value)}")
     kind = said.value.get("type")
     if kind == "race":
         return _Words("FE231", *RACE, inside=("type",))
-    hint = _named(kind, _OTHER_KINDS, node_types(), nearest)
+    hint = _suggest_name(kind, _OTHER_KINDS, node_types(), nearest)
     hint = hint or f"; there are {', '.join(sorted(node_types()))}"
-    return _Words("FE204", f"unknown node type {found(kind)}", hint, inside=("type",))
+    return _Words("FE204", f"unknown node type {format_found(kind)}", hint, inside=("type",))
 
 
 # --- the models behind a location --------------------------------------------------------------------

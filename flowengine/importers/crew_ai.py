@@ -50,9 +50,9 @@ def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
 def _find_task_files(tree: SourceTree, file: str) -> Iterator[str]:
     """The files of tasks that the crews of a Python file name."""
     files = PythonFiles(tree, PurePosixPath(file).parent.as_posix())
-    source = files.parsed(file)
+    source = files.parse_file(file)
     for each in crew_classes(source, files) if source is not None else ():
-        path = each.configured("tasks_config")
+        path = each.find_config_path("tasks_config")
         try:
             joined = tree.join(PurePosixPath(file).parent.as_posix(), path) if path else ""
         except SourceError:

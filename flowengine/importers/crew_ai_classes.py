@@ -33,7 +33,7 @@ class PythonFiles:
         self._parsed: dict[str, PythonSource | None] = {}
         self.names = [each for each in tree.files(base) if each.endswith(".py")]
 
-    def parsed(self, file: str) -> PythonSource | None:
+    def parse_file(self, file: str) -> PythonSource | None:
         """A file; None for one that is no Python."""
         if file not in self._parsed:
             try:
@@ -81,7 +81,7 @@ class PythonFiles:
         if found is not None:
             return found, source
         _, original, file = self.home_of(source, name)
-        other = self.parsed(file) if file and file != source.file and depth < 8 else None
+        other = self.parse_file(file) if file and file != source.file and depth < 8 else None
         return None if other is None else self.class_of(other, original or name, depth + 1)
 
     def function_of(self, source: PythonSource, name: str) -> tuple[Method, PythonSource] | None:
@@ -90,7 +90,7 @@ class PythonFiles:
         if found is not None:
             return found, source
         _, original, file = self.home_of(source, name)
-        other = self.parsed(file) if file and file != source.file else None
+        other = self.parse_file(file) if file and file != source.file else None
         found = None if other is None else next((each for each in other.functions() if each.name == original), None)
         return None if found is None or other is None else (found, other)
 
@@ -133,7 +133,7 @@ class CrewClass:
             if isinstance(each, Method):
                 self._read(each)
 
-    def configured(self, key: str) -> str | None:
+    def find_config_path(self, key: str) -> str | None:
         """The path that `agents_config` or `tasks_config` says; None where it is no text."""
         for each in self.found.body:
             targets = (
@@ -163,7 +163,7 @@ class CrewClass:
             if value is not None:
                 return self.resolve(value, depth + 1)
         _, original, file = self.files.home_of(self.source, bare)
-        other = self.files.parsed(file) if file and file != self.source.file else None
+        other = self.files.parse_file(file) if file and file != self.source.file else None
         if other is not None and "." not in name:
             for each in _assignments(None, other.tree):
                 if original in each:

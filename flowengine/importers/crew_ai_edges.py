@@ -92,9 +92,9 @@ class EdgeReader(FlowParts):
             if len(trigger.names) > 1 and not trigger.is_all and outcome == "mapped":
                 outcome, note = "changed", "it runs once, when all that may lead to it are settled"
             if outcome == "mapped":
-                self.ledger.mapped(what, place)
+                self.ledger.note_mapped(what, place)
             else:
-                self.ledger.changed(what, place, note)
+                self.ledger.note_changed(what, place, note)
         step.needs = list(dict.fromkeys(needs))
         if not needs and not any(each.kind == "start" for each in method.triggers):
             step.when = "false"

@@ -43,7 +43,7 @@ def read_flow(tree: SourceTree, file: str) -> ImportedProject:
     """The flows of one Python file, with their crews."""
     project = ImportedProject("CrewAI", ImportLedger())
     files = PythonFiles(tree, project_base(tree, file))
-    source = files.parsed(file)
+    source = files.parse_file(file)
     if source is None:
         parse_python(file, tree.read_text(file))
         raise DefinitionError(f"{file}: it cannot be read")
@@ -78,7 +78,7 @@ class _FlowReader(AskingReader, EdgeReader):
 
     def read(self) -> ImportedFlow:
         self.flow.description = ast.get_docstring(self.found)
-        self.ledger.mapped(f"flow {self.found.name}", self._place(self.found))
+        self.ledger.note_mapped(f"flow {self.found.name}", self._place(self.found))
         self._read_state()
         self._read_crews()
         steps = {name: self._read_method(method) for name, method in self.methods.items()}
@@ -102,12 +102,12 @@ class _FlowReader(AskingReader, EdgeReader):
             kind: dict[str, Any] = {"schema": {}} if field.type is None else {"type": field.type}
             if name in everywhere:
                 self.flow.shared_state[key] = {"default": field.default, "merge": "replace"}
-                self.ledger.mapped(f"state {name}", place, f"shared state {key}")
+                self.ledger.note_mapped(f"state {name}", place, f"shared state {key}")
             else:
                 if field.has_default and field.default is None:
                     kind = {"schema": {}}
                 self.flow.inputs[key] = {**kind, "default": field.default} if field.has_default else kind
-                self.ledger.mapped(f"state {name}", place, f"input {key}: no method writes it")
+                self.ledger.note_mapped(f"state {name}", place, f"input {key}: no method writes it")
 
     def _read_crews(self) -> None:
         """The flows of the crews that the code asks, and modules that run them in the place of theirs."""
@@ -128,7 +128,7 @@ class _FlowReader(AskingReader, EdgeReader):
         code.need(path)
 
     def _crew_flow(self, crew: CrewClass, file: str) -> ImportedFlow | None:
-        path = crew.configured("tasks_config")
+        path = crew.find_config_path("tasks_config")
         tasks = self.crews.tasks_file_of(file, path) if path else None
         if tasks is None:
             return None
@@ -151,7 +151,7 @@ class _FlowReader(AskingReader, EdgeReader):
             step.keys["set"] = {self.keys[field]: text for field, text in kept.items()}
             if not kept:
                 del step.keys["set"]
-            self.ledger.mapped(what, place, f"the crew is the subflow {flow.name}.yaml")
+            self.ledger.note_mapped(what, place, f"the crew is the subflow {flow.name}.yaml")
             return step
         module = module_name(self.crews.new_paths[self.source.file])
         problem = self.crews.code.problem_of(self.crews.new_paths[self.source.file])
@@ -172,7 +172,7 @@ class _FlowReader(AskingReader, EdgeReader):
         step.sample = {"result": method.labels[0] if method.labels else "made up", "state": sets or {}}
         note = "a function node calls it"
         note += ", and it runs its crews" if "kickoff" in ast.unparse(method.node) else ""
-        self.ledger.changed(what, place, note)
+        self.ledger.note_changed(what, place, note)
         return step
 
     def _calls_helpers(self, method: FlowMethod) -> bool:
@@ -206,7 +206,7 @@ class _FlowReader(AskingReader, EdgeReader):
         original = self.source.segment(method.node)
         self.crews.project.stubs.append(Stub(step.call, ["state: dict"], why, step.origin, original=original))
         step.sample = {"result": method.labels[0] if method.labels else "made up", "state": {}}
-        self.ledger.lost(
+        self.ledger.note_lost(
             f"method {method.name}", step.origin, why, f"write {step.id} in imported_stubs.py, or as nodes"
         )
 

@@ -109,11 +109,11 @@ class CrewParts:
         """The crews whose tasks stand in a file."""
         found: list[CrewClass] = []
         for name in self.files.names:
-            source = self.files.parsed(name)
+            source = self.files.parse_file(name)
             if source is None or "CrewBase" not in source.text:
                 continue
             for each in crew_classes(source, self.files):
-                path = each.configured("tasks_config")
+                path = each.find_config_path("tasks_config")
                 if path is not None and _same(name, path, tasks_file):
                     found.append(each)
         return found
@@ -148,10 +148,10 @@ class CrewParts:
             try:
                 data = self.tree.read(path)
             except SourceError as error:
-                self.ledger.lost(f"file {new}", SourcePlace(path), str(error), "copy it")
+                self.ledger.note_lost(f"file {new}", SourcePlace(path), str(error), "copy it")
                 continue
             if not (path.endswith((".yaml", ".yml")) and _is_configuration(data)):
-                self.ledger.kept(f"file {new}", SourcePlace(path), "the code names it")
+                self.ledger.note_kept(f"file {new}", SourcePlace(path), "the code names it")
                 yield CarriedFile(new, data)
 
     def tell(self, outcome: str, what: str, place: SourcePlace, note: str = "", by_hand: str = "") -> None:
@@ -161,11 +161,11 @@ class CrewParts:
             return
         self._told.add(key)
         if outcome == "lost":
-            self.ledger.lost(what, place, note, by_hand or "see whether the flow needs it")
+            self.ledger.note_lost(what, place, note, by_hand or "see whether the flow needs it")
         elif outcome == "changed":
-            self.ledger.changed(what, place, note, by_hand)
+            self.ledger.note_changed(what, place, note, by_hand)
         else:
-            self.ledger.mapped(what, place, note)
+            self.ledger.note_mapped(what, place, note)
 
     def _yaml(self, file: str) -> YamlSource:
         found = self.tree.read_yaml(file)
@@ -174,7 +174,7 @@ class CrewParts:
         return found
 
     def _agents_file(self, tasks_file: str, crew: CrewClass | None) -> str | None:
-        path = crew.configured("agents_config") if crew is not None else None
+        path = crew.find_config_path("agents_config") if crew is not None else None
         if crew is not None and path is not None:
             for name in (path, f"config/{PurePosixPath(path).name}"):
                 try:
@@ -214,7 +214,7 @@ def import_root(files: PythonFiles) -> str:
     wanted = [
         each.module.replace(".", "/")
         for name in files.names[:400]
-        if (source := files.parsed(name)) is not None
+        if (source := files.parse_file(name)) is not None
         for each in source.imports()
         if each.module and not each.module.startswith(".")
     ]

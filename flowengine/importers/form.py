@@ -8,9 +8,9 @@ of the flow format, so the form needs no vocabulary of its own:
   steps have; every other key of the node stands in `keys` as the file is to have it. `body` are the nodes of a map or
   a loop. Texts are templates of ours already (`jinja_text` converts Jinja, `literal` escapes plain text).
 - `call` names code: a function of a `CarriedFile`, of a `Stub`, or `GIVE`. All of it is put into `allow_calls`.
-- Each element of the source is told to the `ImportLedger` once, with its file and line: `mapped` where the written
-  flow does it as it was, `changed` where it does it in another way (which), `lost` where it does not (why, and what to
-  do by hand). `kept` is for files that are copied as they are; they count in no share.
+- Each element of the source is told to the `ImportLedger` once, with its file and line: `note_mapped` where the written
+  flow does it as it was, `note_changed` where it does it in another way (which), `note_lost` where it does not
+  (why, and what to do by hand). `note_kept` is for files that are copied as they are; they count in no share.
 
 It reads nothing and writes nothing.
 """
@@ -81,19 +81,19 @@ class ImportLedger:
     def __init__(self) -> None:
         self.elements: list[Element] = []
 
-    def mapped(self, what: str, origin: SourcePlace, note: str = "") -> None:
+    def note_mapped(self, what: str, origin: SourcePlace, note: str = "") -> None:
         """The written flow does it as it was."""
         self.elements.append(Element(what, origin, "mapped", note))
 
-    def changed(self, what: str, origin: SourcePlace, change: str, by_hand: str = "") -> None:
+    def note_changed(self, what: str, origin: SourcePlace, change: str, by_hand: str = "") -> None:
         """The written flow does it, in another way."""
         self.elements.append(Element(what, origin, "changed", change, by_hand))
 
-    def lost(self, what: str, origin: SourcePlace, why: str, by_hand: str) -> None:
+    def note_lost(self, what: str, origin: SourcePlace, why: str, by_hand: str) -> None:
         """The written flow does not do it."""
         self.elements.append(Element(what, origin, "lost", why, by_hand))
 
-    def kept(self, what: str, origin: SourcePlace, note: str = "") -> None:
+    def note_kept(self, what: str, origin: SourcePlace, note: str = "") -> None:
         """A file that is copied as it is."""
         self.elements.append(Element(what, origin, "kept", note))
 

@@ -98,10 +98,12 @@ class _Reader(RowReader):
                 node = held.get("node") if is_map(held) else None
                 path = ("node_variants", name, "variants", variant, "node")
                 if not is_map(node):
-                    self.ledger.lost(f"variant {variant} of {name}", self.source.origin(*path), "it has no node", "")
+                    self.ledger.note_lost(
+                        f"variant {variant} of {name}", self.source.origin(*path), "it has no node", ""
+                    )
                 elif variant == default:
                     self.defaults[name] = ({"name": name, **node}, path)
-                    self.ledger.mapped(f"default variant {variant} of {name}", self.source.origin(*path))
+                    self.ledger.note_mapped(f"default variant {variant} of {name}", self.source.origin(*path))
                 else:
                     others.append((name, variant, {"name": name, **node}, path))
         for name, variant, node, path in others[:_MOST_VARIANTS]:
@@ -116,15 +118,15 @@ class _Reader(RowReader):
                 node.get("use_variants") for _, node in self.nodes if node.get("name") == name
             )
             if not in_use:
-                self.ledger.changed(what, origin, f"no node uses it; {flow_name}.yaml is the flow without it")
+                self.ledger.note_changed(what, origin, f"no node uses it; {flow_name}.yaml is the flow without it")
             elif lost and any(f"node {name}" in each.what for each in lost):
-                self.ledger.lost(what, origin, lost[0].note, lost[0].by_hand)
+                self.ledger.note_lost(what, origin, lost[0].note, lost[0].by_hand)
             else:
-                self.ledger.changed(
+                self.ledger.note_changed(
                     what, origin, f"it stands in {flow_name}.yaml: compare the two with `flowengine eval`"
                 )
         for name, variant, _, path in others[_MOST_VARIANTS:]:
-            self.ledger.lost(
+            self.ledger.note_lost(
                 f"variant {variant} of {name}", self.source.origin(*path), "there are too many", "write its flow"
             )
 
@@ -143,11 +145,11 @@ class _Reader(RowReader):
             if node.get("use_variants") or node_name in chosen:
                 default = chosen.get(node_name) or self.defaults.get(node_name)
                 if default is None:
-                    ledger.lost(
+                    ledger.note_lost(
                         f"node {node_name}", self.source.origin(*path), "its variants have no default", "write the node"
                     )
                     continue
-                ledger.mapped(f"node {node_name}: use_variants", self.source.origin(*path, "use_variants"))
+                ledger.note_mapped(f"node {node_name}: use_variants", self.source.origin(*path, "use_variants"))
                 extra = {key: value for key, value in node.items() if key not in ("use_variants", "name")}
                 node, path = {**extra, **default[0]}, default[1]
             found.append((node, path))
@@ -204,10 +206,10 @@ class _Reader(RowReader):
         flow.inputs[self.inputs[key]] = held
         if self.inputs[key] != key:
             note = f"it is called {self.inputs[key]}"
-        (ledger.changed if note else ledger.mapped)(f"input {key}", origin, note)
+        (ledger.note_changed if note else ledger.note_mapped)(f"input {key}", origin, note)
         for mark in ("is_chat_input", "is_chat_history"):
             if spec.get(mark):
-                ledger.mapped(
+                ledger.note_mapped(
                     f"input {key}: {mark}", self.source.origin("inputs", key, mark), "an input like any other"
                 )
 
@@ -218,17 +220,17 @@ class _Reader(RowReader):
             reference = read_reference(spec.get("reference"))
             what = f"output {key}"
             if reference is None:
-                ledger.lost(what, origin, f"it refers to {spec.get('reference')!r:.100}", "write the output")
+                ledger.note_lost(what, origin, f"it refers to {spec.get('reference')!r:.100}", "write the output")
                 continue
             if reference.source in self.aggregated:
-                ledger.changed(what, origin, "it is given by the flow over all rows")
+                ledger.note_changed(what, origin, "it is given by the flow over all rows")
                 continue
             if not self._is_known(reference):
-                ledger.lost(what, origin, f"there is no '{reference.source}'", "write the output")
+                ledger.note_lost(what, origin, f"there is no '{reference.source}'", "write the output")
                 continue
             name = names.id(key, "output")
             flow.outputs[name] = f"{{{{ {self.expression(reference)} }}}}"
-            (ledger.changed if name != key else ledger.mapped)(
+            (ledger.note_changed if name != key else ledger.note_mapped)(
                 what, origin, f"it is called {name}" if name != key else ""
             )
 

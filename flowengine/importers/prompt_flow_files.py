@@ -81,9 +81,11 @@ class PromptFlowSource:
                 for each in found:
                     name = PurePosixPath(each).relative_to(PurePosixPath(path).parent).as_posix()
                     self.paths.setdefault(name, each)
-                self.ledger.mapped(what, origin, "it is copied to where the flow sees it")
+                self.ledger.note_mapped(what, origin, "it is copied to where the flow sees it")
             except (SourceError, OSError) as error:
-                self.ledger.lost(what, origin, str(error), "run the import with --root and the folder that holds it")
+                self.ledger.note_lost(
+                    what, origin, str(error), "run the import with --root and the folder that holds it"
+                )
 
     def _carry_files(self) -> None:
         code = list(self.code.files())
@@ -94,7 +96,7 @@ class PromptFlowSource:
             suffix = PurePosixPath(name).suffix.lower()
             if suffix == ".py":
                 if name in known or name.replace("-", "_") in known:
-                    self.ledger.kept(f"file {name}", SourcePlace(path), "code")
+                    self.ledger.note_kept(f"file {name}", SourcePlace(path), "code")
                 continue
             if (
                 suffix in (".jinja2", ".jinja")
@@ -112,7 +114,7 @@ class PromptFlowSource:
             if total > _MOST_CARRIED:
                 break
             self.project.files.append(CarriedFile(name, data))
-            self.ledger.kept(f"file {name}", SourcePlace(path))
+            self.ledger.note_kept(f"file {name}", SourcePlace(path))
         self.project.files += [CarriedFile(name, text) for name, text in self._templates.items()]
 
     def _read_top(self) -> None:
@@ -129,11 +131,11 @@ class PromptFlowSource:
                 continue
             elif key in _NOTES:
                 if _NOTES[key]:
-                    self.ledger.mapped(key, origin, _NOTES[key])
+                    self.ledger.note_mapped(key, origin, _NOTES[key])
             elif key not in ("additional_includes", "message_format"):
-                self.ledger.lost(key, origin, "this key is not known", "see whether the flow needs it")
+                self.ledger.note_lost(key, origin, "this key is not known", "see whether the flow needs it")
             elif key == "message_format":
-                self.ledger.changed(key, origin, "messages are texts, and files are inputs of the type file")
+                self.ledger.note_changed(key, origin, "messages are texts, and files are inputs of the type file")
 
     def _read_environment(self) -> None:
         environment = self.data.get("environment")
@@ -146,11 +148,15 @@ class PromptFlowSource:
                     text = self.tree.read_text(path)
                     kept = [each for each in text.splitlines() if not each.strip().startswith("promptflow")]
                     self.project.files.append(CarriedFile("requirements.txt", "\n".join([*kept, ""])))
-                    self.ledger.changed("requirements", origin, "requirements.txt without promptflow's own packages")
+                    self.ledger.note_changed(
+                        "requirements", origin, "requirements.txt without promptflow's own packages"
+                    )
                 except SourceError as error:
-                    self.ledger.lost("requirements", origin, str(error), "write a requirements.txt")
+                    self.ledger.note_lost("requirements", origin, str(error), "write a requirements.txt")
             else:
-                self.ledger.changed(f"environment {key}", origin, "the machine that runs the flow has its own image")
+                self.ledger.note_changed(
+                    f"environment {key}", origin, "the machine that runs the flow has its own image"
+                )
 
     def _read_variables(self) -> None:
         variables = self.data.get("environment_variables")
@@ -159,13 +165,17 @@ class PromptFlowSource:
             what = f"environment variable {key}"
             if isinstance(value, str | int | float) and "${" not in str(value) and self.code.uses_parts:
                 self.code.variables[key] = str(value)
-                self.ledger.changed(what, origin, f"{PARTS}.py sets it where nothing else does")
+                self.ledger.note_changed(what, origin, f"{PARTS}.py sets it where nothing else does")
             elif isinstance(value, str) and re.fullmatch(r"\$\{[^{}]{1,200}\}", value):
                 self.project.environment[key] = f"the code reads it; it was {value[2:-1]}, a value of a connection"
-                self.ledger.changed(what, origin, "a value of a connection, which the environment has", f"set {key}")
+                self.ledger.note_changed(
+                    what, origin, "a value of a connection, which the environment has", f"set {key}"
+                )
             else:
                 self.project.environment[key] = "the code reads it"
-                self.ledger.lost(what, origin, "it has no value that can stand in a file", f"set {key} before the run")
+                self.ledger.note_lost(
+                    what, origin, "it has no value that can stand in a file", f"set {key} before the run"
+                )
 
     def _list(self, key: str) -> list[tuple[int, Any]]:
         found = self.data.get(key)

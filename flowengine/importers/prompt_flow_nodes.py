@@ -106,7 +106,7 @@ class NodeReader:
         self._read_activate(step)
         if node.get("aggregation") or node.get("reduce"):
             origin = self._origin("aggregation")
-            self._ledger.changed(f"{self._what}: aggregation", origin, "it runs in the flow over all rows")
+            self._ledger.note_changed(f"{self._what}: aggregation", origin, "it runs in the flow over all rows")
         for key in node.keys() - _READ - (_MODEL_KEYS if step.kind == "agent" else frozenset[str]()):
             self._tell_other(key)
         for each in before:
@@ -119,13 +119,13 @@ class NodeReader:
     def _tell_other(self, key: str) -> None:
         what, origin = f"{self._what}: {key}", self._origin(key)
         if key in ("comment", "description"):
-            self._ledger.mapped(what, origin, "a note")
+            self._ledger.note_mapped(what, origin, "a note")
         elif key in _MODEL_KEYS:
-            self._ledger.changed(what, origin, "the stub's model is its own matter")
+            self._ledger.note_changed(what, origin, "the stub's model is its own matter")
         elif key == "enable_cache":
-            self._ledger.changed(what, origin, "`cache: true` would do it")
+            self._ledger.note_changed(what, origin, "`cache: true` would do it")
         else:
-            self._ledger.lost(what, origin, "this key is not known", "see whether the node needs it")
+            self._ledger.note_lost(what, origin, "this key is not known", "see whether the node needs it")
 
     # --- llm
 
@@ -165,18 +165,20 @@ class NodeReader:
 
     def _tell_node(self, template: SourcePlace, change: str) -> None:
         if change:
-            self._ledger.changed(self._what, self._origin(), change)
+            self._ledger.note_changed(self._what, self._origin(), change)
         else:
-            self._ledger.mapped(self._what, self._origin())
+            self._ledger.note_mapped(self._what, self._origin())
 
     def _tell_variables(self, variables: Mapping[str, Any]) -> None:
         for key, value in variables.items():
             reference = read_reference(value)
             what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
             if reference is not None and reference.source != "inputs" and reference.source not in self._known:
-                self._ledger.lost(what, origin, f"there is no node '{reference.source}'", "say where it comes from")
+                self._ledger.note_lost(
+                    what, origin, f"there is no node '{reference.source}'", "say where it comes from"
+                )
             else:
-                self._ledger.mapped(what, origin)
+                self._ledger.note_mapped(what, origin)
 
     def _read_template(self, step: FlowStep) -> tuple[str | None, SourcePlace]:
         given = self._where.get("path") or self._inputs.get("prompt")
@@ -185,12 +187,12 @@ class NodeReader:
             path = self._paths.get(name) or self._tree.join(self._base, name)
             return self._tree.read_text(path), SourcePlace(path)
         except SourceError as error:
-            self._ledger.lost(
+            self._ledger.note_lost(
                 self._what, self._origin("source"), f"its template is missing: {error}", "write the prompt"
             )
             step.prompt = f"The prompt of the node {step.id} was not there to import."
             for key in self._inputs.keys() - SETTINGS:
-                self._ledger.lost(
+                self._ledger.note_lost(
                     f"{self._what}: input {key}",
                     self._origin("inputs", key),
                     "its template is missing",
@@ -240,9 +242,9 @@ class NodeReader:
         for key in sorted(_MODEL_KEYS & self._node.keys()):
             origin = self._origin(key)
             if key == "connection":
-                self._ledger.changed(f"{self._what}: connection", origin, "key and address are the environment's")
+                self._ledger.note_changed(f"{self._what}: connection", origin, "key and address are the environment's")
             else:
-                self._ledger.mapped(
+                self._ledger.note_mapped(
                     f"{self._what}: {key}", origin, f"model {step.model}" if step.model else "the default model"
                 )
         for key, value in self._inputs.items():
@@ -252,26 +254,26 @@ class NodeReader:
     def _read_setting(self, step: FlowStep, key: str, value: Any) -> None:
         what, origin = f"{self._what}: {key}", self._origin("inputs", key)
         if key in ("deployment_name", "model"):
-            self._ledger.mapped(
+            self._ledger.note_mapped(
                 what, origin, f"model {step.model}" if step.model else "none is named: the default model is asked"
             )
         elif key in ("connection", "api", "prompt"):
-            self._ledger.changed(
+            self._ledger.note_changed(
                 what, origin, "key and address are the environment's" if key == "connection" else "it is known"
             )
         elif key == "response_format" and is_json_format(value):
             step.keys["output"] = {"type": "object"}
-            self._ledger.changed(what, origin, "the answer is an object, which is handed on as JSON text")
+            self._ledger.note_changed(what, origin, "the answer is an object, which is handed on as JSON text")
         elif read_reference(value) is not None:
-            self._ledger.lost(what, origin, "a setting cannot come from a value of the run", "write a value")
+            self._ledger.note_lost(what, origin, "a setting cannot come from a value of the run", "write a value")
         else:
             setting = read_setting(key, value)
             if setting.problem:
-                self._ledger.lost(what, origin, setting.problem, "see whether the node needs it")
+                self._ledger.note_lost(what, origin, setting.problem, "see whether the node needs it")
                 return
             options = {**step.keys.get("model_options", {}), **setting.keys.pop("model_options", {})}
             step.keys |= setting.keys | ({"model_options": options} if options else {})
-            self._ledger.mapped(what, origin, "" if setting.keys or options else "what holds anyway")
+            self._ledger.note_mapped(what, origin, "" if setting.keys or options else "what holds anyway")
 
     # --- prompt and python
 
@@ -312,17 +314,17 @@ class NodeReader:
             self._project.environment[f"{prefix}_API_KEY"] = (
                 f"the key of the connection '{self._inputs[key]}'; {prefix}_… for its other values"
             )
-            self._ledger.changed(
+            self._ledger.note_changed(
                 f"{self._what}: input {key}",
                 self._origin("inputs", key),
                 f"the connection's values are the environment's: {prefix}_API_KEY …",
             )
         for key in self._inputs.keys() - taken.keys():
-            self._ledger.changed(
+            self._ledger.note_changed(
                 f"{self._what}: input {key}", self._origin("inputs", key), "left out: the function does not take it"
             )
         for key in sorted(found.required - taken.keys()):
-            self._ledger.changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
+            self._ledger.note_changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
 
     def _read_embedding(self, step: FlowStep, tool: str) -> bool:
         """Tells whether it is promptflow's embedding, with its model and its text."""
@@ -338,7 +340,9 @@ class NodeReader:
         self._tell_node(self._origin(), f"a function makes the vector, with {name}")
         for key in self._inputs:
             note = "key and address are the environment's" if key == "connection" else ""
-            self._ledger.changed(f"{self._what}: input {key}", self._origin("inputs", key), note or "the model's name")
+            self._ledger.note_changed(
+                f"{self._what}: input {key}", self._origin("inputs", key), note or "the model's name"
+            )
         return True
 
     def _read_package(self, step: FlowStep, tool: str) -> bool:
@@ -373,9 +377,11 @@ class NodeReader:
             parameters = list(step.arguments)
         if not any(each.call == step.call for each in self._project.stubs):
             self._project.stubs.append(Stub(step.call, parameters, why, origin, original=original))
-        self._ledger.lost(self._what, origin, why, f"write {step.id} in imported_stubs.py")
+        self._ledger.note_lost(self._what, origin, why, f"write {step.id} in imported_stubs.py")
         for key in self._inputs:
-            self._ledger.mapped(f"{self._what}: input {key}", self._origin("inputs", key), "an argument of the stub")
+            self._ledger.note_mapped(
+                f"{self._what}: input {key}", self._origin("inputs", key), "an argument of the stub"
+            )
 
     def _read_activate(self, step: FlowStep) -> None:
         activate = self._node.get("activate")
@@ -384,11 +390,11 @@ class NodeReader:
         reference = read_reference(activate.get("when"))
         what, origin = f"{self._what}: activate", self._origin("activate")
         if reference is None or (reference.source != "inputs" and reference.source not in self._known):
-            self._ledger.lost(what, origin, f"it asks for {activate.get('when')!r:.100}", "write `when`")
+            self._ledger.note_lost(what, origin, f"it asks for {activate.get('when')!r:.100}", "write `when`")
             return
         held = self._expression(reference).removesuffix(" | default(none)")
         step.when = f"{held} == {json.dumps(activate.get('is'), ensure_ascii=False)}"
-        self._ledger.mapped(what, origin)
+        self._ledger.note_mapped(what, origin)
 
 
 def _is_plain_name(name: str) -> bool:

@@ -30,11 +30,11 @@ __all__ = [
     "UnpackedRun",
     "dumps",
     "event_line",
-    "masked",
+    "format_value",
+    "mask_events",
     "masked_notes",
     "pack_run",
     "read_files",
-    "shown",
     "store_run",
     "unpack_run",
     "unpack_runs",
@@ -53,10 +53,10 @@ def event_line(event: Event) -> str:
     return json.dumps(event.as_dict(), ensure_ascii=False)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value for people: text as it is, anything else as JSON.
 
-    >>> shown("text"), shown({"a": [1]})
+    >>> format_value("text"), format_value({"a": [1]})
     ('text', '{"a": [1]}')
     """
     return value if isinstance(value, str) else dumps(value)
@@ -70,12 +70,12 @@ _KEPT: Final = frozenset(
 """Fields of events that are names, not what was said."""
 
 
-def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Event]:
+def mask_events(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Event]:
     """The events, one by one; `masker`: by default a new one, whose tokens no other masker can make.
 
     >>> from flowengine.engine.events import RunFinished
     >>> from flowengine.masking.masker import Masker
-    >>> [event] = masked([RunFinished(1.0, "succeeded", {"to": "ada@example.jp"})], Masker(key=b"of this run"))
+    >>> [event] = mask_events([RunFinished(1.0, "succeeded", {"to": "ada@example.jp"})], Masker(key=b"of this run"))
     >>> event.outputs
     {'to': '<MAIL:mpjhklbn>'}
     """

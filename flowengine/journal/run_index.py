@@ -96,7 +96,7 @@ class RunIndex(Protocol):
         """The runs that were forked from one, or take its results; the newest first."""
         ...
 
-    def kept(self, kind: str) -> Mapping[str, Any]:
+    def read_kept(self, kind: str) -> Mapping[str, Any]:
         """All that is kept beside the runs as one kind, by key."""
         ...
 
@@ -140,10 +140,10 @@ class ScannedRuns:
             if (asked.only is None or info.run_id in asked.only) and info.run_id not in asked.without
         ]
         if asked.session:
-            made = self._made([info.run_id for info in found])
+            made = self._make_digests([info.run_id for info in found])
             found = [info for info in found if info.run_id in made and made[info.run_id].session == asked.session]
         if asked.search.phrases:
-            texts = {run_id: each.texts for run_id, each in self._made([info.run_id for info in found]).items()}
+            texts = {run_id: each.texts for run_id, each in self._make_digests([info.run_id for info in found]).items()}
             found = [info for info in found if asked.search.has_in(_about(info), texts.get(info.run_id, RunTexts()))]
         return FoundRuns(found[skip:] if limit is None else found[skip : skip + limit], len(found))
 
@@ -153,7 +153,7 @@ class ScannedRuns:
     def digests(self, run_ids: Collection[str], *, texts: bool = False) -> Mapping[str, RunDigest]:
         return {
             run_id: digest if texts else digest._replace(texts=EMPTY_TEXTS)
-            for run_id, digest in self._made(run_ids).items()
+            for run_id, digest in self._make_digests(run_ids).items()
         }
 
     def keep(self, digests: Mapping[str, RunDigest]) -> None:
@@ -163,14 +163,14 @@ class ScannedRuns:
         return (), 0
 
     def runs_from(self, run_id: str) -> Sequence[str]:
-        made = self._made([info.run_id for info in self._store.list()])
+        made = self._make_digests([info.run_id for info in self._store.list()])
         return [each for each, digest in made.items() if run_id in digest.origins]
 
-    def kept(self, kind: str) -> Mapping[str, Any]:
+    def read_kept(self, kind: str) -> Mapping[str, Any]:
         found = {info.run_id: self._store.recall(kind, info.run_id) for info in self._store.list()}
         return {key: value for key, value in found.items() if value is not None}
 
-    def _made(self, run_ids: Collection[str]) -> dict[str, RunDigest]:
+    def _make_digests(self, run_ids: Collection[str]) -> dict[str, RunDigest]:
         made: dict[str, RunDigest] = {}
         with only_looking():
             for run_id in list(run_ids)[:_MAX_SCANNED]:

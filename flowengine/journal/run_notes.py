@@ -52,7 +52,7 @@ def notes_of(store: JournalStore, run_id: str) -> RunNotes:
 
 def all_notes(store: JournalStore) -> Mapping[str, RunNotes]:
     """Run → what was said of it, for all runs of which anything was."""
-    return {run_id: decode_notes(kept) for run_id, kept in run_index_of(store).kept(_KIND).items()}
+    return {run_id: decode_notes(kept) for run_id, kept in run_index_of(store).read_kept(_KIND).items()}
 
 
 def add_note(store: JournalStore, run_id: str, text: str, by: str = "", at: float | None = None) -> RunNote:

@@ -10,7 +10,7 @@ from typing import Final
 
 from flowengine.core.secret_values import ESCAPE, replace_escape
 
-__all__ = ["Folded", "fold", "folded"]
+__all__ = ["Folded", "fold", "fold_text"]
 
 _FULL_WIDTH: Final = {0xFEE0 + code: code for code in range(0x21, 0x7F)} | {0x3000: 0x20, 0xA0: 0x20}
 _DASHES: Final = dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2015, 0x2212, 0xFE63), 0x2D)
@@ -62,10 +62,10 @@ def fold(text: str) -> str:
     return text if text.isascii() else _LONG_VOWEL.sub("-", text.translate(_FOLDED))
 
 
-def folded(text: str) -> Folded:
+def fold_text(text: str) -> Folded:
     """The text as patterns read it.
 
-    >>> folded("ada%40ex\u200bample.jp").text
+    >>> fold_text("ada%40ex\u200bample.jp").text
     'ada@example.jp'
     """
     if not (_has_escapes(text) or _UNSEEN.search(text)):

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.masking import patterns
-from flowengine.masking.folding import folded
+from flowengine.masking.folding import fold_text
 from flowengine.masking.patterns import MAX_PRIVATE_KEY, PRIVATE_KEY, PRIVATE_KEY_BEGINS, FoundSpan, Recognizer
 
 __all__ = ["DEFAULT", "HELD", "MaskedStream", "Masker", "PresidioRecognizer"]
@@ -103,7 +103,7 @@ def recognizers(names: Sequence[str]) -> tuple[Recognizer, ...]:
     return tuple(each for name in names for each in _recognizers_of(name))
 
 
-def known() -> list[str]:
+def list_recognizers() -> list[str]:
     """All names that `recognizers` takes."""
     return [*BUILT_IN, "presidio", *_made, *find_entry_points(_GROUP)]
 
@@ -117,7 +117,7 @@ def _recognizers_of(name: str) -> tuple[Recognizer, ...]:
         return (_made[name](),)
     point = find_entry_points(_GROUP).get(name)
     if point is None:
-        raise DefinitionError(f"there is no recognizer '{name}'{did_you_mean(name, known())}")
+        raise DefinitionError(f"there is no recognizer '{name}'{did_you_mean(name, list_recognizers())}")
     return (load_entry_point(point, f"the recognizer '{name}'")(),)
 
 
@@ -153,7 +153,7 @@ class Masker:
 
     def spans(self, text: str) -> list[FoundSpan]:
         """Returns the positions of values, in order and without overlaps."""
-        read = folded(text)
+        read = fold_text(text)
         found = _drop_overlaps(span for each in self.recognizers for span in each.find(read.text))
         return [FoundSpan(read.start(each.start), read.end(each.end), each.kind) for each in found]
 
@@ -192,7 +192,7 @@ class Masker:
 
     def _token(self, kind: str, value: str) -> str:
         """Of the value as it is folded: an address in full-width letters is the same address."""
-        said = f"{kind}\0{folded(value).text}".encode("utf-8", "replace")
+        said = f"{kind}\0{fold_text(value).text}".encode("utf-8", "replace")
         digest = hashlib.blake2s(said, key=self._key, digest_size=4).hexdigest()
         return f"<{kind}:{digest.translate(_LETTERS)}>"
 
@@ -259,7 +259,7 @@ class MaskedStream:
 
     def _place(self) -> int:
         """The last place to cut, 0 where there is none."""
-        read = folded(self._held)
+        read = fold_text(self._held)
         whole = [*_find_keys(read.text), *_find_quoted(read.text)]
         places = [found.end() for found in self._cuts.finditer(read.text) if read.end(found.end()) > self._looked]
         for place in reversed(places):

@@ -1,8 +1,8 @@
 """Keeps what a call of a model did before it was answered: loading, waiting for its turn, attempts that failed, the
 waits behind them.
 
-Whoever makes the call collects (`collected`); whatever waits on the way says so (`spent_on`, `add_step`) and need not
-know whether anybody listens. Steps may lie inside each other: an attempt that failed may have waited for its turn.
+Whoever makes the call collects (`collect_steps`); whatever waits on the way says so (`spent_on`, `add_step`) and need
+not know whether anybody listens. Steps may lie inside each other: an attempt that failed may have waited for its turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["Step", "add_step", "collected", "spent_on"]
+__all__ = ["Step", "add_step", "collect_steps", "spent_on"]
 
 Step: TypeAlias = Literal["loading", "queued", "attempt", "backoff", "rate_limit"]
 """`queued`: for a turn among the limits of the vendor; `attempt`: one that failed and was made again; `backoff` and
@@ -28,10 +28,10 @@ _steps: Final[ContextVar[list[tuple[Step, float, float, str]] | None]] = Context
 
 
 @contextmanager
-def collected() -> Generator[Callable[[], list[dict[str, Any]]]]:
+def collect_steps() -> Generator[Callable[[], list[dict[str, Any]]]]:
     """Collect the steps of the call that is made inside; what is given tells them once the call is over.
 
-    >>> with collected() as steps:
+    >>> with collect_steps() as steps:
     ...     add_step("backoff", perf_counter() - 2, "busy")
     >>> [(each["what"], round(each["seconds"]), each["error"]) for each in steps()]
     [('backoff', 2, 'busy')]

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from flowengine.errors import ModelConfigError
 
-__all__ = ["VARIABLE", "check_outbound", "meant"]
+__all__ = ["VARIABLE", "allow_requests", "check_outbound"]
 
 VARIABLE: Final = "FLOWENGINE_ALLOW_MODEL_REQUESTS"
 
@@ -25,7 +25,7 @@ _is_allowed: Final = ContextVar("requests are meant", default=False)
 
 
 @contextmanager
-def meant() -> Generator[None]:
+def allow_requests() -> Generator[None]:
     """Inside of the block, requests are no accident: they are allowed whatever the variable says."""
     token = _is_allowed.set(True)
     try:

@@ -37,7 +37,7 @@ class _Waiter:
 
 
 class CallSlots:
-    """`async with slots.taken():` holds one of `count` slots."""
+    """`async with slots.take():` holds one of `count` slots."""
 
     def __init__(self, count: int) -> None:
         if count < 1:
@@ -47,7 +47,7 @@ class CallSlots:
         self._waiting: deque[_Waiter] = deque()
 
     @asynccontextmanager
-    async def taken(self) -> AsyncGenerator[None]:
+    async def take(self) -> AsyncGenerator[None]:
         await self._take()
         try:
             yield
@@ -122,7 +122,7 @@ class VendorThrottle:
             return await self._make_attempt(attempt)
         async with AsyncExitStack() as turn:
             with spent_on("rate_limit"), anyio.move_on_after(self._longest):
-                await turn.enter_async_context(self._turn.taken())
+                await turn.enter_async_context(self._turn.take())
                 await self._time_has_come()
             if not self.is_open:
                 return await self._make_attempt(attempt)

@@ -194,7 +194,7 @@ class AgentNode(FlowNode):
             attachments=() if self.attach is None else files_of(self.attach(context)),
             shared="" if self.shared_prompt is None else text_of(self.shared_prompt(context)),
         )
-        route = None if routing is None else taken(routing.next_route, self._routes, self._fallback)
+        route = None if routing is None else choose_label(routing.next_route, self._routes, self._fallback)
         if route is not None:
             context.explain(Decided("route", route, among=tuple(self._routes)))
         return NodeResult(
@@ -276,7 +276,7 @@ class RoutingNode(FlowNode):
     async def _route(self, context: Context) -> NodeResult:
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
         routing = await agent.route(_subject(context, self.target, self.attach), asking_gateway_of(context))
-        label = taken(routing.next_route, self._routes, self._fallback)
+        label = choose_label(routing.next_route, self._routes, self._fallback)
         context.explain(Decided("route", label, among=tuple(self._routes)))
         return NodeResult(output=routing, routing=routing, route=label)
 
@@ -418,7 +418,7 @@ def user_input(context: Context) -> str:
     return text_of(inputs) if inputs else ""
 
 
-def taken(answer: str, routes: Mapping[str, str | None], fallback: str | None) -> str:
+def choose_label(answer: str, routes: Mapping[str, str | None], fallback: str | None) -> str:
     """The label of the route that an answer takes; the agent has checked it against its labels."""
     label = find_label(answer, routes)
     if label is not None:

@@ -231,7 +231,7 @@ class ViewDigests:
         self._patches = patches
         self._left: dict[int, str] = {}
 
-    def seen(self, number: int) -> str:
+    def digest_view(self, number: int) -> str:
         """The digest of all that a node sees, whose ancestors are settled."""
         todo = [number]
         while todo:  # Not by recursion: a chain may have thousands of nodes.

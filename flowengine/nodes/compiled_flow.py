@@ -39,7 +39,7 @@ from flowengine.errors import (
     did_you_mean,
 )
 from flowengine.nodes.code_digest import source_of
-from flowengine.nodes.container import compiled, every_node, skeleton_of
+from flowengine.nodes.container import compile_level, every_node, skeleton_of
 from flowengine.nodes.node import FlowNode, RunLimits
 
 __all__ = [
@@ -290,7 +290,7 @@ def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> Compiled
     """
     if not nodes:
         raise FlowError([Diagnostic("FE208", f"flow '{name}' has no nodes")])
-    body = compiled(nodes)
+    body = compile_level(nodes)
     reserved = [key for key in parts.get("state", ()) if key in ENGINE_KEYS or key.startswith("=")]
     if reserved:
         raise FlowError([Diagnostic("FE402", f"shared state key '{reserved[0]}' belongs to the engine")])

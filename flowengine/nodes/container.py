@@ -15,9 +15,9 @@ from flowengine.engine.graph import Graph
 from flowengine.engine.levels import LevelBody
 from flowengine.errors import DefinitionError, Diagnostic, FlowError, refuse_other_kind
 from flowengine.nodes.node import FlowNode, NodeSettings
-from flowengine.nodes.policy import wrapped
+from flowengine.nodes.policy import wrap_node
 
-__all__ = ["ContainerNode", "compiled", "every_node", "file_path", "skeleton_of"]
+__all__ = ["ContainerNode", "compile_level", "every_node", "file_path", "skeleton_of"]
 
 C = TypeVar("C", bound="ContainerNode")
 
@@ -40,13 +40,13 @@ class ContainerNode(FlowNode):
         if not nodes:
             raise DefinitionError(f"a {self.kind} needs at least one node inside")
         self.definitions = dict(nodes)
-        self.body = compiled(self.definitions)
+        self.body = compile_level(self.definitions)
 
     def with_nodes(self: C, nodes: Mapping[str, FlowNode]) -> C:
         """The same container round other nodes."""
         changed = copy(self)
         changed.definitions = dict(nodes)
-        changed.body = compiled(changed.definitions)
+        changed.body = compile_level(changed.definitions)
         return changed
 
     @property
@@ -59,7 +59,7 @@ class ContainerNode(FlowNode):
         return None
 
 
-def compiled(nodes: Mapping[str, FlowNode]) -> LevelBody:
+def compile_level(nodes: Mapping[str, FlowNode]) -> LevelBody:
     """The graph of some nodes, and the nodes with their policies; `FlowError` for ids that cannot stand in paths, for
     unknown targets and for cycles."""
     for name in nodes:
@@ -68,7 +68,7 @@ def compiled(nodes: Mapping[str, FlowNode]) -> LevelBody:
         (node.vertex(name) for name, node in nodes.items()),
         (edge for name, node in nodes.items() for edge in node.edges(name)),
     )
-    runnable = {name: wrapped(node) for name, node in nodes.items()}
+    runnable = {name: wrap_node(node) for name, node in nodes.items()}
     return LevelBody(graph, [runnable[name] for name in graph.ids])
 
 

@@ -21,7 +21,7 @@ from flowengine.journal.replay import CountingGateway, RecordedGateway, Replay
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.prompt_caching import find_cache_rule
 from flowengine.models.wrappers.bounded import BoundedModel
-from flowengine.models.wrappers.streaming_tap import heard
+from flowengine.models.wrappers.streaming_tap import tap_model
 from flowengine.nodes.container import file_path
 from flowengine.nodes.reuse_rules import without_question
 from flowengine.nodes.warm_start import find_warm_start, hear_first_token
@@ -133,7 +133,7 @@ class _TellingGateway:
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         is_read = self._is_read and request.response_schema is None and purpose not in PREPARING
-        asked = heard(model, self._tell, is_read=is_read)
+        asked = tap_model(model, self._tell, is_read=is_read)
         return await self._inner.complete(asked, request, purpose=purpose)
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:

@@ -86,7 +86,7 @@ class LoopNode(ContainerNode):
                 if error.on_limit != "partial" or error.part != context.current_node or chosen is None:
                     raise
                 return _result(chosen, wrote, index, exhausted=True)
-            seen = level.seen()
+            seen = level.make_context()
             ended = told.get(index)
             if ended is None:
                 test = None if self._test is None else self._test(seen)

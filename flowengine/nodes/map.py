@@ -161,7 +161,7 @@ class MapNode(ContainerNode):
             await context.note(MapBegan(len(items), told))
         run = _MapRun(self, context, items)
         await run.work()
-        return run.ended()
+        return run.describe_end()
 
 
 class _Results:
@@ -179,7 +179,7 @@ class _Results:
             self._values = MixedList(self._values)
         list[Any].insert(self._values, at, frozen)  # It refuses its own `insert` to all who see it.
 
-    def shown(self, *, shared: bool) -> FrozenList:
+    def to_list(self, *, shared: bool) -> FrozenList:
         """`shared`: the very list, which grows; else one for somebody who may keep it."""
         return self._values if shared else type(self._values)(self._values)
 
@@ -269,7 +269,7 @@ class _MapRun:
         try:
             await level.run()
             if self._stopped is None:
-                self._done(index, level)
+                self._note_done(index, level)
                 return level
         except Unfinished as end:
             self._unfinished.append(end.answer)
@@ -290,7 +290,7 @@ class _MapRun:
         until, has_failed = self._node.until, self._failures and self._node.on_item_error == "fail"
         if until is None or has_failed or self._stopped is not None or index not in self._outputs:
             return
-        seen = level.seen(results=self._results.shown(shared=self._node.tests_until is not None))
+        seen = level.make_context(results=self._results.to_list(shared=self._node.tests_until is not None))
         try:
             test = None if self._node.tests_until is None else self._node.tests_until(seen)
             enough = _work_out("until", until, seen) if test is None else test["answer"]
@@ -316,15 +316,15 @@ class _MapRun:
             if other in self._in_work:
                 self._in_work[other].cancel()
 
-    def _done(self, index: int, level: Level) -> None:
-        self._outputs[index] = output = _work_out("result", self._node.result, level.seen())
+    def _note_done(self, index: int, level: Level) -> None:
+        self._outputs[index] = output = _work_out("result", self._node.result, level.make_context())
         if self._node.until is not None:
             self._results.add(index, output)
         contribution = level.contribution()
         if contribution:
             self._contributions[index] = contribution
 
-    def ended(self) -> Ended:
+    def describe_end(self) -> Ended:
         if self._wrong is not None:
             raise self._wrong
         if self._stopped is not None:

@@ -33,10 +33,10 @@ from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = ["wrapped"]
+__all__ = ["wrap_node"]
 
 
-def wrapped(node: FlowNode, around: Callable[[Node], Node] | None = None) -> Node:
+def wrap_node(node: FlowNode, around: Callable[[Node], Node] | None = None) -> Node:
     """The node with the policies that it asks for; without any it is the node itself. `around`: put round the body."""
     runnable: Node = node
     if node.effect == "external" and not node.records_effect:
@@ -207,7 +207,7 @@ class _Bounded:
     async def run(self, context: Context, /) -> Ended:
         limits, path = self._limits, context.current_node or ""
         deadline = None if limits.timeout is None else anyio.current_time() + limits.timeout
-        spent = context.walk.history.spent(path) if isinstance(context, NodeContext) else Spending()
+        spent = context.walk.history.sum_spending(path) if isinstance(context, NodeContext) else Spending()
         ledger = Ledger(
             limits.bounds,
             of=f"node '{path}'",

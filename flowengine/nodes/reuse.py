@@ -45,7 +45,7 @@ from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.container import ContainerNode, file_path
 from flowengine.nodes.gateway import CopyingGateway, InactiveGateway, TranscriptGateway
 from flowengine.nodes.node import FlowNode
-from flowengine.nodes.policy import wrapped
+from flowengine.nodes.policy import wrap_node
 from flowengine.nodes.reuse_rules import Earlier, opening_keys
 
 __all__ = ["reusing"]
@@ -86,8 +86,8 @@ class _Wrapping(NamedTuple):
             node = copy(node)
             node.body = node.body._replace(nodes=[inside[name] for name in node.body.graph.ids])
         if isinstance(node, ConditionNode):
-            return wrapped(node)
-        return wrapped(node, lambda body: self._round(body, node, cached=cached))
+            return wrap_node(node)
+        return wrap_node(node, lambda body: self._round(body, node, cached=cached))
 
     def _round(self, body: Node, node: FlowNode, *, cached: bool) -> Node:
         if not self.acts and not isinstance(node, ContainerNode):
@@ -193,7 +193,9 @@ class _Reusing:
             return None
         digest = None if handed is None else digest_handed(context, handed)
         if not node.sees_all:
-            found = None if digest is None else earlier.handed(path, digest, anywhere=node.effect != "external")
+            found = (
+                None if digest is None else earlier.find_by_arguments(path, digest, anywhere=node.effect != "external")
+            )
         else:
             found = earlier.at(path)
             if found is not None and (found.result.given != digest or not earlier.saw_the_same(context)):
@@ -268,14 +270,14 @@ class _Cache:
         path = context.current_node
         try:
             handed = node.handed(context)
-            seen = [path, self._view(context.walk).seen(context.number)] if node.sees_all else []
+            seen = [path, self._view(context.walk).digest_view(context.number)] if node.sees_all else []
             return digest_of([CACHE, self.definition(path), handed and dict(handed), *seen])
         except Exception:  # What cannot be rendered fails where the node runs.
             return None
 
     def _view(self, walk: Walk) -> ViewDigests:
         if walk not in self._views:
-            outside = "" if walk.outer is None else self._view(walk.outer[0]).seen(walk.outer[1])
+            outside = "" if walk.outer is None else self._view(walk.outer[0]).digest_view(walk.outer[1])
             self._views[walk] = views_of(walk, self.definition, outside)
         return self._views[walk]
 

@@ -208,7 +208,7 @@ class Earlier:
         found = self._past.results.get(path)
         return found if found is not None and found.is_defined_as(self._now) else None
 
-    def handed(self, path: str, digest: str, *, anywhere: bool) -> Result | None:
+    def find_by_arguments(self, path: str, digest: str, *, anywhere: bool) -> Result | None:
         """Returns the result of a node with equal arguments; `anywhere`: in any item or round."""
         own = self.at(path)
         if own is not None and own.result.given == digest:
@@ -225,7 +225,7 @@ class Earlier:
         if walk not in self._views:
             self._views[walk] = views_of(walk, self._definition)
         try:
-            return self._views[walk].seen(context.number) == then.seen(then.graph.index[name])
+            return self._views[walk].digest_view(context.number) == then.digest_view(then.graph.index[name])
         except NotJournalableError:
             return False
 

@@ -78,7 +78,7 @@ class ToolNode(FlowNode):
     def with_tool(self, tool: Tool) -> ToolNode:
         """This node with another tool, called with the same arguments."""
         changed = copy(self)
-        own = self._rules.applied(replace(tool, effect=self.effect))
+        own = self._rules.apply_to(replace(tool, effect=self.effect))
         changed.tool = replace(tool, effect="none", approve=own.approve)
         changed.effect = changed._effect = "none"
         return changed
@@ -94,7 +94,7 @@ class ToolNode(FlowNode):
 
     @property
     def remark(self) -> str:
-        asks = isinstance(self.tool, Tool) and self._rules.applied(replace(self.tool, effect=self.effect)).approve
+        asks = isinstance(self.tool, Tool) and self._rules.apply_to(replace(self.tool, effect=self.effect)).approve
         return "asks a person" if asks else ""
 
     def prepare(self) -> None:
@@ -144,7 +144,7 @@ class ToolNode(FlowNode):
             scope = context.scope or await stack.enter_async_context(RunScope())
             tool = await self.tool.open(scope)
         effect, timeout = self._effect or tool.effect, tool.timeout if self.timeout is None else None
-        return self._rules.applied(replace(tool, effect=effect, timeout=timeout))
+        return self._rules.apply_to(replace(tool, effect=effect, timeout=timeout))
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         values = {name: value(context) for name, value in self.arguments.items()}

@@ -15,7 +15,7 @@ from flowengine.core.context import Context
 from flowengine.core.records import Gateway
 from flowengine.core.run_scope import RunScope
 from flowengine.models.model import Model, Reply, Request
-from flowengine.models.wrappers.streaming_tap import heard
+from flowengine.models.wrappers.streaming_tap import tap_model
 from flowengine.tools.tool import Tool, ToolResult
 
 __all__ = ["WarmStart", "begin_warm_start", "find_warm_start", "hear_first_token"]
@@ -72,7 +72,7 @@ class _WarmGateway:
         self._start = start
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        reply: Reply = await self._inner.complete(heard(model, self._hear), request, purpose=purpose)
+        reply: Reply = await self._inner.complete(tap_model(model, self._hear), request, purpose=purpose)
         self._start.begin()
         return reply
 

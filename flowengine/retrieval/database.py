@@ -10,7 +10,7 @@ from typing import Final
 
 from flowengine.errors import DefinitionError, RunError
 from flowengine.retrieval import vectors
-from flowengine.retrieval.terms import TOKENIZER, VERSION, indexed
+from flowengine.retrieval.terms import TOKENIZER, VERSION, to_index_text
 from flowengine.storage.sqlite_file import SQLiteFile, primary_code, read_identity, transaction, use_log
 
 __all__ = ["IndexDatabase"]
@@ -71,7 +71,7 @@ def _bring_up(connection: sqlite3.Connection, version: int) -> None:
         connection.execute("DROP TABLE words")
         connection.execute(_WORDS)
         texts = connection.execute("SELECT row, text FROM documents").fetchall()
-        rows = ((row, indexed(text)) for row, text in texts)
+        rows = ((row, to_index_text(text)) for row, text in texts)
         connection.executemany("INSERT INTO words (rowid, terms) VALUES (?, ?)", rows)
 
 

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, cast
 from flowengine.errors import InputError, ModelError, refuse_other_kind
 from flowengine.retrieval import vectors
 from flowengine.retrieval.database import IndexDatabase
-from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fused
-from flowengine.retrieval.terms import indexed, match_any
+from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fuse_rankings
+from flowengine.retrieval.terms import match_any, to_index_text
 
 __all__ = ["FtsRetriever"]
 
@@ -175,7 +175,7 @@ def _put_document(connection: sqlite3.Connection, row: _Row) -> list[bytes]:
         return []
     left = _remove_document(connection, row.id)
     added = connection.execute("INSERT INTO documents (id, text, metadata, source, hash) VALUES (?, ?, ?, ?, ?)", row)
-    connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (added.lastrowid, indexed(row.text)))
+    connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (added.lastrowid, to_index_text(row.text)))
     return left
 
 
@@ -185,7 +185,7 @@ def _remove_document(connection: sqlite3.Connection, id: str) -> list[bytes]:
     if found is None:
         return []
     row, text, hash = found
-    connection.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", (row, indexed(text)))
+    connection.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", (row, to_index_text(text)))
     connection.execute("DELETE FROM documents WHERE row = ?", (row,))
     return [hash]
 
@@ -203,7 +203,7 @@ def _search(connection: sqlite3.Connection, asked: _Search) -> list[Hit]:
     if asked.vector is not None:
         pool = max(_POOL_SIZE, asked.limit)
         near = vectors.nearest(connection, asked.model, asked.vector, pool, asked.condition, asked.values)
-        scores = fused([Ranking(list(words)), Ranking(near)])
+        scores = fuse_rankings([Ranking(list(words)), Ranking(near)])
     return [_read_hit(connection, row, score) for row, score in list(scores.items())[: asked.limit]]
 
 

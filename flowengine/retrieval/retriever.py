@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-__all__ = ["Document", "Embedder", "Hit", "Ranking", "Retriever", "SourcedRetriever", "fused"]
+__all__ = ["Document", "Embedder", "Hit", "Ranking", "Retriever", "SourcedRetriever", "fuse_rankings"]
 
 
 class Document(NamedTuple):
@@ -95,10 +95,10 @@ class Ranking(NamedTuple, Generic[K]):
     weight: float = 1.0
 
 
-def fused(rankings: Iterable[Ranking[K]], damping: int = _DAMPING) -> dict[K, float]:
+def fuse_rankings(rankings: Iterable[Ranking[K]], damping: int = _DAMPING) -> dict[K, float]:
     """Key → score, best first, 1.0 for what is first everywhere; of equal ones what came first.
 
-    >>> list(fused([Ranking("abc"), Ranking("bda")]))
+    >>> list(fuse_rankings([Ranking("abc"), Ranking("bda")]))
     ['b', 'a', 'd', 'c']
     """
     given = list(rankings)

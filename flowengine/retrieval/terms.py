@@ -18,12 +18,12 @@ __all__ = [
     "VERSION",
     "Holding",
     "asked_terms",
-    "indexed",
     "match_any",
     "stem",
     "stems",
     "subject_terms",
     "terms",
+    "to_index_text",
     "trailing",
 ]
 
@@ -248,10 +248,10 @@ _MOST: Final = 64
 """Terms that are asked for of either end of a query: a long prompt says what it wants at its beginning or its end."""
 
 
-def indexed(text: str) -> str:
+def to_index_text(text: str) -> str:
     """A text as it goes into the index.
 
-    >>> indexed("Cached orders: 緑茶を")
+    >>> to_index_text("Cached orders: 緑茶を")
     'cach order 緑茶 茶を を'
     """
     return " ".join([*stems(text), *trailing(text)])

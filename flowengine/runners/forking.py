@@ -26,7 +26,7 @@ from flowengine.nodes.container import ContainerNode, every_node, file_path
 from flowengine.nodes.reuse_rules import Definitions, Past
 from flowengine.runners.run_options import settings_of
 
-__all__ = ["failed_items", "forked", "patches_of", "refuse_repeated_deeds"]
+__all__ = ["failed_items", "fork_events", "patches_of", "refuse_repeated_deeds"]
 
 # --- Items that failed in maps
 
@@ -124,7 +124,7 @@ _LASTING: SkipCause = "condition_false"
 _Ending: TypeAlias = NodeFinished | NodeFailed | NodeSkipped
 
 
-def forked(
+def fork_events(
     plan: CompiledFlow,
     events: Sequence[Event],
     run_id: str,

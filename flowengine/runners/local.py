@@ -48,7 +48,7 @@ from flowengine.journal.run_export import store_run
 from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
 from flowengine.nodes.file_inputs import take_files
 from flowengine.nodes.node import RunLimits
-from flowengine.runners.forking import failed_items, forked, patches_of, refuse_repeated_deeds
+from flowengine.runners.forking import failed_items, fork_events, patches_of, refuse_repeated_deeds
 from flowengine.runners.run import Run
 from flowengine.runners.run_options import DEFAULTS, Live, RunOptions, chosen_limits, limits_under, settings_of
 from flowengine.runners.sessions import leave_behind, load_session
@@ -275,7 +275,7 @@ async def write_fork(
     events = store.events(run_id)
     if inputs is not None:
         inputs = checked_inputs(plan.inputs, await inputs_with_files(plan, inputs, store, new_id))
-    started, *shared = forked(plan, events, new_id, node, state, time(), inputs)
+    started, *shared = fork_events(plan, events, new_id, node, state, time(), inputs)
     if isinstance(started, RunStarted):
         own = {**started.settings, **settings}
         if not (acts and labels is None):
@@ -509,7 +509,7 @@ def _ledger(walk: Walk, limits: RunLimits, above: Ledger | None) -> Ledger | Non
     """Returns the run's limits less its earlier spending; None without limits and counts."""
     if above is None and not any(limits.bounds):
         return None
-    return Ledger(limits.bounds, on_limit=limits.on_limit, spent=walk.history.spent(), above=above)
+    return Ledger(limits.bounds, on_limit=limits.on_limit, spent=walk.history.sum_spending(), above=above)
 
 
 async def _close_quietly(journal: Journal, *last: Event) -> None:

@@ -282,7 +282,7 @@ class RowRuns:
         known = self.rows.known.get(run_id)
         if known is not None and self._has_ended(known):
             return self._read(row, known)
-        before = Spending() if known is None else History(self.store.events(run_id)).spent()
+        before = Spending() if known is None else History(self.store.events(run_id)).sum_spending()
         ledger, begun = each.ledger or Ledger(Budget(), above=self._shared, spent=before), monotonic()
         each.ledger = ledger
         if begin is not None:
@@ -323,7 +323,7 @@ class RowRuns:
         last = events[-1]
         if not isinstance(last, RunFinished):  # Somebody goes on with it.
             return RowResult(row, known.run_id, "running", EMPTY, None, None, Spending(), 0.0, was_there=True)
-        spent = History(events).spent()
+        spent = History(events).sum_spending()
         return RowResult(
             row, known.run_id, last.status, last.outputs or EMPTY, last.error, last.node, spent, 0.0, was_there=True
         )

@@ -65,7 +65,7 @@ class RunLister:
         every = found.total if asked == RunsAsked() else index.find(RunsAsked(), 0).total
         return ListedRuns(lines, found.total, every, unread)
 
-    def named(self, run_ids: Sequence[str]) -> Sequence[RunLine]:
+    def list_named(self, run_ids: Sequence[str]) -> Sequence[RunLine]:
         """These runs, in this order, without their digests."""
         words = _Words(self._store)
         infos = {info.run_id: info for info in run_index_of(self._store).find(RunsAsked(only=run_ids)).infos}

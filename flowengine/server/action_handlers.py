@@ -24,7 +24,7 @@ from flowengine.server.run_fields import (
     input_fields,
     kind_of,
     model_and_limits,
-    posted,
+    normalise_posted,
     read_inputs,
     read_limits,
     read_start,
@@ -223,8 +223,12 @@ class _Fork:
         inputs: Mapping[str, Any] | None = None
         if self._changes:
             before = await parts.shelf.do(_state_at, asked, node)
-            texts = {key: posted(fields[f"state.{key}"]) for key in before if f"state.{key}" in fields}
-            state = {key: parse_value(text) for key, text in texts.items() if text != posted(write_text(before[key]))}
+            texts = {key: normalise_posted(fields[f"state.{key}"]) for key in before if f"state.{key}" in fields}
+            state = {
+                key: parse_value(text)
+                for key, text in texts.items()
+                if text != normalise_posted(write_text(before[key]))
+            }
             declared = (await parts.shelf.do(entry.about)).inputs
             given = read_inputs(declared, fields, started.inputs)
             inputs = given if given != dict(started.inputs) else None
@@ -239,7 +243,7 @@ def _node_of(asked: AskedAction) -> str:
 
 
 def _state_at(asked: AskedAction, node: str) -> Mapping[str, Any]:
-    return asked.run.states.seen(node)
+    return asked.run.states.read_seen(node)
 
 
 class _Cancel:

@@ -60,7 +60,7 @@ async def act_on_chosen(request: Request) -> Response:
 
 def _by_age(parts: ServerParts, run_ids: Sequence[str]) -> list[str]:
     """The runs that there are, the oldest first."""
-    found = [line.info for line in parts.shelf.named(run_ids)]
+    found = [line.info for line in parts.shelf.list_named(run_ids)]
     return [info.run_id for info in sorted(found, key=lambda info: info.started)]
 
 
@@ -78,7 +78,7 @@ async def _cancel(parts: ServerParts, run_ids: Sequence[str]) -> list[str]:
 
 def _forget(parts: ServerParts, run_ids: Sequence[str]) -> list[str]:
     """Remove what has ended; why the others are left."""
-    words = {line.info.run_id: line.word for line in parts.shelf.named(run_ids)}
+    words = {line.info.run_id: line.word for line in parts.shelf.list_named(run_ids)}
     left: list[str] = []
     for run_id in run_ids:
         word = words.get(run_id, "")
@@ -108,7 +108,7 @@ def _pack(parts: ServerParts, run_ids: Sequence[str]) -> Iterator[str]:
 
 def _export_page(parts: ServerParts, run_ids: Sequence[str]) -> Response:
     """The runs as a page that is one file; personal data and secrets are masked."""
-    store, words = parts.shelf.store, {line.info.run_id: line.word for line in parts.shelf.named(run_ids)}
+    store, words = parts.shelf.store, {line.info.run_id: line.word for line in parts.shelf.list_named(run_ids)}
     missing = [each for each in run_ids if each not in words]
     if missing:
         raise RunNotFoundError(f"there is no run '{missing[0]}' any more")

@@ -164,7 +164,7 @@ async def _show_run(request: Request) -> Response:
 
     whose = " of a run of ours" if acting is not None and acting.is_driven else ""
     what = f"page below {request.base_url}{whose} with {hash(repr(about))}"
-    return HTMLResponse(await parts.shelf.do(parts.shelf.made, run_id, what, make))
+    return HTMLResponse(await parts.shelf.do(parts.shelf.render, run_id, what, make))
 
 
 def _make_acting(request: Request, run_id: str) -> Acting | None:
@@ -189,7 +189,7 @@ async def _tell_times(request: Request) -> Response:
     def make() -> str:
         run = parts.shelf.read(run_id)
         goes_on = run.progress.status in ("running", "waiting") and run_id not in parts.shelf.store.abandoned()
-        return compact((times_of(run.events, time()) if goes_on else run.where_time_went).plain())
+        return compact((times_of(run.events, time()) if goes_on else run.where_time_went).to_plain())
 
     return Response(whole(await parts.shelf.do(make)), media_type="application/json")
 

@@ -90,9 +90,9 @@ class RunCache:
                 found = self._lister.page(query, PAGE_SIZE, (found.total - 1) // PAGE_SIZE * PAGE_SIZE)
         return found
 
-    def named(self, run_ids: Sequence[str]) -> Sequence[RunLine]:
+    def list_named(self, run_ids: Sequence[str]) -> Sequence[RunLine]:
         """These runs, as far as there are such, without their digests. Call it on a thread."""
-        return self._lister.named(run_ids)
+        return self._lister.list_named(run_ids)
 
     def remove(self, run_id: str) -> None:
         """Forget a run. Call it on a thread."""
@@ -127,7 +127,7 @@ class RunCache:
         with kept.lock:
             return self._renew_entry(run_id, kept)
 
-    def made(self, run_id: str, what: str, make: Callable[[Reading], str]) -> bytes:
+    def render(self, run_id: str, what: str, make: Callable[[Reading], str]) -> bytes:
         """Returns a rendering of a run in its current state, computed once for concurrent callers. Call it in a
         thread.
         """

@@ -31,7 +31,7 @@ __all__ = [
     "input_fields",
     "kind_of",
     "model_and_limits",
-    "posted",
+    "normalise_posted",
     "read_inputs",
     "read_limits",
     "read_start",
@@ -156,8 +156,8 @@ def read_inputs(
     found: dict[str, Any] = {}
     for name in list(values) if declared is None else [*declared]:
         field = None if declared is None else declared[name]
-        text = posted(fields.get(f"input.{name}", ""))
-        is_same = f"input.{name}" not in fields or text == posted(write_text(values.get(name)))
+        text = normalise_posted(fields.get(f"input.{name}", ""))
+        is_same = f"input.{name}" not in fields or text == normalise_posted(write_text(values.get(name)))
         if name in values and is_same:
             found[name] = values[name]
         elif text or (field is not None and field.default is REQUIRED and field.type == "string"):
@@ -165,6 +165,6 @@ def read_inputs(
     return found
 
 
-def posted(text: str) -> str:
+def normalise_posted(text: str) -> str:
     """A text as it comes back from a form that nobody changed: browsers send CR LF, and pages are well-formed."""
     return whole(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")

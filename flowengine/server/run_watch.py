@@ -34,7 +34,7 @@ from flowengine.server.run_cache import RunCache
 from visualize.viewer.feed import feed_line
 from visualize.viewer.html import whole
 
-__all__ = ["EventBatch", "Form", "RunWatches", "merged", "to_plain_event"]
+__all__ = ["EventBatch", "Form", "RunWatches", "merge_tokens", "to_plain_event"]
 
 # --- New events as server-sent events
 
@@ -76,7 +76,7 @@ def has_ended(event: Event | TokenStreamed) -> bool:
     return isinstance(event, RunFinished) and event.status not in _PARKED_STATUSES
 
 
-def merged(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[TimedItem]:
+def merge_tokens(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[TimedItem]:
     """Events with their positions, and between them, by time, what agents wrote; pieces of one text are joined."""
     told: list[TimedItem] = []
     waiting = list(tokens)
@@ -255,7 +255,7 @@ class _Watch:
         for event in events:
             if isinstance(event, NodeFinished | NodeFailed | NodeCancelled):
                 self.texts.settle(event.node)
-        told = merged(events, self.next, ready)
+        told = merge_tokens(events, self.next, ready)
         self.next += len(events)
         for begin in range(0, len(told), _BATCH_SIZE):
             news = EventBatch(told[begin : begin + _BATCH_SIZE])

@@ -311,7 +311,7 @@ def _to_node_object(row: NodeRow) -> Mapping[str, Any]:
         "output": None if row.result is None else to_json_value(row.result.output),
         "earlier_errors": [_to_error_object(each, row.id) for each in row.earlier_errors],
         "seconds": row.seconds(),
-        "waited_seconds": row.waited(),
+        "waited_seconds": row.sum_waiting(),
         "model_calls": row.usage.calls,
         "tokens": row.usage.tokens,
         "cost_usd": row.usage.cost_usd,

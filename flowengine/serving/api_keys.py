@@ -249,7 +249,7 @@ class DayBudgets:
 
         self._store.revise(_SPENT, f"{caller} {day}", change)
 
-    def spent(self, caller: str) -> tuple[float, float]:
+    def read_spending(self, caller: str) -> tuple[float, float]:
         """Returns today's spending and reservations."""
         spent, open_runs = _read_day(self._store.recall(_SPENT, f"{caller} {self.today}"))
         return spent, sum(open_runs.values())

@@ -53,7 +53,7 @@ from flowengine.serving.outcomes import (
     RunOutcome,
     StartedRun,
     check_access,
-    served,
+    read_call,
     start_of,
 )
 from flowengine.serving.run_driver import Admission, DrivenRun, RunDriver
@@ -283,8 +283,8 @@ class FlowService:
             return
         started = start_of(events)
         async with self._settling:
-            if caller is not None and caller.budget_usd_day is not None and _DAY in served(started):
-                day, most = served(started)[_DAY], started.settings["cost_usd"]
+            if caller is not None and caller.budget_usd_day is not None and _DAY in read_call(started):
+                day, most = read_call(started)[_DAY], started.settings["cost_usd"]
                 cost = RunRecord(events).usage.cost_usd or 0.0
                 await anyio.to_thread.run_sync(self.budgets.reopen, caller, day, run_id, most, cost)
             if not await self._requeue(run_id, events):
@@ -380,7 +380,7 @@ class FlowService:
 
     def _settle_soon(self, driven: DrivenRun) -> None:
         """A run that went on here has ended or waits."""
-        is_bound = driven.started is None or _DAY in served(driven.started)
+        is_bound = driven.started is None or _DAY in read_call(driven.started)
         if self._tasks is not None and is_bound:
             self._tasks.start_soon(logging_failure, partial(self._settle, driven.run_id), f"run {driven.run_id}")
 
@@ -390,7 +390,7 @@ class FlowService:
                 return
             events = await self._follower.events(run_id)
             started, outcome = start_of(events), RunOutcome.of(events)
-            how = served(started)
+            how = read_call(started)
             if _DAY not in how or not outcome.has_ended:
                 return
             if queue_of(self.store, started) and await anyio.to_thread.run_sync(standing_of, self.store, run_id):
@@ -415,7 +415,7 @@ class FlowService:
     async def _attach(self, run_id: str, request: str) -> None:
         """Find the run of a key, which was begun before; one that nobody goes on with goes on here."""
         events = await self._follower.events(run_id)
-        if served(start_of(events)).get("request") != request:
+        if read_call(start_of(events)).get("request") != request:
             raise KeyReusedError(
                 "this key was used with other inputs: a key is good for one run; take another for another run"
             )

@@ -36,7 +36,7 @@ from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runners.run import Run
 from flowengine.runners.run_options import RunOptions, unheard
 from flowengine.runs import RunRecord
-from flowengine.serving.outcomes import RunOutcome, served, start_of
+from flowengine.serving.outcomes import RunOutcome, read_call, start_of
 from flowengine.serving.run_driver import DrivenRun, RunDriver, StoppingError
 from flowengine.serving.run_follower import RunFollower
 
@@ -185,7 +185,7 @@ class LocalRuns:
             if info.status == "waiting" and info.flow in self._flows:
                 try:
                     events = await self._follower.events(info.run_id)
-                    if served(start_of(events)):
+                    if read_call(start_of(events)):
                         self._wake_at(info.run_id, events)
                 except StoreUnavailableError:  # All of them are looked at again.
                     raise
@@ -202,7 +202,7 @@ class LocalRuns:
         try:
             events = await self._follower.events(run_id)
             started = start_of(events)
-            if not served(started) or started.flow not in self._flows or queue_of(self._store, started) is not None:
+            if not read_call(started) or started.flow not in self._flows or queue_of(self._store, started) is not None:
                 return
             if _count_resumptions(events) >= _MOST_RESUMPTIONS:
                 raise JournalError(f"the server died {_MOST_RESUMPTIONS} times in a row during it: look into it first")

@@ -36,7 +36,7 @@ __all__ = [
     "StartedRun",
     "check_access",
     "no_run_of_yours",
-    "served",
+    "read_call",
     "start_of",
 ]
 
@@ -132,7 +132,7 @@ class RunOutcome(NamedTuple):
             end.error,
             end.node,
             questions,
-            served(started).get(CALLER),
+            read_call(started).get(CALLER),
         )
 
 
@@ -155,7 +155,7 @@ def start_of(events: Sequence[Event]) -> RunStarted:
     return started
 
 
-def served(started: RunStarted) -> Mapping[str, Any]:
+def read_call(started: RunStarted) -> Mapping[str, Any]:
     """Returns how a run was called; empty if no server started it."""
     found: Any = started.settings.get(SERVED)
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else EMPTY

@@ -158,7 +158,7 @@ class Answers:
     def sections(self, outline: Outline) -> str:
         return self._lines(outline.lines())
 
-    def found(self, skills: Iterable[Skill]) -> str:
+    def describe_found(self, skills: Iterable[Skill]) -> str:
         lines = "\n".join(map(format_line, skills))
         return self._words("results.found", lines=lines) if lines else self._words("results.none")
 

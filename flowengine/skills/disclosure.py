@@ -137,7 +137,7 @@ class SkillAccess:
         if not skills:
             return ()
         whole = does_fit(skills, self._words, self._budget)
-        best = [] if whole else await self.store.index.ranked(skills, query, _MAX_DESCRIBED)
+        best = [] if whole else await self.store.index.rank_skills(skills, query, _MAX_DESCRIBED)
         listing = make_listing(skills, best, self._words, self._budget)
         await self._tell(("list", listing.text), "*", 1, listing.text, begun)
         first = Fragment(listing.text, "skills", listing.tokens, pinned=True, label="list")
@@ -185,7 +185,7 @@ class SkillAccess:
 
     async def search_skills(self, query: str) -> str:
         """Level 1 of the skills that fit best."""
-        return self._answers.found(await self.store.index.ranked(await self._skills(), query, _MAX_FOUND))
+        return self._answers.describe_found(await self.store.index.rank_skills(await self._skills(), query, _MAX_FOUND))
 
     async def read_skill_file(self, name: str, path: str) -> str:
         """Level 3: the text of a file that is no script."""

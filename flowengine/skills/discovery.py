@@ -157,7 +157,7 @@ class SkillIndex:
         self._retriever: Retriever = FtsRetriever() if retriever is None else retriever
         self._indexed: Mapping[str, str] = {}
 
-    async def ranked(self, skills: Sequence[Skill], query: str, limit: int = 5) -> list[Skill]:
+    async def rank_skills(self, skills: Sequence[Skill], query: str, limit: int = 5) -> list[Skill]:
         """The skills that fit best, best first; none where nothing fits."""
         by_name = {each.name: each for each in skills}
         await self._follow({each.name: searchable_text(each) for each in skills})

@@ -78,7 +78,7 @@ class Collector:
             if self._span_exporter.export(batch) is not SpanExportResult.SUCCESS or self._traces.is_elsewhere():
                 self.problem = self._traces.problem()
                 break
-            rejected, why = self._traces.rejected()
+            rejected, why = self._traces.count_rejected()
             arrived += len(batch) - rejected
             if rejected:
                 self.problem = f"the collector rejected {rejected} spans{f': {why}' if why else ''}"
@@ -155,7 +155,7 @@ class _Session(requests.Session):
             return "a collector's address begins with http:// or https://"
         return f"the request could not be made: {self._error}"
 
-    def rejected(self) -> tuple[int, str]:
+    def count_rejected(self) -> tuple[int, str]:
         """Returns the number of spans that the collector rejected, and why."""
         with suppress(DecodeError):  # An answer of another form says nothing.
             if self._answer is not None and "protobuf" in self._answer.headers.get("Content-Type", ""):

@@ -98,7 +98,7 @@ class StatementCompiler(ExpressionCompiler):
         source, bind = self.expression(node.node), self._target(node.target)
         return lambda frame: bind(frame, source(frame))
 
-    def captured(self, node: nodes.AssignBlock) -> Closure:
+    def compile_capture(self, node: nodes.AssignBlock) -> Closure:
         body, bind = self._block(node.body), self._target(node.target)
 
         def run(frame: Frame) -> None:
@@ -196,7 +196,7 @@ def _make_unpacking(targets: list[Bind]) -> Bind:
 
 _BUILDERS: Final[dict[str, Callable[[StatementCompiler, Any], Closure]]] = {
     "Assign": StatementCompiler.assignment,
-    "AssignBlock": StatementCompiler.captured,
+    "AssignBlock": StatementCompiler.compile_capture,
     "For": StatementCompiler.loop,
     "If": StatementCompiler.condition,
     "Output": StatementCompiler.output,

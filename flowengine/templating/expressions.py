@@ -146,11 +146,11 @@ class ExpressionCompiler:
         value = node.value
         return lambda frame: value
 
-    def listed(self, node: nodes.List) -> Closure:
+    def compile_list(self, node: nodes.List) -> Closure:
         parts = [self.expression(each) for each in node.items]
         return lambda frame: [part(frame) for part in parts]
 
-    def tupled(self, node: nodes.Tuple) -> Closure:
+    def compile_tuple(self, node: nodes.Tuple) -> Closure:
         parts = [self.expression(each) for each in node.items]
         return lambda frame: tuple([part(frame) for part in parts])
 
@@ -371,13 +371,13 @@ _BUILDERS: Final[dict[str, Callable[[ExpressionCompiler, Any], Closure]]] = {
     "Filter": ExpressionCompiler.filter,
     "Getattr": ExpressionCompiler.path,
     "Getitem": ExpressionCompiler.item,
-    "List": ExpressionCompiler.listed,
+    "List": ExpressionCompiler.compile_list,
     "Name": ExpressionCompiler.path,
     "Neg": ExpressionCompiler.sign,
     "Not": ExpressionCompiler.negation,
     "Or": ExpressionCompiler.either,
     "Pos": ExpressionCompiler.sign,
     "Test": ExpressionCompiler.test,
-    "Tuple": ExpressionCompiler.tupled,
+    "Tuple": ExpressionCompiler.compile_tuple,
     **dict.fromkeys(OPERATORS, ExpressionCompiler.operation),
 }

@@ -34,7 +34,7 @@ def _of_kind(*kinds: str) -> Test:
     return test
 
 
-def defined(meter: Meter, value: Any) -> bool:
+def is_defined(meter: Meter, value: Any) -> bool:
     return kind_of(value) != "missing"
 
 
@@ -122,7 +122,7 @@ PREDICATES: Final = cast(
         ">": gt,
         ">=": ge,
         "boolean": _of_kind("boolean"),
-        "defined": defined,
+        "defined": is_defined,
         "divisibleby": divisibleby,
         "eq": eq,
         "equalto": eq,

@@ -24,7 +24,7 @@ from flowengine.flow import Flow
 from flowengine.models.definitions import ModelDefinition, find_meaning
 from flowengine.models.model import Model, Reply, Request, supports_schema
 from flowengine.models.open import default_model
-from flowengine.models.outbound import meant
+from flowengine.models.outbound import allow_requests
 from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.testing.cassette_file import Call, format_request, read_cassette, write_cassette
 from flowengine.testing.model_overrides import ModelSlot, with_models
@@ -184,7 +184,7 @@ class _CassetteModel:
             raise self._cassette.refuse(request, self._node)
         model = self._model()
         asked = replace(request, model=model.name)
-        with meant():
+        with allow_requests():
             reply = await model.complete(asked)
         self._cassette.keep(Call(asked, reply, self._node))
         return reply

@@ -404,11 +404,11 @@ class _FakedBringer:
     def tool_sets(self) -> Sequence[ToolSet]:
         return [self._fakes.around_set(each) for each in self._bringer.tool_sets()]
 
-    async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        return await self._bringer.shown(messages)
+    async def refresh_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return await self._bringer.refresh_messages(messages)
 
-    def received(self, tool: Tool, result: ToolResult) -> ToolResult:
-        return self._bringer.received(tool, result)
+    def take_result(self, tool: Tool, result: ToolResult) -> ToolResult:
+        return self._bringer.take_result(tool, result)
 
-    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
-        await self._bringer.called(name, arguments, result)
+    async def note_call(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
+        await self._bringer.note_call(name, arguments, result)

@@ -29,7 +29,7 @@ from flowengine.core.context import RunStatus
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.shapes import is_map
-from flowengine.flowfile.schema.fields import Keys, Maybe, found, refuse
+from flowengine.flowfile.schema.fields import Keys, Maybe, format_found, refuse
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.approval import ApprovalNode
@@ -70,7 +70,7 @@ def _parse_matcher(value: Any) -> Matcher:
             re.compile(claim)
         except (re.error, TypeError) as error:
             raise refuse(
-                "FE401", f"expected a regular expression, found {found(claim)}: {error}", path=(kind,)
+                "FE401", f"expected a regular expression, found {format_found(claim)}: {error}", path=(kind,)
             ) from None
     return Matcher(cast(Any, kind), claim)
 
@@ -78,11 +78,11 @@ def _parse_matcher(value: Any) -> Matcher:
 def _parse_steps(value: Any) -> Any:
     """Nodes in order; a list in the list stands for nodes in any order."""
     if not isinstance(value, list):
-        raise refuse("FE401", f"expected a list of nodes, found {found(value)}")
+        raise refuse("FE401", f"expected a list of nodes, found {format_found(value)}")
     for number, step in enumerate(cast("list[Any]", value)):
         inner = cast("list[Any]", step if isinstance(step, list) else [step])
         if not all(isinstance(each, str) for each in inner):
-            raise refuse("FE401", f"expected a node or a list of nodes, found {found(step)}", path=(number,))
+            raise refuse("FE401", f"expected a node or a list of nodes, found {format_found(step)}", path=(number,))
     return [step if isinstance(step, str) else frozenset(cast("list[str]", step)) for step in cast("list[Any]", value)]
 
 
@@ -99,9 +99,9 @@ def _parse_fake(value: Any) -> Any:
         return Fake("returns", value)
     ((kind, given),) = value.items()
     if kind == "each" and not isinstance(given, list):
-        raise refuse("FE401", f"expected a list, one value for each call, found {found(given)}", path=(kind,))
+        raise refuse("FE401", f"expected a list, one value for each call, found {format_found(given)}", path=(kind,))
     if kind == "fails" and not isinstance(given, str):
-        raise refuse("FE401", f"expected the message of an error, found {found(given)}", path=(kind,))
+        raise refuse("FE401", f"expected the message of an error, found {format_found(given)}", path=(kind,))
     return Fake(cast(Any, kind), given)
 
 

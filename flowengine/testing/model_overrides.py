@@ -23,7 +23,7 @@ from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
 from flowengine.nodes.container import ContainerNode, every_node
 from flowengine.nodes.node import FlowNode
-from flowengine.nodes.policy import wrapped
+from flowengine.nodes.policy import wrap_node
 
 __all__ = [
     "ModelSlot",
@@ -45,7 +45,7 @@ def replace_nodes(flow: Flow, change: Change) -> Flow:
     """The flow with what `change` gives in the place of each node. It tells nobody of its questions."""
     plan = flow.plan
     definitions = _replace_all("", plan.definitions, change)
-    nodes = [wrapped(definitions[name]) for name in plan.graph.ids]
+    nodes = [wrap_node(definitions[name]) for name in plan.graph.ids]
     return type(flow).of(replace(plan, definitions=definitions, nodes=nodes, notifier=None))
 
 

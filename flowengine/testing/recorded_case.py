@@ -20,7 +20,7 @@ from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunFinis
 from flowengine.errors import InputError
 from flowengine.flow import Flow
 from flowengine.flowfile.yaml.dump import to_yaml
-from flowengine.journal.run_export import dumps, masked
+from flowengine.journal.run_export import dumps, mask_events
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.container import every_node, file_path
 from flowengine.nodes.function import FunctionNode
@@ -209,6 +209,6 @@ def name_columns(inputs: Collection[str]) -> tuple[str, str]:
 
 def _hide(value: Mapping[str, Any]) -> dict[str, Any]:
     """The same without personal data and secrets; equal texts stay equal."""
-    [event] = masked([RunFinished(0.0, "succeeded", value)])
+    [event] = mask_events([RunFinished(0.0, "succeeded", value)])
     hidden = event.outputs if isinstance(event, RunFinished) else None
     return dict(hidden or EMPTY)

@@ -137,9 +137,9 @@ class _Run:
 
     async def __call__(self, arguments: Mapping[str, Any]) -> ToolResult:
         try:
-            given = self._arguments.validated(arguments)
+            given = self._arguments.validate(arguments)
         except ValidationError as error:
-            return failed_result(self._arguments.explained(error))
+            return failed_result(self._arguments.describe_problems(error))
         value = await self._value(functools.partial(self._function, **given))
         return ToolResult(text_of(value), value)
 
@@ -178,7 +178,7 @@ class _Arguments:
             ) from error
         self.schema.pop("title", None)
 
-    def validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Converted values by parameter; what was not given is left to the function's own default."""
         given: BaseModel = self._model.model_validate(dict(arguments))
         names = dict(zip(self._model.model_fields, self._names, strict=True))
@@ -187,12 +187,12 @@ class _Arguments:
     def problem(self, arguments: Mapping[str, Any]) -> str | None:
         """Describes what is wrong with the arguments; None if they are valid."""
         try:
-            self.validated(arguments)
+            self.validate(arguments)
         except ValidationError as error:
-            return self.explained(error)
+            return self.describe_problems(error)
         return None
 
-    def explained(self, error: ValidationError) -> str:
+    def describe_problems(self, error: ValidationError) -> str:
         """Describes the problems, one per line, and what is expected."""
         problems = error.errors(include_url=False, include_input=False, include_context=False)
         lines = [f"- {self._problem(each['type'], each['loc'], each['msg'])}" for each in problems[:_MAX_PROBLEMS]]

@@ -73,7 +73,7 @@ class ApprovalRules(NamedTuple):
     def match(self, name: str) -> bool:
         return any(re.fullmatch(re.escape(each).replace(r"\*", ".*"), name, re.DOTALL) for each in self.names)
 
-    def applied(self, tool: Tool) -> Tool:
+    def apply_to(self, tool: Tool) -> Tool:
         """The tool that says itself whether a person is asked."""
         if not (self.names or self.external) and tool.approve is not None:
             return tool
@@ -114,7 +114,7 @@ class Offer:
                         f"one of the set {each.origin}; rename one of them"
                     )
                 origins[tool.name] = each.origin
-                self._tools[tool.name] = rules.applied(tool)
+                self._tools[tool.name] = rules.apply_to(tool)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())

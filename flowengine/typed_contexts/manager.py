@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from flowengine.context_providers.provider import joined, settled
+from flowengine.context_providers.provider import join_fragments, settle
 from flowengine.core.context import Fragment
 from flowengine.core.records import ProviderFailed
 from flowengine.core.user_code import describe_error
@@ -66,7 +66,7 @@ class ContextManager:
         With a query, contexts that can look things up add what they find. A context that cannot be rendered is a
         `RunError` that names it: its tools would change what the model cannot see.
         """
-        return joined(await self.fragments(query))
+        return join_fragments(await self.fragments(query))
 
     async def fragments(self, query: str | None = None) -> list[Fragment]:
         """The same, a fragment each; contexts that say nothing have none."""
@@ -86,7 +86,7 @@ class ContextManager:
         async with self._telling:
             for context in self._contexts.values():
                 try:
-                    await settled(context.on_tool_call(result))
+                    await settle(context.on_tool_call(result))
                 except Exception as error:
                     told = describe_error(error)
                     _LOGGER.warning("context '%s' failed on the call of '%s': %s", context.id, result.name, told)

@@ -16,7 +16,7 @@ from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, InputError, RunError, did_you_mean, refuse_other_kind
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
-from flowengine.retrieval.retriever import Hit, Ranking, Retriever, fused
+from flowengine.retrieval.retriever import Hit, Ranking, Retriever, fuse_rankings
 from flowengine.typed_contexts.typed import TypedContext
 
 __all__ = ["NoData", "RetrievalContext"]
@@ -81,7 +81,7 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         if len(rankings) == 1:
             scores = {key: hit.score for key, hit in hits.items()}
         else:
-            scores = fused(Ranking([(name, hit.id) for hit in ranking]) for name, ranking in rankings.items())
+            scores = fuse_rankings(Ranking([(name, hit.id) for hit in ranking]) for name, ranking in rankings.items())
         return [_name_hit(hits[key], key[0], score) for key, score in list(scores.items())[:most]]
 
     async def load_rag_for_prompt(self, query: str, limit: int | None = None) -> str:

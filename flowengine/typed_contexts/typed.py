@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from flowengine.context_providers.provider import settled
+from flowengine.context_providers.provider import settle
 from flowengine.errors import DefinitionError, StateError, did_you_mean, refuse_other_kind
 from flowengine.tools.toolset import ToolSet
 
@@ -127,7 +127,7 @@ class TypedContext(Generic[D]):
 
     async def prompt_text(self, query: str | None = None) -> str:
         """Returns the text for the prompt; contexts that search by the query add their results."""
-        return await settled(self.render_prompt())
+        return await settle(self.render_prompt())
 
     # --- the data
 

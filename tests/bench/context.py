@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from flowengine.context_providers.packer import BudgetError, pack
-from flowengine.context_providers.provider import joined
+from flowengine.context_providers.provider import join_fragments
 from flowengine.models.tokens import count_tokens
 from tests.bench.measure import Row
 from tests.support.histories import random_history
@@ -22,7 +22,7 @@ def context_within_budget() -> Row:
             packed = pack(fragments, budget)
         except BudgetError:
             continue  # The fixed parts alone are larger, and that is what is said.
-        over += count_tokens(joined(packed.kept)) > budget
+        over += count_tokens(join_fragments(packed.kept)) > budget
     return Row("packed beyond the budget, 10,000 histories", 100 * over / histories, 0, "%")
 
 

@@ -84,7 +84,7 @@ def export_of_1000() -> Row:
 def time_of_10000() -> Row:
     """Where the time of a run with a map of 10,000 items went, as a page asks for it after it was opened."""
     events = mapped_run(10_000)
-    return measured("time of a map of 10,000, divided", 3.0, lambda: times_of(events).plain(), process_time)
+    return measured("time of a map of 10,000, divided", 3.0, lambda: times_of(events).to_plain(), process_time)
 
 
 def comparison_of_1000() -> Row:

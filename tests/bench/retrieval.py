@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from flowengine.context_providers.compressor.compressor import ContextCompressorProvider
-from flowengine.context_providers.provider import joined
+from flowengine.context_providers.provider import join_fragments
 from flowengine.context_providers.source_code.index import CodeIndex
 from flowengine.context_providers.source_code.source_code import SourceCodeProvider
 from flowengine.context_providers.source_code.source_files import CodeTree
@@ -86,7 +86,7 @@ def quoted() -> Quoted:
         is_there = (query.path, query.name) in named
         made.places.append(place(files, query.path) if is_there else math.inf)
         made.lines.append(sum(each.text.count("\n") - 2 for each in fragments))
-        made.tokens.append(count_tokens(joined(fragments)))
+        made.tokens.append(count_tokens(join_fragments(fragments)))
     return made
 
 
@@ -208,13 +208,17 @@ async def short_words() -> Row:
 
 async def compression() -> Row:
     made = transcript(100)
-    compressed = joined(await ContextCompressorProvider().fragments("", [Fragment(made.text, "previous_context")]))
+    compressed = join_fragments(
+        await ContextCompressorProvider().fragments("", [Fragment(made.text, "previous_context")])
+    )
     return Row("100 turns with tools: tokens that stay", count_tokens(compressed) / count_tokens(made.text), 0.5, "")
 
 
 async def compression_paths() -> Row:
     made = transcript(100)
-    compressed = joined(await ContextCompressorProvider().fragments("", [Fragment(made.text, "previous_context")]))
+    compressed = join_fragments(
+        await ContextCompressorProvider().fragments("", [Fragment(made.text, "previous_context")])
+    )
     return Row(f"of {len(made.paths)} paths in them: lost", sum(path not in compressed for path in made.paths), 0, "")
 
 

@@ -114,7 +114,7 @@ async def list_tokens(skills: Sequence[Path], step: int = 1) -> list[int]:
 async def misses(skills: Sequence[Path]) -> list[str]:
     """Requests for which the right skill is not among the first five found."""
     store, index = SkillStore(list(skills)), SkillIndex()
-    found = [(each, await index.ranked(store.skills(), each.request, 5)) for each in entries()]
+    found = [(each, await index.rank_skills(store.skills(), each.request, 5)) for each in entries()]
     return [each.request for each, best in found if each.name not in [skill.name for skill in best]]
 
 

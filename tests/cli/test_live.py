@@ -31,7 +31,7 @@ from flowengine.engine.events import (
 )
 from flowengine.journal.live_texts import LiveTexts, write_live
 from flowengine.journal.memory import MemoryStore
-from visualize.progress import Progress, folded
+from visualize.progress import Progress, fold_events
 
 BODY = {"nodes": [["write", "agent"], ["check", "function"]], "edges": [["write", "check", []]]}
 GRAPH = {"nodes": [["load", "function"], ["each", "map", BODY], ["end", "function"]], "edges": []}
@@ -65,7 +65,7 @@ def drawn(progress: Progress, rows: int = 20, width: int = 100, outlook: RunOutl
 
 
 def test_a_map_is_folded_to_its_counts_and_shows_what_goes_on_inside() -> None:
-    lines = drawn(folded(mapped(31, failed=[7])))
+    lines = drawn(fold_events(mapped(31, failed=[7])))
     assert lines[1].startswith("├─ ✓ load")
     assert lines[2].startswith("├─ ● each 31/50 ███▋ ✗ 1")
     assert [line.split()[2:4] for line in lines[3:5]] == [["●", "[31].write"], ["●", "[32].write"]]
@@ -76,13 +76,13 @@ def test_a_map_is_folded_to_its_counts_and_shows_what_goes_on_inside() -> None:
 
 
 def test_a_map_that_has_ended_is_one_line() -> None:
-    lines = drawn(folded([*mapped(48), NodeFinished("each", 9.0, NodeResult([]))]))
+    lines = drawn(fold_events([*mapped(48), NodeFinished("each", 9.0, NodeResult([]))]))
     assert [line.split()[2] for line in lines[1:]] == ["load", "each", "end"]
 
 
 @pytest.mark.parametrize("width", [40, 45, 60, 70, 80])
 def test_the_tree_fits_narrow_terminals_and_few_rows(width: int) -> None:
-    lines = drawn(folded(mapped(31, failed=range(20))), rows=5, width=width)
+    lines = drawn(fold_events(mapped(31, failed=range(20))), rows=5, width=width)
     assert max(map(len, lines)) <= width
     assert len(lines) == 6
     assert any("each" in line and "31/50" in line for line in lines), lines
@@ -90,7 +90,7 @@ def test_the_tree_fits_narrow_terminals_and_few_rows(width: int) -> None:
 
 
 def test_a_line_tells_how_far_a_run_is() -> None:
-    line = format_progress_line(folded(mapped(31, failed=[7])), 11.0)
+    line = format_progress_line(fold_events(mapped(31, failed=[7])), 11.0)
     assert line == "10.0 s: 1 of 3 nodes · each 31/50 ███▋ ✗ 1 · 2,000 tokens · $0.5000"
     assert draw_bar(1, 0) == "██████"
 
@@ -122,7 +122,7 @@ def hearing(progress: Progress, *pieces: TokenStreamed) -> RunOutlook:
 
 @pytest.mark.parametrize("width", [30, 40, 60, 100])
 def test_what_agents_write_stands_below_them_and_moves_no_cursor(width: int) -> None:
-    progress = folded(mapped(3))
+    progress = fold_events(mapped(3))
     asked = [TokenStreamed(f"each[{number}].write", 6.0, "", True, "openai/gpt-4o-mini") for number in (3, 4)]
     outlook = hearing(progress, *asked, TokenStreamed("each[4].write", 7.0, NASTY, True))
     lines = drawn(progress, 20, width, outlook)
@@ -137,7 +137,7 @@ def test_what_agents_write_stands_below_them_and_moves_no_cursor(width: int) -> 
 
 
 def test_what_is_on_record_is_not_being_written_any_more() -> None:
-    progress = folded(mapped(0))
+    progress = fold_events(mapped(0))
     asked, text = (
         TokenStreamed("each[0].write", 4.0, "", True, "gpt-4o"),
         TokenStreamed("each[0].write", 5.0, "Te", True),
@@ -174,7 +174,7 @@ async def test_the_time_that_is_left_is_that_of_earlier_runs(monkeypatch: pytest
         ):  # fmt: skip
             journal.append(event)
         await journal.close()
-    progress = folded([RunStarted("now", "f", 9.0, {}, {}, {}, graph=graph), NodeStarted("a", 9.0)])
+    progress = fold_events([RunStarted("now", "f", 9.0, {}, {}, {}, graph=graph), NodeStarted("a", 9.0)])
     outlook = RunOutlook(progress, store)
     outlook.describe_left(10.0)  # From now on they are read.
     outlook.close()
@@ -199,7 +199,7 @@ async def test_a_run_that_waits_is_watched_on_a_terminal_and_its_time_goes_on(mo
     for event in (started, NodeStarted("ask", 2.0), asked, RunFinished(3.0, "waiting")):
         journal.append(event)
     looks: list[float] = []
-    progress = folded(store.events("r"))
+    progress = fold_events(store.events("r"))
     assert drawn(progress) == [
         "f  waiting  9.0 s  r",
         "└─ ? ask    8.0 s  asks, 1 m 30 s left: yes or no",

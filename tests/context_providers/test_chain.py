@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from flowengine.context_providers import chain
-from flowengine.context_providers.chain import cleared, gather, told
+from flowengine.context_providers.chain import clear_providers, gather, tell_providers
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import Fragment
@@ -231,8 +231,8 @@ async def test_updates_and_clearing_reach_all_whoever_fails(notes: Notes):
             self.seen = ()
 
     counting = Counting()
-    await told([Failing(), counting, Source()], {"user_input": "Hi"}, notes)
+    await tell_providers([Failing(), counting, Source()], {"user_input": "Hi"}, notes)
     assert counting.seen == ({"user_input": "Hi"},)
-    await cleared([Failing(), counting], notes)
+    await clear_providers([Failing(), counting], notes)
     assert counting.seen == ()
     assert [each.error for each in notes] == ["ValueError: no memory", "ValueError: no forgetting"]

@@ -15,7 +15,7 @@ from retrieval_data import Transcript, transcript
 from flowengine.context_providers.compressor.compressor import ContextCompressorProvider
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import joined
+from flowengine.context_providers.provider import join_fragments
 from flowengine.core.context import Fragment
 from flowengine.errors import PermanentModelError
 from flowengine.models.scripted import ScriptedModel
@@ -42,7 +42,7 @@ async def compressed(given: Sequence[Fragment] | str, query: str = "", **options
 
 
 def tokens(fragments: Sequence[Fragment]) -> int:
-    return count_tokens(joined(fragments))
+    return count_tokens(join_fragments(fragments))
 
 
 # --- without a model
@@ -60,7 +60,7 @@ async def test_half_of_a_long_transcript_goes_and_every_path_can_still_be_read(f
     found = await compressed(given, "Which tests fail?", max_tokens=5000)
     assert tokens(found) <= tokens(given) / 2
     assert tokens(found) <= 5000
-    assert [path for path in made.paths if path not in joined(found)] == []
+    assert [path for path in made.paths if path not in join_fragments(found)] == []
 
 
 async def test_what_the_agent_said_and_the_newest_results_stay_word_for_word() -> None:
@@ -81,7 +81,7 @@ async def test_a_call_is_never_without_its_result() -> None:
 
 
 async def test_beginning_and_end_stay() -> None:
-    found = joined(await compressed(paragraphs(50), max_tokens=1000))
+    found = join_fragments(await compressed(paragraphs(50), max_tokens=1000))
     assert found.startswith("Paragraph 0: word0 ")
     assert "Paragraph 49: word49 word49" in found
     assert found.rstrip().endswith("word49")
@@ -89,7 +89,7 @@ async def test_beginning_and_end_stay() -> None:
 
 
 async def test_a_text_without_any_seams_keeps_both_its_ends() -> None:
-    found = joined(await compressed("BEGIN " + "blah " * 3000 + "END", max_tokens=500))
+    found = join_fragments(await compressed("BEGIN " + "blah " * 3000 + "END", max_tokens=500))
     assert found.startswith("BEGIN")
     assert found.endswith("END")
     assert count_tokens(found) <= 500
@@ -108,7 +108,7 @@ async def test_what_was_asked_for_outlives_what_was_not() -> None:
         f"Section {number}\n" + "\n".join(f"filler {number} {line}" for line in range(40)) for number in range(12)
     ]
     sections[5] = sections[5].replace("filler 5 20", "the refund policy allows 14 days")
-    assert "refund policy" in joined(
+    assert "refund policy" in join_fragments(
         await compressed("\n\n".join(sections), "What is the refund policy?", max_tokens=2000)
     )
 
@@ -173,8 +173,8 @@ async def test_a_summary_stands_for_the_middle_and_its_headings_are_those_of_the
     found = await compressed(paragraphs(60), "Fix it", max_tokens=1000, model=model)
     (summary,) = [each for each in found if each.label == "summary"]
     assert summary.text == SUMMARY
-    assert joined(found).startswith("Paragraph 0")
-    assert "Paragraph 59" in joined(found)
+    assert join_fragments(found).startswith("Paragraph 0")
+    assert "Paragraph 59" in join_fragments(found)
     assert tokens(found) <= 1000
     asked = model.requests[0].messages[-1].content
     for heading in ("## Goal", "## Done so far", "## Decisions and reasons", "## Facts", "## Still open"):
@@ -187,8 +187,8 @@ async def test_a_summary_stands_for_the_middle_and_its_headings_are_those_of_the
 async def test_a_summary_outlives_what_it_stands_beside() -> None:
     text = f"{'a long beginning ' * 500}\n\n{paragraphs(60)}\n\n{'a long end ' * 500}"
     found = await compressed(text, max_tokens=1000, model=ScriptedModel([SUMMARY]))
-    assert SUMMARY in joined(found)
-    assert joined(found).startswith("a long beginning")
+    assert SUMMARY in join_fragments(found)
+    assert join_fragments(found).startswith("a long beginning")
     assert tokens(found) <= 1000
 
 
@@ -212,7 +212,7 @@ async def test_a_summary_that_fails_leaves_the_mechanical_stages(answer: Any, ca
         found = await compressed(paragraphs(60), max_tokens=1000, model=ScriptedModel(respond))
     assert tokens(found) <= 1000
     assert "without a summary" in caplog.text
-    assert joined(found).startswith("Paragraph 0")
+    assert join_fragments(found).startswith("Paragraph 0")
 
 
 async def test_a_model_that_hangs_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,10 +236,10 @@ async def test_a_remembered_summary_is_used_again_and_only_what_is_new_is_summed
     later = provider.fresh()
     later.load(provider.dump())
     found = await later.fragments("", [Fragment(paragraphs(61), "x")])
-    assert SUMMARY in joined(found)
+    assert SUMMARY in join_fragments(found)
     assert len(model.requests) == 1
     found = await later.fragments("", [Fragment(paragraphs(120), "x")])
-    assert "All of it." in joined(found)
+    assert "All of it." in join_fragments(found)
     asked = model.requests[1].messages[-1].content
     assert "Fix billing." in asked
     assert "Paragraph 20" not in asked

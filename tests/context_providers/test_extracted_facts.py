@@ -6,7 +6,14 @@ import time
 
 import pytest
 
-from flowengine.context_providers.compressor.extraction import NO_FACTS, TextFacts, facts_of, facts_text, merged, unseen
+from flowengine.context_providers.compressor.extraction import (
+    NO_FACTS,
+    TextFacts,
+    facts_of,
+    facts_text,
+    merge_facts,
+    unseen,
+)
 from flowengine.core.locale import load_messages
 from flowengine.models.tokens import count_tokens
 
@@ -72,7 +79,7 @@ def test_no_text_takes_long(text: str) -> None:
 
 
 def test_what_is_seen_elsewhere_is_not_lost() -> None:
-    lost = unseen(merged([facts_of("src/a.py"), facts_of("src/b.py src/a.py")]), facts_of("I read src/a.py."))
+    lost = unseen(merge_facts([facts_of("src/a.py"), facts_of("src/b.py src/a.py")]), facts_of("I read src/a.py."))
     assert lost == TextFacts(paths=("src/b.py",))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.context_providers.compressor.extraction import ends_of, extracted
+from flowengine.context_providers.compressor.extraction import ends_of, extract_sentences
 from flowengine.context_providers.text_cutting import MARK
 from flowengine.models.tokens import count_tokens
 
@@ -16,7 +16,7 @@ def test_ends_facts_and_what_was_asked_for_stay_in_their_order() -> None:
     lines = [*LOG]
     lines[40] = "KeyError: 'customer' in src/orders.py"
     lines[60] = "the invoice of the customer was late"
-    text = extracted("\n".join(lines), 150, ["invoice"], count_tokens)
+    text = extract_sentences("\n".join(lines), 150, ["invoice"], count_tokens)
     kept = text.splitlines()
     assert kept[:2] == LOG[:2]
     assert kept[-2:] == LOG[-2:]
@@ -27,7 +27,7 @@ def test_ends_facts_and_what_was_asked_for_stay_in_their_order() -> None:
 
 def test_long_lines_are_taken_by_their_sentences() -> None:
     text = " ".join(f"Sentence number {number} says something." for number in range(50))
-    found = extracted(f"First.\n\n{text}\n\nLast.", 100, [], count_tokens)
+    found = extract_sentences(f"First.\n\n{text}\n\nLast.", 100, [], count_tokens)
     assert found.startswith("First.")
     assert found.endswith("Last.")
     assert count_tokens(found) < 150
@@ -37,12 +37,12 @@ def test_japanese_is_cut_at_its_full_stops() -> None:
     text = (
         "".join(f"これは{number}番目の文です。" for number in range(60)) + "請求書は期限を過ぎた。" + "終わりです。" * 2
     )
-    assert "請求書は期限を過ぎた。" in extracted(text, 120, ["請求", "求書"], count_tokens)
+    assert "請求書は期限を過ぎた。" in extract_sentences(text, 120, ["請求", "求書"], count_tokens)
 
 
 def test_what_fits_or_has_few_lines_stays_as_it_is() -> None:
-    assert extracted("one\n\ntwo", 100, [], count_tokens) == "one\n\ntwo"
-    assert extracted("word " * 500, 10, [], count_tokens) == "word " * 500
+    assert extract_sentences("one\n\ntwo", 100, [], count_tokens) == "one\n\ntwo"
+    assert extract_sentences("word " * 500, 10, [], count_tokens) == "word " * 500
 
 
 @settings(deadline=None, max_examples=60)

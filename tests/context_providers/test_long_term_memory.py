@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.context_providers.chain import gather, told
+from flowengine.context_providers.chain import gather, tell_providers
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.long_term_memory import LongTermMemoryProvider, memory_source
 from flowengine.context_providers.parameters import OutsideError, ParameterError
-from flowengine.context_providers.provider import ContextProvider, joined
+from flowengine.context_providers.provider import ContextProvider, join_fragments
 from flowengine.core.records import ProviderFailed
 from flowengine.models.scripted import ScriptedModel
 
@@ -36,7 +36,7 @@ async def text(provider: ContextProvider, query: str, **facts: Any) -> str:
 
     found = await gather([provider], query, note, agent_name="clerk", **facts)
     assert failures == []
-    return joined(each.fragment for each in found)
+    return join_fragments(each.fragment for each in found)
 
 
 async def test_an_interaction_is_kept_and_found_again_by_another_source(tmp_path: Path):
@@ -183,7 +183,7 @@ async def test_a_store_that_cannot_be_used_is_told_and_the_chain_goes_on(tmp_pat
 
     memory = source(tmp_path)
     assert await gather([memory], "x", note, agent_name="clerk") == []
-    await told([memory], interaction("x"), note)
+    await tell_providers([memory], interaction("x"), note)
     assert [type(each) for each in failures] == [ProviderFailed, ProviderFailed]
     assert "is no memory store" in failures[0].error
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.context_providers.packer import BudgetError, Packed, PackedEntry, pack, receipt_of
-from flowengine.context_providers.provider import joined
+from flowengine.context_providers.provider import join_fragments
 from flowengine.core.context import Fragment
 from flowengine.models.tokens import count_tokens, estimate_tokens
 from tests.support.histories import random_history
@@ -242,11 +242,11 @@ def test_a_random_history_is_packed_within_its_budget(seed: int):
         packed = pack(fragments, budget)
     except BudgetError:
         pinned = [each for each in fragments if each.pinned]
-        assert count_tokens(joined(sorted(pinned, key=lambda each: each.order))) > budget
+        assert count_tokens(join_fragments(sorted(pinned, key=lambda each: each.order))) > budget
         return
-    assert count_tokens(joined(packed.kept)) <= budget
+    assert count_tokens(join_fragments(packed.kept)) <= budget
     if not packed.is_estimated:
-        assert packed.tokens == count_tokens(joined(packed.kept))
+        assert packed.tokens == count_tokens(join_fragments(packed.kept))
     for before, entry in zip(fragments, packed.entries, strict=True):
         assert entry.state == "kept" or not before.pinned
         assert entry.fragment.text == before.text or entry.state != "kept"
@@ -258,4 +258,4 @@ def test_a_random_history_is_packed_within_its_budget(seed: int):
 @given(st.lists(st.text(max_size=30), max_size=8), st.integers(0, 40))
 def test_texts_of_any_characters_are_packed_within_the_budget(texts: list[str], budget: int):
     packed = pack([Fragment(each, f"s{number}") for number, each in enumerate(texts)], budget)
-    assert count_tokens(joined(packed.kept)) <= budget
+    assert count_tokens(join_fragments(packed.kept)) <= budget

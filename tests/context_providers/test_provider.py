@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flowengine.context_providers.parameters import OutsideError, located
-from flowengine.context_providers.provider import ContextProvider, called, fragments_of, joined
+from flowengine.context_providers.parameters import OutsideError, locate_path
+from flowengine.context_providers.provider import ContextProvider, call_method, fragments_of, join_fragments
 from flowengine.core.context import Fragment
 
 
@@ -80,15 +80,15 @@ async def test_a_plain_method_runs_in_a_thread_and_an_async_one_where_it_is():
     async def waiting() -> int:
         return threading.get_ident()
 
-    assert await called(plain) != threading.get_ident()
-    assert await called(waiting) == threading.get_ident()
+    assert await call_method(plain) != threading.get_ident()
+    assert await call_method(waiting) == threading.get_ident()
 
 
 async def test_a_plain_method_may_return_something_to_wait_for():
     async def later() -> str:
         return "text"
 
-    assert await called(lambda: later()) == "text"
+    assert await call_method(lambda: later()) == "text"
 
 
 def test_the_schema_of_a_users_class_is_read_off_its_constructor():
@@ -111,21 +111,21 @@ def test_a_fresh_one_shares_nothing_with_the_first():
 
 
 def test_empty_fragments_leave_no_gap():
-    assert joined([Fragment("a", "x"), Fragment("", "x"), Fragment("b", "x")]) == "a\n\nb"
+    assert join_fragments([Fragment("a", "x"), Fragment("", "x"), Fragment("b", "x")]) == "a\n\nb"
 
 
 def test_a_path_stays_below_its_root_also_where_a_link_leads_out(tmp_path: Path):
     inside = tmp_path / "project"
     inside.mkdir()
     (inside / "link").symlink_to(tmp_path)
-    assert located("a/../b.txt", inside, parameter="p") == inside / "b.txt"
+    assert locate_path("a/../b.txt", inside, parameter="p") == inside / "b.txt"
     for path in ("../b.txt", "link/b.txt", "/etc/passwd"):
         with pytest.raises(OutsideError) as raised:
-            located(path, inside, parameter="file_path")
+            locate_path(path, inside, parameter="file_path")
         assert raised.value.parameter == "file_path"
 
 
 def test_in_a_program_of_ones_own_any_path_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert located("b.txt", None, parameter="p") == tmp_path / "b.txt"
-    assert located("/etc/passwd", None, parameter="p") == Path("/etc/passwd")
+    assert locate_path("b.txt", None, parameter="p") == tmp_path / "b.txt"
+    assert locate_path("/etc/passwd", None, parameter="p") == Path("/etc/passwd")

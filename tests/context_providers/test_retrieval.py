@@ -11,7 +11,7 @@ import pytest
 
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.parameters import MissingFileError, OutsideError, ParameterError
-from flowengine.context_providers.provider import joined
+from flowengine.context_providers.provider import join_fragments
 from flowengine.context_providers.retrieval import RetrievalProvider
 from flowengine.errors import DefinitionError, RunError
 from flowengine.retrieval.fts import FtsRetriever
@@ -95,7 +95,7 @@ async def test_a_retriever_of_ones_own_is_asked(root: Path) -> None:
             return [Hit("1", f"about {query}", 1.0, {"path": "own.txt"})][:limit]
 
     provider = RetrievalProvider(retriever=Own())
-    assert joined(await provider.fragments("tea", ())) == "own.txt\nabout tea"
+    assert join_fragments(await provider.fragments("tea", ())) == "own.txt\nabout tea"
     assert provider.fresh() is provider
 
 

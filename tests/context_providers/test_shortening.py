@@ -7,12 +7,12 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flowengine.context_providers.text_cutting import MARK, shortened
+from flowengine.context_providers.text_cutting import MARK, shorten_text
 from flowengine.models.tokens import count_tokens
 
 
 def test_a_text_that_fits_is_left_alone():
-    assert shortened("日本語の文章です。", 20, count_tokens) == "日本語の文章です。"
+    assert shorten_text("日本語の文章です。", 20, count_tokens) == "日本語の文章です。"
 
 
 @pytest.mark.parametrize(
@@ -26,19 +26,19 @@ def test_a_text_that_fits_is_left_alone():
     ],
 )
 def test_it_is_cut_where_a_reader_would_cut(text: str, cut: str):
-    result = shortened(text, 24, count_tokens)
+    result = shorten_text(text, 24, count_tokens)
     assert result.endswith(cut)
     assert count_tokens(result) <= 24
 
 
 def test_nothing_is_left_where_not_even_the_mark_fits():
-    assert shortened("word " * 50, 1, count_tokens) == ""
-    assert shortened("word " * 50, 0, count_tokens) == ""
+    assert shorten_text("word " * 50, 1, count_tokens) == ""
+    assert shorten_text("word " * 50, 0, count_tokens) == ""
 
 
 def test_a_flag_and_a_family_are_not_cut_in_two():
     for sign in ("🇯🇵", "👨\u200d👩\u200d👧", "e\u0301\u0323"):
-        kept = shortened(sign * 60, 20, count_tokens).removesuffix(MARK).strip()
+        kept = shorten_text(sign * 60, 20, count_tokens).removesuffix(MARK).strip()
         assert kept
         assert kept == sign * (len(kept) // len(sign))
 
@@ -55,7 +55,7 @@ def graphemes(text: str) -> list[Any]:
     st.integers(0, 60),
 )
 def test_a_shortened_text_never_has_more_tokens_and_ends_between_characters(text: str, most: int):
-    result = shortened(text, most, count_tokens)
+    result = shorten_text(text, most, count_tokens)
     assert count_tokens(result) <= most
     if result not in ("", text):
         assert result.endswith(MARK)

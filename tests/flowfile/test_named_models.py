@@ -25,7 +25,7 @@ from flowengine.flowfile.compile.compiler import load_plan
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.model_tables import MODEL_KEYS, read_models
 from flowengine.flowfile.project.project import Project, find_project
-from flowengine.flowfile.run_bundle import unpacked
+from flowengine.flowfile.run_bundle import unpack_bundle
 from flowengine.models import key_command
 from flowengine.models.call_options import OPTIONS
 from flowengine.models.messages import Message
@@ -416,7 +416,7 @@ def test_a_run_from_elsewhere_uses_the_names_of_this_machine(tmp_path: Path, ser
     assert "evil" not in repr(bag)
     project_with(here, fast_at(server))
     told = {**bag, "project": {"models": {"fast": {"model": "openai/evil"}}}}
-    project = unpacked(told, here / "f.yaml", find_project(here)).project
+    project = unpack_bundle(told, here / "f.yaml", find_project(here)).project
     assert list(project.models) == ["fast"]
     assert project.models["fast"].base_url == server.url
 
@@ -425,7 +425,7 @@ def test_a_run_from_elsewhere_names_neither_commands_nor_variables_for_keys(tmp_
     ran = tmp_path / "ran"
     said = {"openai": {"key_command": ["touch", str(ran)], "max_parallel": 2}, "groq": {"key_env": "OPENAI_API_KEY"}}
     own = project_with(tmp_path, "")
-    found = unpacked({"project": {"providers": said}}, tmp_path / "f.yaml", own).project.providers
+    found = unpack_bundle({"project": {"providers": said}}, tmp_path / "f.yaml", own).project.providers
     assert [(each.key_env, each.key_command) for each in found.values()] == [(None, None)] * 2
     assert not ran.exists()
 
@@ -433,7 +433,7 @@ def test_a_run_from_elsewhere_names_neither_commands_nor_variables_for_keys(tmp_
 def test_this_machines_keys_go_to_no_address_of_a_run_from_elsewhere(tmp_path: Path) -> None:
     own = project_with(tmp_path, "[models.fast]\nmodel = 'openai/gpt-4o-mini'\nkey_env = 'FAST_KEY'\n")
     bag = {"project": {"providers": {"openai": {"base_url": "http://evil.example"}}}}
-    project = unpacked(bag, tmp_path / "f.yaml", own).project
+    project = unpack_bundle(bag, tmp_path / "f.yaml", own).project
     with pytest.raises(ModelConfigError, match="keys go only to addresses that are named here"):
         open_model(CallSettings("fast", surroundings=around(project, FAST_KEY=KEY)))
 
@@ -443,7 +443,7 @@ def test_a_vendor_that_needs_no_key_is_sent_none_at_an_address_of_a_run_from_els
 ) -> None:
     own = project_with(tmp_path, "[providers.ollama]\nkey_env = 'FAST_KEY'\n")
     bag = {"project": {"providers": {"ollama": {"base_url": server.url}}}}
-    foreign = unpacked(bag, tmp_path / "f.yaml", own).project
+    foreign = unpack_bundle(bag, tmp_path / "f.yaml", own).project
     for project in (own, foreign):
         there = around(project, FAST_KEY=KEY, OLLAMA_BASE_URL=server.url)
         model = open_model(CallSettings("ollama/x", surroundings=there, max_retries=0))[0]
@@ -454,5 +454,5 @@ def test_a_vendor_that_needs_no_key_is_sent_none_at_an_address_of_a_run_from_els
 def test_a_name_keeps_its_own_address_whatever_a_run_says_of_the_vendor(tmp_path: Path, server: ModelServer) -> None:
     own = project_with(tmp_path, fast_at(server))
     bag = {"project": {"providers": {"openai": {"base_url": "http://evil.example"}}}}
-    project = unpacked(bag, tmp_path / "f.yaml", own).project
+    project = unpack_bundle(bag, tmp_path / "f.yaml", own).project
     assert open_model(CallSettings("fast", surroundings=around(project, FAST_KEY=KEY)))[0].name == "gpt-4o-mini"

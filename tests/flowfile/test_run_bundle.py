@@ -15,7 +15,7 @@ from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import DefinitionError, FlowError, ModelConfigError
 from flowengine.flowfile.compile.compiler import load_plan
 from flowengine.flowfile.project.project import Project, find_project
-from flowengine.flowfile.run_bundle import unpacked
+from flowengine.flowfile.run_bundle import unpack_bundle
 from flowengine.models.vendors import ProviderSettings, RateLimits
 
 LEAF = """\
@@ -104,7 +104,7 @@ def test_neither_a_secret_nor_what_may_be_called_goes_along(home: Path) -> None:
 
 
 def test_a_folder_with_nothing_in_it_builds_the_flow(home: Path, away: Path) -> None:
-    path, project, files = unpacked(packed(home), away / "main.yaml", find_project(away))
+    path, project, files = unpack_bundle(packed(home), away / "main.yaml", find_project(away))
     there = load_plan(path, text=MAIN, project=project, files=files)
     here = load_plan(home / "flows" / "main.yaml")
     assert there.fingerprints == here.fingerprints
@@ -113,14 +113,14 @@ def test_a_folder_with_nothing_in_it_builds_the_flow(home: Path, away: Path) -> 
 
 def test_a_file_of_the_same_name_on_the_other_machine_is_not_looked_at(home: Path, away: Path) -> None:
     (away / "leaf.yaml").write_text("flowengine: v1\nname: another\nnodes: {b: {prompt: Other.}}\n")
-    path, project, files = unpacked(packed(home), away / "main.yaml", find_project(away))
+    path, project, files = unpack_bundle(packed(home), away / "main.yaml", find_project(away))
     assert "s.s.a" in load_plan(path, text=MAIN, project=project, files=files).fingerprints
 
 
 def test_a_file_that_was_not_brought_is_a_problem_of_its_node(home: Path, away: Path) -> None:
     bag = packed(home)
     del bag["files"]["leaf.yaml"]
-    path, project, files = unpacked(bag, away / "main.yaml", find_project(away))
+    path, project, files = unpack_bundle(bag, away / "main.yaml", find_project(away))
     with pytest.raises(FlowError, match=r"FE225 node 's': the run has brought no file 'leaf\.yaml'"):
         load_plan(path, text=MAIN, project=project, files=files)
 
@@ -128,24 +128,24 @@ def test_a_file_that_was_not_brought_is_a_problem_of_its_node(home: Path, away: 
 def test_a_file_that_is_too_large_is_not_read(home: Path, away: Path) -> None:
     bag = packed(home)
     bag["files"]["leaf.yaml"] = "#" * 10_000_000
-    path, project, files = unpacked(bag, away / "main.yaml", find_project(away))
+    path, project, files = unpack_bundle(bag, away / "main.yaml", find_project(away))
     with pytest.raises(FlowError, match="FE102"):
         load_plan(path, text=MAIN, project=project, files=files)
 
 
 def test_what_may_do_harm_is_the_machines_own(home: Path, away: Path) -> None:
     own = find_project(away)
-    project = unpacked(packed(home), away / "main.yaml", own).project
+    project = unpack_bundle(packed(home), away / "main.yaml", own).project
     assert (project.root, project.file) == (away, None)
     assert (project.allow_calls, project.allow_mcp, project.pythonpath) == ((), (), ())
     (away / "flowengine.toml").write_text('allow_calls = ["json"]\nallow_mcp = ["uvx"]\n')
-    project = unpacked(packed(home), away / "main.yaml", find_project(away)).project
+    project = unpack_bundle(packed(home), away / "main.yaml", find_project(away)).project
     assert (project.allow_calls, project.allow_mcp) == (("json",), ("uvx",))
     assert project.problem_with("shutil:rmtree") is not None
 
 
 def test_prices_limits_and_memory_are_the_runs(home: Path, away: Path) -> None:
-    project = unpacked(packed(home), away / "main.yaml", find_project(away)).project
+    project = unpack_bundle(packed(home), away / "main.yaml", find_project(away)).project
     assert project.allow_env == ("TONE",)
     assert project.prices["local/model"].output == 2
     assert project.providers["openai"].limits == RateLimits(60)
@@ -156,7 +156,7 @@ def test_this_machines_own_limits_and_addresses_go_first(home: Path, away: Path)
     (away / "flowengine.toml").write_text(
         '[providers.openai]\nbase_url = "http://proxy:1"\nmax_parallel = 2\n[memory]\nstore = "mine.db"\nlimit = 1\n'
     )
-    project = unpacked(packed(home), away / "main.yaml", find_project(away)).project
+    project = unpack_bundle(packed(home), away / "main.yaml", find_project(away)).project
     assert project.providers["openai"] == ProviderSettings("http://proxy:1", RateLimits(max_parallel=2))
     assert project.memory == {"store": "mine.db", "limit": 7}
 
@@ -182,7 +182,7 @@ def test_a_run_without_baggage_is_loaded_as_before(home: Path) -> None:
     own = find_project(home)
     path = home / "flows" / "main.yaml"
     for bag in (None, "nothing", []):
-        found = unpacked(bag, path, own)
+        found = unpack_bundle(bag, path, own)
         assert (found.path, found.project) == (path, own)
         assert load_plan(found.path, text=MAIN, project=found.project, files=found.files).name == "main"
 
@@ -190,13 +190,13 @@ def test_a_run_without_baggage_is_loaded_as_before(home: Path) -> None:
 @pytest.mark.parametrize("name", ["../x.yaml", "/etc/x.yaml", "a/../../x.yaml", "", "a\0b", 7, None])
 def test_no_path_of_a_run_leads_out_of_the_project(name: object, tmp_path: Path) -> None:
     fallback = tmp_path / "flow.yaml"
-    assert unpacked({"path": name}, fallback, Project(tmp_path)).path == fallback
+    assert unpack_bundle({"path": name}, fallback, Project(tmp_path)).path == fallback
 
 
 def test_settings_that_are_none_are_refused(tmp_path: Path) -> None:
     bag = {"project": {"providers": {"nobody": {}}, "prices": {"m": {"input": -1}}}}
     with pytest.raises(DefinitionError, match="unknown provider 'nobody'"):
-        unpacked(bag, tmp_path / "f.yaml", Project(tmp_path))
+        unpack_bundle(bag, tmp_path / "f.yaml", Project(tmp_path))
 
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.text()
@@ -220,7 +220,7 @@ JSON = FLAT | st.lists(FLAT) | st.dictionaries(st.text(), FLAT)
 def test_whatever_a_run_says_it_is_taken_or_refused(bag: Any) -> None:
     own = Project(Path("/project"), allow_calls=("json",))
     try:
-        found = unpacked(bag, Path("/project/f.yaml"), own)
+        found = unpack_bundle(bag, Path("/project/f.yaml"), own)
     except DefinitionError:
         return
     assert (found.project.root, found.project.allow_calls) == (own.root, own.allow_calls)
@@ -230,5 +230,5 @@ def test_whatever_a_run_says_it_is_taken_or_refused(bag: Any) -> None:
 def test_where_requests_may_go_and_which_servers_there_are_is_said_by_this_machine(tmp_path: Path) -> None:
     own = Project(tmp_path, allow_http=("https://api.example.com/",), mcp_servers={"crm": {"command": "crm"}})
     foreign = {"allow_http": ["https://evil.example.com/ KEY"], "mcp_servers": {"crm": {"command": "evil"}}}
-    project = unpacked({"project": foreign}, tmp_path / "flow.yaml", own).project
+    project = unpack_bundle({"project": foreign}, tmp_path / "flow.yaml", own).project
     assert (project.allow_http, project.mcp_servers) == (own.allow_http, own.mcp_servers)

@@ -13,7 +13,7 @@ from flowengine.errors import FlowError
 from flowengine.flowfile.compile.compiler import load_plan
 from flowengine.flowfile.loader import check_file, is_flow_file, load_flow
 from flowengine.flowfile.project.project import find_project
-from flowengine.flowfile.run_bundle import unpacked
+from flowengine.flowfile.run_bundle import unpack_bundle
 from flowengine.flowfile.schema.editor_schema import json_schema
 
 HEAD = "flowengine: v1\nname: f\ninputs: {message: {type: string}}\nnodes:\n"
@@ -133,10 +133,10 @@ def test_the_text_goes_along_with_the_run_and_counts_for_the_node(root: Path, tm
     away = tmp_path / "away"
     (away / "prompts").mkdir(parents=True)
     (away / "prompts" / "a.md").write_text("Not this one.")
-    path, project, files = unpacked(bag, away / "flow.yaml", find_project(away))
+    path, project, files = unpack_bundle(bag, away / "flow.yaml", find_project(away))
     assert load_plan(path, text=text, project=project, files=files).fingerprints == here.fingerprints
     del bag["files"]["prompts/a.md"]
-    path, project, files = unpacked(bag, away / "flow.yaml", find_project(away))
+    path, project, files = unpack_bundle(bag, away / "flow.yaml", find_project(away))
     with pytest.raises(FlowError, match=r"FE229 node 'a': the run has brought no file 'prompts/a\.md'"):
         load_plan(path, text=text, project=project, files=files)
 

@@ -132,7 +132,7 @@ def test_a_pipe_is_not_waited_for_and_a_table_stays_a_table(tmp_path: Path) -> N
     with pytest.raises(SourceError):
         SourceTree(tmp_path).read_text("pipe.yaml")
     ledger = ImportLedger()
-    ledger.lost("a | b\n## c `d`", SourcePlace("f|\n# g"), "<script>\x1b[31m", "do")
+    ledger.note_lost("a | b\n## c `d`", SourcePlace("f|\n# g"), "<script>\x1b[31m", "do")
     report = format_report(ImportedProject("Test", ledger), [], [])
     assert "\n## c" not in report
     assert "\n# g" not in report

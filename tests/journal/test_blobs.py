@@ -28,7 +28,7 @@ from flowengine.errors import (
 from flowengine.journal import blob_owners
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.run_export import masked, pack_run, read_files, store_run, unpack_runs
+from flowengine.journal.run_export import mask_events, pack_run, read_files, store_run, unpack_runs
 from flowengine.journal.sqlite.repair import repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import TeeStore, open_store
@@ -257,7 +257,7 @@ def test_hostile_files_of_an_export_are_refused_with_their_place() -> None:
 def test_a_masked_run_keeps_the_hash_of_a_file_and_masks_its_name() -> None:
     number = "4111111111111111"
     file = FileValue((number * 4)[:64], "application/pdf", "ada@example.jp.pdf", 3)
-    [started, *_] = masked(events_of("r1", file))
+    [started, *_] = mask_events(events_of("r1", file))
     assert isinstance(started, RunStarted)
     found = started.inputs["invoice"]
     assert (found.blob, found.media_type, found.size) == (file.blob, file.media_type, 3)

@@ -12,7 +12,7 @@ from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_export import pack_run, store_run, unpack_run
-from visualize.progress import folded
+from visualize.progress import fold_events
 
 EARLIER = Path(__file__).parent / "earlier_runs"
 FLOWS = Path(__file__).parents[2] / "flows"
@@ -27,7 +27,7 @@ def lines(name: str) -> list[str]:
 def test_a_run_of_an_earlier_version_is_read_and_written_as_it_was(name: str):
     events = unpack_run(lines(name), name)
     assert list(pack_run(events)) == lines(name)
-    assert folded(events).status == ("waiting" if name == "release_approval" else "succeeded")
+    assert fold_events(events).status == ("waiting" if name == "release_approval" else "succeeded")
     assert any(isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) for event in events)
 
 

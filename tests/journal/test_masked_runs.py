@@ -12,7 +12,7 @@ from flowengine.engine.merging import StateKey
 from flowengine.flow import Flow
 from flowengine.journal.codec import encode
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.run_export import masked, store_run
+from flowengine.journal.run_export import mask_events, store_run
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.function import FunctionNode
 
@@ -35,7 +35,7 @@ def flow() -> Flow:
 
 async def test_nothing_that_was_said_is_left_and_the_shape_of_the_run_is():
     run = await flow().run({"mail": SECRETS[0]})
-    hidden = list(masked(run.events))
+    hidden = list(mask_events(run.events))
     text = "\n".join(map(encode, hidden))
     assert not [secret for secret in SECRETS if secret in text]
     assert "<MAIL:" in text
@@ -48,13 +48,13 @@ async def test_nothing_that_was_said_is_left_and_the_shape_of_the_run_is():
 async def test_a_masked_run_is_a_run():
     run = await flow().run()
     store = MemoryStore()
-    await store_run(store, list(masked(run.events)))
+    await store_run(store, list(mask_events(run.events)))
     assert [info.status for info in store.list()] == [run.status]
 
 
 def test_a_vector_says_too_much_of_its_text() -> None:
     call = ModelCall("m", "p", "embedding", [{"role": "user", "content": SECRETS[0]}], "", vectors=["AACAPwAAAD8="])
-    (hidden,) = masked([NodeRecorded("ask", 1.0, call)])
+    (hidden,) = mask_events([NodeRecorded("ask", 1.0, call)])
     assert isinstance(hidden, NodeRecorded)
     assert hidden.record.vectors == ()
     assert "AACAPwAAAD8=" in encode(NodeRecorded("ask", 1.0, call))

@@ -249,14 +249,14 @@ async def test_a_cancelled_call_gives_its_slot_back(workers: list[PostgresRates]
 async def test_calls_that_wait_ask_seldom(workers: list[PostgresRates]) -> None:
     one, other, _ = limiters(workers, max_parallel=1)
     asked = 0
-    done = workers[1].done
+    done = workers[1].do_work
 
     async def counted(work: Any) -> Any:
         nonlocal asked
         asked += 1
         return await done(work)
 
-    workers[1].done = counted
+    workers[1].do_work = counted
     async with one.turn(0), anyio.create_task_group() as group:
         for _ in range(10):
             group.start_soon(_held_for_ever, other)
@@ -321,14 +321,14 @@ async def test_no_call_goes_out_while_the_server_is_away_and_the_run_stops_if_it
 async def test_a_turn_is_one_trip_to_the_server(workers: list[PostgresRates], url: str) -> None:
     limiter = workers[0].limiter("openai", RateLimits(requests_per_minute=1000, tokens_per_minute=100_000))
     asked = 0
-    done = workers[0].done
+    done = workers[0].do_work
 
     async def counted(work: Any) -> Any:
         nonlocal asked
         asked += 1
         return await done(work)
 
-    workers[0].done = counted
+    workers[0].do_work = counted
     for _ in range(5):
         async with limiter.turn(10) as turn:
             assert turn is not None
@@ -351,8 +351,8 @@ async def test_calls_that_are_cancelled_while_they_wait_keep_the_others_for_a_mi
             for _ in range(3):
                 group.start_soon(call)
             await anyio.wait_all_tasks_blocked()
-            await workers[0].done(lambda _: None)  # Behind their asking: all of them wait for their turns.
+            await workers[0].do_work(lambda _: None)  # Behind their asking: all of them wait for their turns.
             scope.cancel()
-    await workers[0].done(lambda _: None)  # Behind what was said of the places.
+    await workers[0].do_work(lambda _: None)  # Behind what was said of the places.
     ((last,),) = rows(url, "SELECT max(at) - extract(epoch FROM clock_timestamp()) FROM flowengine.turn")
     assert last <= 0

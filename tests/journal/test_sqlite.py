@@ -509,13 +509,13 @@ def test_of_two_that_saw_the_same_writer_gone_one_takes_its_place(store: SQLiteS
     write_run(store, "r1", [STARTED])
     connection = connect(store.path, "process", 1.0)
     tables = SqliteTables(store.path, connection)
-    known = tables.held("r1")
+    known = tables.find_writer("r1")
     assert known is not None
     held, before = known
     assert tables.take_over(held, before, "first") == (held.number, held.epoch + 1)
     assert tables.take_over(held, before, "second") is None  # the epoch has grown
     assert tables.take_over(Held(held.number, held.epoch + 1), before, "second") is None  # the writer is another
-    assert tables.held("r1") == ((held.number, held.epoch + 1), "first")
+    assert tables.find_writer("r1") == ((held.number, held.epoch + 1), "first")
     connection.close()
 
 

@@ -17,7 +17,7 @@ from flowengine.flow import Flow
 from flowengine.flowfile.loader import check_file
 from flowengine.journal.approvals import answer
 from flowengine.journal.stores import open_store
-from visualize.progress import folded
+from visualize.progress import fold_events
 
 BEFORE = Path(__file__).with_name("version_0_1")
 FLOWS = sorted(path.stem for path in (BEFORE / "flows").glob("*.yaml"))
@@ -57,7 +57,7 @@ def test_its_store_is_opened_listed_and_read(store: JournalStore) -> None:
         events = list(store.events(run.run_id))
         assert isinstance(events[0], RunStarted)
         assert events[0].engine == "0.1.0"
-        assert folded(events).status == run.status
+        assert fold_events(events).status == run.status
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

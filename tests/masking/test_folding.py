@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from flowengine.masking.folding import Folded, fold, folded
+from flowengine.masking.folding import Folded, fold, fold_text
 
 
 def test_digits_of_all_scripts_are_digits() -> None:
@@ -29,7 +29,7 @@ def test_dashes_of_all_lengths_are_one() -> None:
 
 @pytest.mark.parametrize("text", ["ab", "caf\u00e9", "100% of it", "a\\b", "a &# b"])
 def test_where_nothing_is_left_out_each_letter_keeps_its_place(text: str) -> None:
-    assert folded(text).places is None
+    assert fold_text(text).places is None
 
 
 def test_numbers_that_are_no_digits_stay() -> None:
@@ -37,7 +37,7 @@ def test_numbers_that_are_no_digits_stay() -> None:
 
 
 def test_escapes_of_letters_of_ascii_are_those_letters_and_others_stay() -> None:
-    assert folded(r"caf\u00e9 ada%40example.jp \x07").text == r"caf\u00e9 ada@example.jp \x07"
+    assert fold_text(r"caf\u00e9 ada%40example.jp \x07").text == r"caf\u00e9 ada@example.jp \x07"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_escapes_of_letters_of_ascii_are_those_letters_and_others_stay() -> None
     ],
 )
 def test_each_letter_leads_back_to_its_place(text: str, meant: str, start: list[int], end: list[int]) -> None:
-    read = folded(text)
+    read = fold_text(text)
     assert read.text == meant
     assert [read.start(at) for at in range(len(meant))] == start
     assert [read.end(at) for at in range(len(meant) + 1)] == end

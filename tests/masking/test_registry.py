@@ -24,7 +24,7 @@ def test_a_registered_recognizer_is_found_by_its_name(monkeypatch: pytest.Monkey
     monkeypatch.setattr(registry, "_made", {})
     registry.register("employee", lambda: Pattern("EMPLOYEE", re.compile("E-[0-9]{5}")))
     assert Masker(registry.recognizers(["employee"])).mask("社員E-00123です").startswith("社員<EMPLOYEE:")
-    assert "employee" in registry.known()
+    assert "employee" in registry.list_recognizers()
     with pytest.raises(DefinitionError, match="named 'employee' already"):
         registry.register("employee", lambda: Pattern("X", re.compile("x")))
 
@@ -74,7 +74,7 @@ def test_a_package_brings_a_recognizer_and_one_that_cannot_be_loaded_is_named(tm
     """
     points = {"nothing": "a_mask:Nothing", "gone": "a_mask:Gone"}
     with installed_package(tmp_path, "a_mask", code, {"flowengine.masking": points}):
-        assert "nothing" in registry.known()
+        assert "nothing" in registry.list_recognizers()
         assert type(registry.recognizers(["nothing"])[0]).__name__ == "Nothing"
         with pytest.raises(DefinitionError, match="recognizer 'gone' of the package 'a_mask' cannot be loaded: Attr"):
             registry.recognizers(["gone"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.memory.items.words import timed
+from flowengine.memory.items.words import find_time
 
 NOW = datetime(2025, 7, 2, 15, 30, tzinfo=UTC)
 """A Wednesday."""
@@ -45,7 +45,7 @@ NOW = datetime(2025, 7, 2, 15, 30, tzinfo=UTC)
     ],
 )
 def test_a_time_that_a_question_names_is_a_period(question: str, begin: str, end: str):
-    period = timed(question, NOW).period
+    period = find_time(question, NOW).period
     assert period is not None
     assert (period.begin.date(), period.end.date()) == (date.fromisoformat(begin), date.fromisoformat(end))
     assert period.begin.time().isoformat() == "00:00:00"
@@ -65,20 +65,20 @@ def test_a_time_that_a_question_names_is_a_period(question: str, begin: str, end
     ],
 )
 def test_what_names_no_time_is_left_as_it_is(question: str):
-    found = timed(question, NOW)
+    found = find_time(question, NOW)
     assert found.period is None
     assert found.rest == question
 
 
 def test_the_rest_of_a_question_lacks_the_time_and_nothing_else():
-    found = timed("Where did Mika live in March 2024?", NOW)
+    found = find_time("Where did Mika live in March 2024?", NOW)
     assert found.rest.split() == ["Where", "did", "Mika", "live", "?"]
     assert found.named == "in March 2024"
 
 
 def test_days_are_those_of_the_zone_of_the_present():
     tokyo = datetime(2025, 7, 3, 1, 0, tzinfo=ZoneInfo("Asia/Tokyo"))
-    period = timed("今日の予定は？", tokyo).period
+    period = find_time("今日の予定は？", tokyo).period
     assert period is not None
     assert period.begin.astimezone(UTC) == datetime(2025, 7, 2, 15, tzinfo=UTC)
 
@@ -87,5 +87,5 @@ def test_days_are_those_of_the_zone_of_the_present():
 @settings(deadline=None, max_examples=200)
 def test_no_question_whatever_and_no_present_is_an_error(question: str, now: datetime):
     for text in (question, f"{question} 9999年12月31日", f"last year {question}", "昨日", "in December 9999", "12月"):
-        period = timed(text, now).period
+        period = find_time(text, now).period
         assert period is None or period.begin < period.end

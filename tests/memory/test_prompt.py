@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flowengine.errors import DefinitionError
 from flowengine.memory.scopes.channel_messages import ChannelMemory, ChannelMessage, ChannelMessages, PromptRecord
-from flowengine.memory.scopes.memory_prompt import plain, prompt_messages, system_prompt
+from flowengine.memory.scopes.memory_prompt import neutralise_text, prompt_messages, system_prompt
 from flowengine.models.messages import as_dict
 from tests.support.pace import spent_within
 
@@ -209,7 +209,7 @@ def test_what_people_write_structures_nothing():
 @given(st.lists(st.sampled_from(["#", "##", " ", "---", "-", "**2025-01-01 ", "a", "\n", "\r", "\u2028", "\\", "\t"])))
 @settings(deadline=None, max_examples=200)
 def test_no_line_of_plain_text_is_a_heading_a_rule_or_the_head_of_a_message(parts: list[str]):
-    for line in plain("".join(parts)).splitlines():
+    for line in neutralise_text("".join(parts)).splitlines():
         rest = line.strip()
         assert not (rest.startswith("#") and rest.lstrip("#")[:1].isspace())
         assert not (len(rest) >= 3 and set(rest) == {"-"})
@@ -217,15 +217,15 @@ def test_no_line_of_plain_text_is_a_heading_a_rule_or_the_head_of_a_message(part
 
 
 def test_more_signs_than_a_heading_has_are_escaped_too():
-    assert plain("a\n####### b") == "a\n\\####### b"
+    assert neutralise_text("a\n####### b") == "a\n\\####### b"
 
 
 def test_many_empty_lines_take_no_longer_than_others():
-    assert spent_within(0.5, lambda: plain(f"a{chr(10) * 30_000}b"))
+    assert spent_within(0.5, lambda: neutralise_text(f"a{chr(10) * 30_000}b"))
 
 
 @given(st.text())
 @settings(deadline=None, max_examples=100)
 def test_plain_text_that_structures_nothing_stays_as_it_is(text: str):
     if not any(sign in text for sign in ("#", "-", "*")):
-        assert plain(text) == "\n".join(text.strip().splitlines())
+        assert neutralise_text(text) == "\n".join(text.strip().splitlines())

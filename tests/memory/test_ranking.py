@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.memory.items.ranking import MemoryItem, ranked, read, weigh
+from flowengine.memory.items.ranking import MemoryItem, rank_items, read, weigh
 from flowengine.memory.items.words import pieces_of, words_of
 from flowengine.memory.scopes.memories import MemoryScope
 
@@ -31,7 +31,7 @@ def found(question: str, items: Sequence[MemoryItem]) -> list[tuple[str, float]]
     period = asked.period
     in_period = 0 if period is None else sum(period.begin <= each.valid_from < period.end for each in items)
     weighed = weigh(asked, spread, len(items), in_period)
-    return [(each.item.text, each.score) for each in ranked(weighed, items)]
+    return [(each.item.text, each.score) for each in rank_items(weighed, items)]
 
 
 def test_words_meet_their_other_forms():

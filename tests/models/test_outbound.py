@@ -11,7 +11,7 @@ from flowengine.errors import ModelConfigError
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
-from flowengine.models.outbound import VARIABLE, check_outbound, meant
+from flowengine.models.outbound import VARIABLE, allow_requests, check_outbound
 
 ASKED = Request("gpt-4o-mini", (Message("user", "hi"),), timeout=10)
 
@@ -59,7 +59,7 @@ def test_everything_else_leads_away(monkeypatch: pytest.MonkeyPatch, settings: d
     monkeypatch.setenv(VARIABLE, "0")
     with pytest.raises(ModelConfigError):
         check_outbound("m", settings)
-    with meant():
+    with allow_requests():
         check_outbound("m", settings)
 
 

@@ -20,7 +20,7 @@ from flowengine.models.worst_case import innermost_models
 from flowengine.models.wrappers.priced import PricedModel, price_of, with_price
 from flowengine.models.wrappers.rate import RateLimitedModel, RateLimiter
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
-from flowengine.models.wrappers.streaming_tap import heard
+from flowengine.models.wrappers.streaming_tap import tap_model
 
 ASKED = Request("scripted", (Message("user", "Why?"),))
 PRICE = Price(input=10.0, output=50.0)
@@ -59,7 +59,7 @@ async def test_retries_stay_outside_of_the_price() -> None:
 def test_whoever_may_answer_is_found_behind_every_wrapper() -> None:
     first, second, third = (ScriptedModel([], name=name) for name in ("first", "second", "third"))
     limited = RateLimitedModel(second, RateLimiter(RateLimits(max_parallel=1)))
-    model = heard(FallbackModel([RetryingModel(first), RetryingModel(limited), PricedModel(third, PRICE)]), untold)
+    model = tap_model(FallbackModel([RetryingModel(first), RetryingModel(limited), PricedModel(third, PRICE)]), untold)
     assert [each.name for each in innermost_models(model)] == ["first", "second", "third"]
 
 

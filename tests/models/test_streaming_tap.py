@@ -14,7 +14,7 @@ from flowengine.models.scripted import ScriptedModel
 from flowengine.models.vendors import RateLimits
 from flowengine.models.wrappers.rate import RateLimitedModel, RateLimiter
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
-from flowengine.models.wrappers.streaming_tap import heard
+from flowengine.models.wrappers.streaming_tap import tap_model
 
 ASKED = Request("scripted", (Message("user", "Why?"),))
 
@@ -69,7 +69,7 @@ def ears() -> Ears:
 )
 async def test_the_reply_is_the_one_that_is_given_unheard(wrapped, ears: Ears) -> None:
     model: Model = wrapped(ScriptedModel(["Green tea, please.", "Green tea, please."], name="m", provider="p"))
-    listened = heard(model, ears)
+    listened = tap_model(model, ears)
     assert await listened.complete(ASKED) == await model.complete(ASKED)
     assert ears.texts == [["Green ", "tea, ", "please."]]
     assert (listened.name, listened.provider) == (model.name, model.provider)
@@ -78,7 +78,7 @@ async def test_the_reply_is_the_one_that_is_given_unheard(wrapped, ears: Ears) -
 @pytest.mark.parametrize("is_read", [True, False])
 async def test_it_is_told_who_is_asked_at_each_attempt(ears: Ears, is_read: bool) -> None:
     busy = ScriptedModel([TransientModelError("busy", 0.0), "Green tea."])
-    reply = await heard(RetryingModel(busy, 1, first_wait=0.0), ears, is_read=is_read).complete(ASKED)
+    reply = await tap_model(RetryingModel(busy, 1, first_wait=0.0), ears, is_read=is_read).complete(ASKED)
     assert reply.content == "Green tea."
     assert ears.asked == ["scripted", "scripted"]
     assert ears.texts == ([["Green ", "tea."]] if is_read else [])
@@ -86,7 +86,7 @@ async def test_it_is_told_who_is_asked_at_each_attempt(ears: Ears, is_read: bool
 
 async def test_an_attempt_that_breaks_off_is_made_anew_and_begins_anew(ears: Ears) -> None:
     broken = Broken(["one two three", "one two three"])
-    reply = await heard(RetryingModel(broken, 1, first_wait=0.0), ears).complete(ASKED)
+    reply = await tap_model(RetryingModel(broken, 1, first_wait=0.0), ears).complete(ASKED)
     assert ears.texts == [["one "], ["one ", "two ", "three"]]
     assert (reply.content, reply.attempts) == ("one two three", 2)
 
@@ -95,22 +95,22 @@ async def test_no_more_attempts_are_made_than_unheard(ears: Ears) -> None:
     broken = Broken(["one two"] * 9)
     broken.breaks = 9
     with pytest.raises(TransientModelError, match="gave up after 3 attempts"):
-        await heard(RetryingModel(broken, 2, first_wait=0.0), ears).complete(ASKED)
+        await tap_model(RetryingModel(broken, 2, first_wait=0.0), ears).complete(ASKED)
     assert len(broken.requests) == 3
     with pytest.raises(TransientModelError, match=r"^cut off$"):
-        await heard(broken, ears).complete(ASKED)
+        await tap_model(broken, ears).complete(ASKED)
 
 
 async def test_a_fallback_begins_anew(ears: Ears) -> None:
     first, second = Broken(["one two"], name="first"), ScriptedModel(["three"], name="second")
-    reply = await heard(FallbackModel([first, second]), ears).complete(ASKED)
+    reply = await tap_model(FallbackModel([first, second]), ears).complete(ASKED)
     assert ears.texts == [["one "], ["three"]]
     assert (reply.model, reply.attempts) == ("second", 2)
 
 
 async def test_what_fails_at_once_tells_nothing(ears: Ears) -> None:
     with pytest.raises(PermanentModelError, match="gone"):
-        await heard(ScriptedModel([PermanentModelError("gone")]), ears).complete(ASKED)
+        await tap_model(ScriptedModel([PermanentModelError("gone")]), ears).complete(ASKED)
     assert ears.texts == []
 
 
@@ -124,4 +124,4 @@ async def test_a_stream_that_ends_without_its_reply_is_a_failure(ears: Ears) -> 
             yield pieces()
 
     with pytest.raises(TransientModelError, match="the stream of p/m ended before its answer did"):
-        await heard(Short([], name="m", provider="p"), ears).complete(ASKED)
+        await tap_model(Short([], name="m", provider="p"), ears).complete(ASKED)

@@ -18,7 +18,7 @@ from flowengine.flow import Flow
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import RetryPolicy, RunLimits
-from flowengine.nodes.policy import wrapped
+from flowengine.nodes.policy import wrap_node
 
 pytestmark = pytest.mark.anyio
 
@@ -184,7 +184,7 @@ async def test_a_node_that_failed_a_thousand_times_before_it_was_interrupted_is_
         return 1
 
     failed = [Retry(number, "no", 0.0) for number in range(1, 1101)]
-    node = wrapped(FunctionNode(work, retry=RetryPolicy(attempts=2000, max=0)))
+    node = wrap_node(FunctionNode(work, retry=RetryPolicy(attempts=2000, max=0)))
     result = await node.run(Context(recorded=failed))
     assert isinstance(result, NodeResult)
     assert result.output == 1

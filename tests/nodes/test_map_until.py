@@ -23,7 +23,7 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
 from flowengine.runners.forking import failed_items
 from flowengine.runners.run import Run
-from visualize.progress import folded
+from visualize.progress import fold_events
 from visualize.why import explain_decision, format_words
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ async def test_what_is_in_work_is_cancelled_and_told_as_such():
     assert 0 in stop.cancelled
     cancelled = {each.node for each in run.events if isinstance(each, NodeCancelled)}
     assert cancelled == {f"all[{index}].ask" for index in stop.cancelled if "abcd"[index] in offers.begun}
-    assert folded(run.events).nodes["all[0].ask"].status == "cancelled"
+    assert fold_events(run.events).nodes["all[0].ask"].status == "cancelled"
 
 
 async def test_results_come_in_the_items_order_and_the_body_is_seen():
@@ -184,7 +184,7 @@ async def test_items_that_wait_for_a_person_are_waited_for_no_more():
     assert (run.status, run.outputs["all"]) == ("succeeded", ["taken"])
     assert stops(run.events) == [MapStopped([1], [0], 0, [])]
     assert open_questions(run.events) == {}
-    assert folded(run.events).nodes["all[0].ask"].status == "cancelled"
+    assert fold_events(run.events).nodes["all[0].ask"].status == "cancelled"
 
 
 async def test_failed_items_of_a_map_that_had_enough_are_not_repeated():

@@ -172,7 +172,7 @@ class Bench(NamedTuple):
             settings = {"baggage": flow.plan.baggage}
             started = beginning(flow.plan, case.first.inputs, store, "r3", RunOptions(settings=settings))
             await store_run(store, [decode(encode(started))])
-            carried = _seated(Flow.of(WorkerFlows(os.environ, limiter_for).loaded(started)))
+            carried = _seated(Flow.of(WorkerFlows(os.environ, limiter_for).load(started)))
             return await _asked(carried, case, store, carried.resume("r3", store=store))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowengine.retrieval.terms import VERSION, asked_terms, indexed, stem, terms, trailing
+from flowengine.retrieval.terms import VERSION, asked_terms, stem, terms, to_index_text, trailing
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_every_character_of_a_run_begins_a_term(text: str) -> None:
 def test_what_is_indexed_changes_with_the_version_only() -> None:
     """An index is written with these terms, and its entries are taken out by them: raise VERSION with any change."""
     text = "Parsed HTTPHeader max_files 緑茶を飲む हिन्दी café2 回"
-    assert (VERSION, indexed(text)) == (
+    assert (VERSION, to_index_text(text)) == (
         1,
         "pars http header httpheader max file maxfil 緑茶 茶を を飲 飲む हिन्दी café2 回 む",
     )

@@ -11,7 +11,7 @@ from flowengine.errors import InputError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.function import FunctionNode
-from visualize.progress import folded
+from visualize.progress import fold_events
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ async def test_what_is_shared_happens_when_the_new_run_begins():
     new = await flow([]).fork("old", "b", store=store)
     begun = new.events[0].at
     assert all(event.at >= begun for event in new.events)
-    row = folded(new.events).nodes["a"]
+    row = fold_events(new.events).nodes["a"]
     assert (row.started, row.ended) == (begun, begun)
 
 

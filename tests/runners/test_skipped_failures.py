@@ -16,7 +16,7 @@ from flowengine.nodes.node import RunLimits
 from flowengine.telemetry import conventions as names
 from flowengine.telemetry.spans import spans_of
 from tests.runners.test_limits import call
-from visualize.progress import folded
+from visualize.progress import fold_events
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ async def test_every_reader_of_a_run_tells_a_skip_by_error_in_the_same_way(made:
     flow, node = made()
     run = await flow.run()
     told = run.nodes[node]
-    row = folded(run.events).nodes[node]
+    row = fold_events(run.events).nodes[node]
     assert (told.status, told.cause) == (row.status, row.cause) == ("skipped", "error")
     assert told.error == "ValueError: no such order"
     assert row.error is not None
@@ -51,21 +51,21 @@ async def test_every_reader_of_a_run_tells_a_skip_by_error_in_the_same_way(made:
 async def test_a_failure_that_nothing_handles_and_one_that_a_node_handles_are_failures():
     nodes = {"handled": FunctionNode(fail, on_error="mend"), "mend": FunctionNode(lambda: 1), "bad": FunctionNode(fail)}
     run = await Flow("t", nodes).run()
-    rows = folded(run.events).nodes
+    rows = fold_events(run.events).nodes
     assert [(rows[each].status, rows[each].cause) for each in ("handled", "bad")] == [("failed", None)] * 2
 
 
 async def test_the_runs_own_limit_is_no_skip_of_the_node_that_met_it():
     flow = Flow("t", {f"n{i}": FunctionNode(call, on_error="skip") for i in range(2)})
     run = await flow.run(limits=RunLimits(bounds=Budget(model_calls=1), on_limit="fail"))
-    rows = folded(run.events).nodes
+    rows = fold_events(run.events).nodes
     assert sorted(row.status for row in rows.values()) == sorted(run.nodes[each].status for each in rows)
     assert "failed" in {row.status for row in rows.values()}
 
 
 async def test_a_node_that_was_skipped_by_error_has_run():
     flow, node = alone()
-    row = folded((await flow.run()).events).nodes[node]
+    row = fold_events((await flow.run()).events).nodes[node]
     assert row.has_run
     assert row.seconds() is not None
 

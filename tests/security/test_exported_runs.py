@@ -80,7 +80,7 @@ def test_a_worker_runs_no_command_that_a_submitted_run_brings(baggage: Any, here
     given = {"folder": STDLIB} | ({} if baggage is None else {"baggage": baggage})
     started = RunStarted("r1", "evil", 1.0, {}, {}, {}, path="flow.yaml", source=EVIL, settings=given)
     with pytest.raises(LackingError, match="FE505"):
-        WorkerFlows({}, limiter_for).loaded(started)
+        WorkerFlows({}, limiter_for).load(started)
     assert not list(here.glob("owned"))
 
 

@@ -124,10 +124,10 @@ def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch):
         pages.append(1)
         return "page"
 
-    assert [shelf.made("c", "page", make) for _ in range(3)] == [b"page"] * 3
+    assert [shelf.render("c", "page", make) for _ in range(3)] == [b"page"] * 3
     assert len(pages) == 1
     journals["c"].append(layered_run(10)[-1])
-    shelf.made("c", "page", make)
+    shelf.render("c", "page", make)
     assert len(pages) == 2
 
 

@@ -25,7 +25,7 @@ from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.server import run_watch as module
 from flowengine.server.app import make_app
 from flowengine.server.run_cache import RunCache
-from flowengine.server.run_watch import EventBatch, RunWatches, merged
+from flowengine.server.run_watch import EventBatch, RunWatches, merge_tokens
 from tests.support.pace import measured_pace
 from tests.support.sample_run import START, layered_run, research_run
 from tests.support.ui_server import Served, served
@@ -291,7 +291,7 @@ def test_text_stands_between_the_events_by_time_and_its_pieces_are_joined():
         TokenStreamed("a", 1.0, "Lost", True), TokenStreamed("a", 1.5, "He", True), TokenStreamed("a", 2.0, "llo"),
         TokenStreamed("b", 2.0, "x", True), TokenStreamed("b", 2.5, "y"),
     ]  # fmt: skip
-    assert [(seq, getattr(each, "text", type(each).__name__)) for seq, each in merged(events, 7, tokens)] == [
+    assert [(seq, getattr(each, "text", type(each).__name__)) for seq, each in merge_tokens(events, 7, tokens)] == [
         (7, "NodeStarted"), (None, "Hello"), (None, "x"), (8, "NodeFinished"), (9, "NodeStarted"), (None, "y"),
     ]  # fmt: skip
 

@@ -101,7 +101,7 @@ def test_a_day_s_budget_is_reserved_and_settled_in_the_store(store: JournalStore
     assert soon.value.retry_after == 2
     here.settle("ann", day, "a", 0.25)
     here.settle("ann", day, "a", 0.25)
-    assert there.spent("ann") == (pytest.approx(0.25), pytest.approx(0.3))
+    assert there.read_spending("ann") == (pytest.approx(0.25), pytest.approx(0.3))
     assert there.reserve(ann, "d", 1.0)[0] == pytest.approx(0.45)
     here.settle("ann", day, "d", 0.745)
     with pytest.raises(QuotaError, match="has spent its 1 US dollars of today") as late:
@@ -116,7 +116,7 @@ async def test_a_run_may_cost_what_is_left_and_gives_back_what_it_did_not(store:
     async with FlowService(store, counted.flows) as service:
         slow = await service.start("slow", {}, caller=ann, run_key="a")
         assert store.events(slow.run_id)[0].settings["cost_usd"] == pytest.approx(0.1)  # type: ignore[union-attr]
-        assert service.budgets.spent("ann") == (0.0, pytest.approx(0.1))
+        assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1))
         assert not (await service.start("slow", {}, caller=ann, run_key="a")).is_new
         with pytest.raises(InputError):
             await service.start("quick", {"wrong": 1}, caller=ann)

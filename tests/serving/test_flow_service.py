@@ -337,10 +337,10 @@ async def test_on_postgresql_a_run_that_is_resumed_keeps_its_part_of_the_budget_
             run = await service.start("hello", {}, caller=ann)
             await service.cancel(run.run_id, ann)
             await service.start("hello", {}, caller=ann)
-            assert service.budgets.spent("ann") == (0.0, pytest.approx(0.1))
+            assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1))
             await service.resume(run.run_id, ann)
             await service.start("hello", {}, caller=ann)
-            assert service.budgets.spent("ann") == (0.0, pytest.approx(0.1 + 0.1 + 0.08))
+            assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1 + 0.1 + 0.08))
 
 
 async def _never(driven: DrivenRun) -> Any:
@@ -360,7 +360,7 @@ async def test_calls_with_one_key_at_once_are_one_run_of_the_day_s_budget(store:
                 tasks.start_soon(call)
         assert len(found) == 4
         assert len(set(found)) == 1
-        assert service.budgets.spent("ann") == (0.0, pytest.approx(0.1))
+        assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1))
         counted.gate.set()
 
 
@@ -378,7 +378,7 @@ async def test_a_start_that_is_given_up_leaves_no_budget_reserved(
 
             monkeypatch.setattr(service, "_begin", never)
             await service.start("quick", {"text": "x"}, caller=ann)
-        assert service.budgets.spent("ann") == (0.0, 0)
+        assert service.budgets.read_spending("ann") == (0.0, 0)
 
 
 async def test_a_run_that_failed_has_its_part_of_the_budget_again_when_it_is_resumed(
@@ -411,7 +411,7 @@ async def test_a_run_that_failed_has_its_part_of_the_budget_again_when_it_is_res
             await service.resume(run.run_id, ann)
         service.budgets.settle("ann", day, "other", 0.5 * taken)
         await service.resume(run.run_id, ann)
-        assert service.budgets.spent("ann") == (pytest.approx(0.475), pytest.approx(0.1))
+        assert service.budgets.read_spending("ann") == (pytest.approx(0.475), pytest.approx(0.1))
         gate.set()
         assert (await service.wait(run.run_id)).status == "succeeded"
 
@@ -441,7 +441,7 @@ async def test_a_run_that_is_resumed_while_it_is_settled_keeps_its_part_of_the_b
         monkeypatch.setattr(service._local, "go_on", settle_before)
         async with anyio.create_task_group() as tasks:
             await service.resume(run.run_id, ann)
-        assert service.budgets.spent("ann") == (0.0, pytest.approx(0.1))
+        assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1))
         gate.set()
         assert (await service.wait(run.run_id)).status == "succeeded"
 

@@ -65,20 +65,20 @@ async def test_skills_are_found_by_name_description_and_keywords() -> None:
         skill("d", "請求書"),
     ]
     index = SkillIndex()
-    assert [each.name for each in await index.ranked(skills, "forms")] == ["pdf-forms"]
-    assert [each.name for each in await index.ranked(skills, "a haiku please")] == ["b"]
-    assert [each.name for each in await index.ranked(skills, "俳句")] == ["c"]
-    assert [each.name for each in await index.ranked(skills, "請求書を作る")] == ["d"]
-    assert await index.ranked(skills, "zebra") == []
-    assert await index.ranked([], "forms") == []
+    assert [each.name for each in await index.rank_skills(skills, "forms")] == ["pdf-forms"]
+    assert [each.name for each in await index.rank_skills(skills, "a haiku please")] == ["b"]
+    assert [each.name for each in await index.rank_skills(skills, "俳句")] == ["c"]
+    assert [each.name for each in await index.rank_skills(skills, "請求書を作る")] == ["d"]
+    assert await index.rank_skills(skills, "zebra") == []
+    assert await index.rank_skills([], "forms") == []
 
 
 @pytest.mark.anyio
 async def test_the_index_follows_the_skills() -> None:
     index = SkillIndex()
-    assert len(await index.ranked([skill("a", "Paints."), skill("b", "Paints.")], "paint")) == 2
-    assert [each.name for each in await index.ranked([skill("a", "Sings.")], "paint")] == []
-    assert [each.name for each in await index.ranked([skill("a", "Sings.")], "sing")] == ["a"]
+    assert len(await index.rank_skills([skill("a", "Paints."), skill("b", "Paints.")], "paint")) == 2
+    assert [each.name for each in await index.rank_skills([skill("a", "Sings.")], "paint")] == []
+    assert [each.name for each in await index.rank_skills([skill("a", "Sings.")], "sing")] == ["a"]
 
 
 @pytest.mark.long

@@ -83,7 +83,7 @@ class PageServer:
         if path == f"/runs/{run.run_id}":
             return run_page(run).encode(), "text/html; charset=utf-8"
         if path == f"/runs/{run.run_id}/times":
-            return compact(run.where_time_went.plain()).encode(), "application/json"
+            return compact(run.where_time_went.to_plain()).encode(), "application/json"
         begin = f"/runs/{run.run_id}/nodes/"
         if path.startswith(begin):
             panel = node_panel(run, unquote(path.removeprefix(begin)), Acting("secret-token"))

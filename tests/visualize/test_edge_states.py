@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from flowengine.core.context import NodeResult
 from flowengine.core.records import Answered
 from flowengine.engine.events import Event, NodeFinished, NodeSkipped, NodeStarted, RunResumed, RunStarted
 from tests.support.sample_run import START, research_run
 from visualize.edge_states import critical_path
-from visualize.picture import Picture, PictureNode, closed, picture_of_run
-from visualize.progress import folded
+from visualize.picture import Picture, PictureNode, close_containers, picture_of_run
+from visualize.progress import fold_events
 from visualize.style import lines_of
 
 
@@ -24,10 +22,10 @@ def states_of(picture: Picture) -> dict[tuple[str, str], str]:
 
 def test_the_critical_path_goes_through_each_round_and_the_item_that_ended_last():
     events = [event for event in research_run() if not str(getattr(event, "node", "")).startswith("polish")]
-    found = critical_path(folded(research_run()))
+    found = critical_path(fold_events(research_run()))
     assert {"draft", "polish", "polish.round[0].judge", "polish.round[1].improve", "triage"} <= found
     assert not {each for each in found if each.startswith("investigate")}
-    without_the_loop = critical_path(folded(events))
+    without_the_loop = critical_path(fold_events(events))
     assert {each for each in without_the_loop if each.startswith("investigate")} == {
         "investigate",
         "investigate[2].search",
@@ -48,7 +46,7 @@ def test_the_critical_path_of_a_map_goes_through_the_items_whose_place_the_last_
             NodeFinished(f"each[{number}].leaf", end, NodeResult(1)),
         ]
     events.append(NodeFinished("each", 5.0, NodeResult([])))
-    assert critical_path(folded(events)) == {"each", "each[0].leaf", "each[3].leaf"}
+    assert critical_path(fold_events(events)) == {"each", "each[0].leaf", "each[3].leaf"}
 
 
 def test_a_node_that_is_still_at_work_ends_last():
@@ -58,7 +56,7 @@ def test_a_node_that_is_still_at_work_ends_last():
         NodeStarted("a", 0.0),
         NodeFinished("a", 9.0, NodeResult(1)),
     ]
-    assert critical_path(folded(events)) == {"b"}
+    assert critical_path(fold_events(events)) == {"b"}
 
 
 def test_a_node_that_was_skipped_is_on_no_critical_path():
@@ -70,7 +68,7 @@ def test_a_node_that_was_skipped_is_on_no_critical_path():
         NodeStarted("callback", 3.0),
         NodeSkipped("callback", 3.1, "condition_false"),
     ]
-    assert critical_path(folded(events)) == {"answer"}
+    assert critical_path(fold_events(events)) == {"answer"}
 
 
 def test_an_edge_in_a_body_is_taken_once_it_was_taken_in_one_round():
@@ -94,7 +92,7 @@ def test_a_body_is_drawn_once_with_the_counts_of_its_times():
 
 
 def test_what_a_body_costs_counts_for_its_container_and_once_for_the_run():
-    progress = folded(research_run())
+    progress = fold_events(research_run())
     nodes = nodes_of(picture_of_run(research_run()))
     assert nodes["polish"].calls == nodes["polish.judge"].calls + nodes["polish.improve"].calls == 5
     top = [row.usage.calls for row in progress.nodes.values() if row.spot.container is None]
@@ -119,28 +117,31 @@ def test_a_container_waits_when_somebody_inside_waits_and_nobody_runs():
         NodeStarted(f"{inside}work", 1.0),
         asked._replace(node=f"{inside}ask"),
     ]
-    status: Callable[[], list[str]] = lambda: [folded(events).nodes[each].status for each in ("outer", "outer.each")]  # noqa: E731
+
+    def status() -> list[str]:
+        return [fold_events(events).nodes[each].status for each in ("outer", "outer.each")]
+
     assert status() == ["running", "running"]
     events.append(NodeFinished(f"{inside}work", 2.0, NodeResult()))
     assert status() == ["waiting", "waiting"]
     events += [RunResumed(9.0), NodeStarted("outer", 9.0), NodeStarted("outer.each", 9.0)]
     assert status() == ["waiting", "waiting"]
     events += [NodeStarted(f"{inside}ask", 9.0)]
-    assert folded(events).nodes[f"{inside}ask"].status == "waiting"  # It is asked already, and not again.
+    assert fold_events(events).nodes[f"{inside}ask"].status == "waiting"  # It is asked already, and not again.
     events += [asked._replace(node=f"{inside}ask", record=Answered("yes"))]
     assert status() == ["running", "running"]
     events += [NodeFinished(f"{inside}ask", 9.5, NodeResult("yes"))]
-    assert folded(events).nodes[f"{inside}ask"].status == "succeeded"
+    assert fold_events(events).nodes[f"{inside}ask"].status == "succeeded"
 
 
 def test_a_large_body_is_drawn_closed_and_says_what_it_hides():
     body = {"nodes": [[f"b{number}", "agent"] for number in range(41)], "edges": [["b0", "b1", []]]}
     around = {"nodes": [["inner", "map", body]], "edges": []}
     graph = {"nodes": [["a", "agent"], ["outer", "subflow", around]], "edges": [["a", "outer", []]]}
-    picture = closed(picture_of_run([RunStarted("r", "f", START, {}, {}, {}, graph=graph)]), 1500)
+    picture = close_containers(picture_of_run([RunStarted("r", "f", START, {}, {}, {}, graph=graph)]), 1500)
     assert [node.id for node in picture.nodes] == ["a", "outer"]
     assert [(edge.source, edge.target) for edge in picture.edges] == [("a", "outer")]
     assert lines_of(picture.nodes[1])[1] == "subflow · 42 nodes inside"
-    small = closed(picture_of_run(research_run()), 1500)
+    small = close_containers(picture_of_run(research_run()), 1500)
     assert small == picture_of_run(research_run())
-    assert [node.id for node in closed(small, 3).nodes if node.parent] == []
+    assert [node.id for node in close_containers(small, 3).nodes if node.parent] == []

@@ -22,7 +22,7 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from visualize.progress import Progress, folded
+from visualize.progress import Progress, fold_events
 from visualize.usual_times import point_of, time_left
 
 
@@ -189,15 +189,15 @@ def approved_later() -> list[Event]:
 def test_an_approval_took_as_long_as_it_waited_and_that_is_no_work_of_the_run() -> None:
     progress = fold(*approved_later())
     ask = progress.nodes["ask"]
-    assert (ask.seconds(), ask.waited()) == (601, 600)
-    assert progress.nodes["a"].waited() is None
+    assert (ask.seconds(), ask.sum_waiting()) == (601, 600)
+    assert progress.nodes["a"].sum_waiting() is None
     assert (progress.seconds(), progress.idle, progress.working_seconds()) == (604, 601, 3)
     assert point_of(progress).seconds == 3
 
 
 def test_an_approval_that_waits_still_has_waited_until_now() -> None:
     progress = fold(*approved_later()[:6])
-    assert progress.nodes["ask"].waited(110) == 8
+    assert progress.nodes["ask"].sum_waiting(110) == 8
     assert progress.idle == 0
 
 
@@ -228,7 +228,7 @@ def test_a_run_takes_as_long_as_its_longest_way_that_is_left():
         NodeStarted("b", 10.0),
         NodeStarted("c", 10.0),
     ]
-    progress = folded([RunStarted("r", "f", 0.0, {}, {}, {}, graph=graph), *done])
+    progress = fold_events([RunStarted("r", "f", 0.0, {}, {}, {}, graph=graph), *done])
     assert time_left(progress, {"a": 5, "b": 4, "c": 9, "d": 2}, 12) == 9
     assert time_left(progress, {"b": 4, "d": 2}, 60) == 2
     assert time_left(progress, {}, 12) is None

@@ -21,7 +21,7 @@ from flowengine.errors import PictureError
 from tests.support.require import require
 from tests.support.sample_run import research_run
 from visualize.icons import HEATS, SIGNS
-from visualize.layout import arrange, layered
+from visualize.layout import arrange, place_boxes
 from visualize.mermaid import to_mermaid
 from visualize.picture import Picture, PictureEdge, PictureNode, picture_of_flow, picture_of_run, picture_of_skeleton
 from visualize.render import render, to_dot
@@ -295,7 +295,7 @@ def test_ten_thousand_nodes_are_laid_out_in_time_that_grows_with_the_graph():
         for k in range(3)
     ]
     begun = time.thread_time()
-    layout = layered([(120.0, 60.0)] * 10_000, edges)
+    layout = place_boxes([(120.0, 60.0)] * 10_000, edges)
     assert time.thread_time() - begun < 4
     assert len(layout.boxes) == 10_000
 
@@ -303,7 +303,7 @@ def test_ten_thousand_nodes_are_laid_out_in_time_that_grows_with_the_graph():
 def test_boxes_never_overlap_and_edges_lead_down():
     sizes = [(60.0 + 10 * (i % 7), 30.0 + 5 * (i % 4)) for i in range(80)]
     edges = [(s, t) for t in range(80) for s in range(t) if (s * 31 + t * 17) % 23 == 0]
-    layout = layered(sizes, edges)
+    layout = place_boxes(sizes, edges)
     for one in range(80):
         for two in range(one):
             a, b = layout.boxes[one], layout.boxes[two]
@@ -314,7 +314,7 @@ def test_boxes_never_overlap_and_edges_lead_down():
 
 
 def test_a_cycle_is_laid_out_all_the_same():
-    assert len(layered([(10.0, 10.0)] * 3, [(0, 1), (1, 2), (2, 0), (1, 1)]).boxes) == 3
+    assert len(place_boxes([(10.0, 10.0)] * 3, [(0, 1), (1, 2), (2, 0), (1, 1)]).boxes) == 3
 
 
 def test_nothing_is_drawn_as_an_empty_page():

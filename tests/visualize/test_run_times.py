@@ -158,7 +158,7 @@ def test_a_container_works_while_anything_inside_works_and_waits_when_all_wait()
 
 
 def test_a_run_without_events_has_no_time() -> None:
-    assert times_of([]).plain() == {
+    assert times_of([]).to_plain() == {
         "begun": 0.0,
         "end": 0.0,
         "parts": dict.fromkeys(PARTS, 0),

@@ -61,6 +61,6 @@ json_like = st.recursive(
 def test_a_graph_that_makes_no_sense_is_read_as_far_as_it_does(graph: dict[str, Any], path: str):
     skeleton = Skeleton(graph)
     assert skeleton.spot(path).site is not None
-    again = Skeleton(skeleton.top.plain())
+    again = Skeleton(skeleton.top.to_plain())
     assert list(again.sites) == list(skeleton.sites)
     assert [level.edges for _, level in again.levels()] == [level.edges for _, level in skeleton.levels()]

@@ -15,7 +15,7 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from tests.support.sample_run import research_run
-from visualize.progress import folded
+from visualize.progress import fold_events
 from visualize.states import Change, States
 
 
@@ -57,9 +57,9 @@ async def test_the_state_that_is_read_is_the_one_that_the_nodes_saw(seen: dict[s
     )
     run = await flow.run()
     assert run.status == "succeeded"
-    states = States(folded(run.events))
+    states = States(fold_events(run.events))
     assert len(seen) == 4 + 6 + 2 + 1
-    assert {path: states.seen(path) for path in seen} == seen
+    assert {path: states.read_seen(path) for path in seen} == seen
     assert states.changes("many")[0] == Change("n", True, 8, 38, "sum")
     assert states.changes("many[1].y") == [Change("items", True, ["a"], ["a", "y"], "union")]
     assert states.changes("after") == []
@@ -74,13 +74,13 @@ def with_rules(state: Any) -> list[Event]:
 
 
 def test_a_key_that_is_not_declared_is_what_the_last_writer_said():
-    states = States(folded(with_rules(None)))
+    states = States(fold_events(with_rules(None)))
     assert states.changes("polish")[0] == Change("words", True, 17, 5, "")
-    assert states.seen("draft") == {}
+    assert states.read_seen("draft") == {}
 
 
 def test_rules_that_make_no_sense_are_none():
     rules = {"a": 1, "b": ["sum"], "c": ["nonsense", 0], "words": ["sum", "text"]}
-    states = States(folded(with_rules(rules)))
-    assert "words" not in states.seen("triage")  # A text and a number cannot be added up.
-    assert states.seen("triage")["title"] == "The way home"
+    states = States(fold_events(with_rules(rules)))
+    assert "words" not in states.read_seen("triage")  # A text and a number cannot be added up.
+    assert states.read_seen("triage")["title"] == "The way home"

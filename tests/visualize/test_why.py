@@ -20,7 +20,7 @@ from flowengine.engine.events import (
 )
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from visualize.progress import folded
+from visualize.progress import fold_events
 from visualize.why import explain_edges, explain_node, format_words
 
 FLOW = """
@@ -57,12 +57,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
 
 
 def why(events: list[Event], node: str) -> list[str]:
-    progress = folded(events)
+    progress = fold_events(events)
     return [format_words(each) for each in explain_node(progress, progress.nodes[node])]
 
 
 def ways(events: list[Event], node: str) -> list[str]:
-    progress = folded(events)
+    progress = fold_events(events)
     return [format_words(each) for each in explain_edges(progress, progress.nodes[node])]
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, NamedTuple
 from flowengine.core.file_values import FileValue
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event, NodeRecorded
-from visualize.plain import compact, jsonable, shown
-from visualize.viewer.forms import Acting, form, labelled
+from visualize.plain import compact, format_value, jsonable
+from visualize.viewer.forms import Acting, form, make_label
 from visualize.viewer.html import Child, Markup, action_url, element, run_url
 from visualize.viewer.page import page
 from visualize.viewer.parts import fold, note
@@ -257,7 +257,7 @@ def write_text(value: Any) -> str:
     """
     if isinstance(value, FileValue):
         return value.name
-    text = shown(value)
+    text = format_value(value)
     if isinstance(value, str):
         return text
     short = compact(jsonable(value))
@@ -328,15 +328,15 @@ def _make_field(field: ActionField) -> Markup:
     if field.kind == "kept":
         size = element("small", f"{len(field.value):,} characters, which stay as they are.")
         said["data_option"] = " ".join(_words_of(field))
-        return labelled(field.label, size, element("input", type="hidden", value="true", disabled=True, **said))
+        return make_label(field.label, size, element("input", type="hidden", value="true", disabled=True, **said))
     if field.kind == "switch":
         box = element("input", type="checkbox", value="true", checked=bool(field.value), **said)
         return element("label", box, " ", field.label, " ", hint, class_="check")
     if field.choices:
         options = [element("option", text, value=each, selected=each == field.value) for each, text in field.choices]
-        return labelled(field.label, element("select", options, **said), hint)
+        return make_label(field.label, element("select", options, **said), hint)
     if field.kind in ("lines", "list") or "\n" in field.value or len(field.value) > _SHORT:
         rows = min(max(field.value.count("\n") + 1, 2, len(field.value) // _SHORT), 16)
         # The first line end behind the tag is none of the text.
-        return labelled(field.label, element("textarea", "\n", field.value, rows=rows, **said), hint)
-    return labelled(field.label, element("input", type="text", value=field.value, **said), hint)
+        return make_label(field.label, element("textarea", "\n", field.value, rows=rows, **said), hint)
+    return make_label(field.label, element("input", type="text", value=field.value, **said), hint)

@@ -8,7 +8,7 @@ from typing import Final
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import JournalError
 from flowengine.journal.blob_owners import blobs_of
-from flowengine.journal.run_export import masked, masked_notes
+from flowengine.journal.run_export import mask_events, masked_notes
 from flowengine.journal.run_index import RunLine, digest_of, run_index_of
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.run_notes import notes_of
@@ -67,7 +67,7 @@ def _read(store: JournalStore, run_id: str, masker: Masker | None) -> tuple[Read
         events = store.events(run_id)
     notes, led_to = notes_of(store, run_id), run_index_of(store).runs_from(run_id)
     if masker is not None:
-        events, notes = list(masked(events, masker)), masked_notes(notes, masker)
+        events, notes = list(mask_events(events, masker)), masked_notes(notes, masker)
     return Reading(events), RunAbout(notes, led_to)
 
 

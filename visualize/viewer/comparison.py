@@ -12,7 +12,7 @@ from itertools import combinations
 from shlex import quote
 from typing import Any, Final
 
-from visualize.plain import jsonable, shown
+from visualize.plain import format_value, jsonable
 from visualize.progress import NodeRow
 from visualize.run_difference import (
     Figures,
@@ -31,7 +31,7 @@ from visualize.viewer.feed import preview
 from visualize.viewer.html import Child, Markup, compare_url, element, run_url
 from visualize.viewer.overlay import overlay_markup
 from visualize.viewer.page import file_page, page
-from visualize.viewer.parts import badge, clock, difference, fold, note, spent, table, took, value
+from visualize.viewer.parts import badge, clock, difference, fold, format_cost, note, table, took, value
 from visualize.viewer.reading import Reading
 
 __all__ = ["compare_page"]
@@ -106,7 +106,9 @@ def _show_cause(cause: LikelyCause) -> list[Child]:
     head = [element("span", cause.kind, class_="cause-kind"), " ", cause.title]
     if cause.kind in ("model", "options") or (cause.before is None and cause.after is None):
         return [head]
-    return [fold(head, difference(cause.before or "", cause.after or ""), is_open=len(shown(cause.after)) < 2_000)]
+    return [
+        fold(head, difference(cause.before or "", cause.after or ""), is_open=len(format_value(cause.after)) < 2_000)
+    ]
 
 
 def _make_figures(sides: Sequence[RunSide]) -> Markup:
@@ -251,7 +253,7 @@ def _list_runs(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool
             preview(side.inputs) if side.inputs else "",
             took(own.seconds),
             delta_text(first.seconds, own.seconds, seconds_text),
-            spent(run.progress.usage) if own.calls else "",
+            format_cost(run.progress.usage) if own.calls else "",
             delta_text(first.cost_usd, own.cost_usd, dollars),
             "" if own.tokens is None else f"{own.tokens:,}",
             delta_text(first.tokens, own.tokens, "{:,}".format),

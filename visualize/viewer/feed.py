@@ -66,7 +66,7 @@ from flowengine.engine.events import (
     RunStarted,
     TokenStreamed,
 )
-from visualize.plain import brief, compact, shown
+from visualize.plain import brief, compact, format_value
 from visualize.style import seconds_text
 from visualize.viewer.html import whole
 from visualize.why import explain_decision, format_words
@@ -116,7 +116,7 @@ def feed_line(event: Event | TokenStreamed, seq: int | None = None) -> str:
 
 def preview(value: Any) -> str:
     """The beginning of a value, on one line."""
-    text = value[: 2 * _MAX_TEXT] if isinstance(value, str) else shown(brief(value, _MAX_TEXT))
+    text = value[: 2 * _MAX_TEXT] if isinstance(value, str) else format_value(brief(value, _MAX_TEXT))
     clean = " ".join(text.split())
     return clean if len(clean) <= _MAX_TEXT else clean[: _MAX_TEXT - 1] + "…"
 

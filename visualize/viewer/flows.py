@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from flowengine.errors import Diagnostic
-from visualize.picture import Picture, closed
+from visualize.picture import Picture, close_containers
 from visualize.style import dollars, seconds_text
 from visualize.usual_times import RunPoint
 from visualize.viewer.actions import ActionField, command_line, compose_command, group_fields
@@ -187,7 +187,7 @@ def _list_problems(problems: Sequence[Diagnostic]) -> Markup:
 
 
 def _draw_picture(picture: Picture) -> Markup:
-    shown = closed(picture, OPEN_NODES)
+    shown = close_containers(picture, OPEN_NODES)
     if len(shown.nodes) > _MAX_DRAWN:
         told: Child = note(f"{len(shown.nodes):,} nodes are too many for this page; `flowengine graph` draws them.")
     else:

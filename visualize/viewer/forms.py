@@ -62,7 +62,7 @@ def fields_for(schema: Mapping[str, Any], title: str, *, option: str = "") -> li
     properties = simple_properties(schema)
     if properties is None:
         hint = element("small", json.dumps(schema, ensure_ascii=False))
-        return [labelled(title, element("textarea", name="form", rows=4, required=True), hint)]
+        return [make_label(title, element("textarea", name="form", rows=4, required=True), hint)]
     required = cast("Sequence[str]", schema.get("required", ()))
     return [
         _make_field(name, each, f"{option} {name}=" if option else "", is_required=name in required)
@@ -82,7 +82,7 @@ def said_in(schema: Mapping[str, Any], fields: Mapping[str, str]) -> Any:
     return dict(_read_properties(properties, fields))
 
 
-def labelled(name: str, *children: Child) -> Markup:
+def make_label(name: str, *children: Child) -> Markup:
     return element("label", element("span", name), *children)
 
 
@@ -111,7 +111,7 @@ def _make_field(name: str, schema: Mapping[str, Any], option: str, *, is_require
         chosen: list[Child] = [
             element("option", _to_text(each), value=_to_text(each), selected=each == default) for each in schema["enum"]
         ]
-        return labelled(
+        return make_label(
             name, element("select", None if is_required else element("option", "", value=""), chosen, **said), hint
         )
     if kind == "boolean":
@@ -120,13 +120,13 @@ def _make_field(name: str, schema: Mapping[str, Any], option: str, *, is_require
         return element("label", box, " ", name, hint, class_="check")
     given = "" if default is None else _to_text(default)
     if kind == "string" and schema.get("maxLength", 0) <= _LONG_TEXT:
-        return labelled(
+        return make_label(
             name, element("input", type="text", value=given, maxlength=schema.get("maxLength"), **said), hint
         )
     if kind == "string":
-        return labelled(name, element("textarea", given, rows=4, maxlength=schema.get("maxLength"), **said), hint)
+        return make_label(name, element("textarea", given, rows=4, maxlength=schema.get("maxLength"), **said), hint)
     bounds = {"min": schema.get("minimum"), "max": schema.get("maximum"), "step": "1" if kind == "integer" else "any"}
-    return labelled(name, element("input", type="number", value=given, **bounds, **said), hint)
+    return make_label(name, element("input", type="number", value=given, **bounds, **said), hint)
 
 
 def _to_text(value: Any) -> str:
@@ -246,7 +246,7 @@ def answer_fields(asked: Asked, *, has_arguments: bool = True, choice: str | Non
         fields = [] if choice is not None and choice not in asked.form_for else [
             element("fieldset", legend, fields, data_form_for=True)
         ]  # fmt: skip
-    return [*fields, labelled("Comment", element("textarea", name="comment", rows=2))]
+    return [*fields, make_label("Comment", element("textarea", name="comment", rows=2))]
 
 
 def answer_of(asked: Asked, fields: Mapping[str, str]) -> FormAnswer:
@@ -270,4 +270,4 @@ def _argument_fields(asked: Asked) -> list[Markup]:
     text = json.dumps(asked.arguments, ensure_ascii=False, indent=2, default=str)
     hint = element("small", json.dumps(asked.form, ensure_ascii=False, default=str))
     area = element("textarea", text, name="form", rows=min(text.count("\n") + 2, 20))
-    return [labelled(f"Arguments of {asked.tool}", area, fold("What it takes", hint))]
+    return [make_label(f"Arguments of {asked.tool}", area, fold("What it takes", hint))]

@@ -10,7 +10,7 @@ from html import escape
 from typing import Final
 
 from visualize.layout import Box, arrange, outline, slack
-from visualize.picture import Picture, PictureEdge, PictureNode, closed
+from visualize.picture import Picture, PictureEdge, PictureNode, close_containers
 from visualize.style import LOOKS, cut, seconds_text
 from visualize.svg import curve, width_of
 from visualize.viewer.html import Markup, whole
@@ -24,7 +24,7 @@ _LEAST: Final = 150.0
 
 def overlay_markup(a: Picture, b: Picture, differing: Mapping[str, str], most: int) -> Markup | None:
     """The graph as an SVG element; None where it has more than `most` nodes. `differing`: site → its row's id."""
-    one, other = closed(a, most), closed(b, most)
+    one, other = close_containers(a, most), close_containers(b, most)
     nodes = _unite_nodes(one, other)
     if len(nodes) > most:
         return None

@@ -31,9 +31,9 @@ from visualize.viewer.parts import (
     files_of_record,
     files_section,
     fold,
+    format_cost,
     note,
     section,
-    spent,
     table,
     took,
     usage_facts,
@@ -144,7 +144,7 @@ def _make_head(row: NodeRow) -> Markup:
         ("Route", f"→ {row.result.route}" if row.result is not None and row.result.route is not None else None),
         ("Started", clock(row.started)),
         ("Took", took(row.seconds()) if row.has_run else None),
-        ("Of which waiting", took(row.waited()) if row.asked is not None else None),
+        ("Of which waiting", took(row.sum_waiting()) if row.asked is not None else None),
         ("Attempts", str(row.retries + 1) if row.retries else None),
         *usage_facts(row.usage),
     ]
@@ -283,7 +283,7 @@ def _list_times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
             link(row.id, row.id[prefix:].lstrip(".")),
             badge(row.status),
             took(row.seconds()) if row.has_run else "",
-            spent(row.usage) if row.usage.calls else "",
+            format_cost(row.usage) if row.usage.calls else "",
             _make_gist(row),
         ]
         for row in listed

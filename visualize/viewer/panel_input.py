@@ -51,7 +51,7 @@ def list_inputs(run: Reading, row: NodeRow) -> Iterator[InputPart]:
     started = run.progress.started
     if not before and row.spot.container is None and started is not None and started.inputs:
         yield InputPart("Inputs of the run", started.inputs)
-    seen = run.states.seen(row.id)
+    seen = run.states.read_seen(row.id)
     if seen:
         yield InputPart(_SEEN, seen)
 

@@ -17,7 +17,7 @@ from flowengine.core.records import (
     Round,
     ToolCall,
 )
-from visualize.plain import shown
+from visualize.plain import format_value
 from visualize.record_text import describe, explain_waits
 from visualize.style import dollars
 from visualize.viewer.html import Child, Markup, element, run_url
@@ -177,7 +177,7 @@ def _make_context(brought: Brought, seq: int) -> Markup:
 
 
 def _make_cell(found: Any) -> str:
-    return "" if found is None else f"{found:,}" if isinstance(found, int) else shown(found)
+    return "" if found is None else f"{found:,}" if isinstance(found, int) else format_value(found)
 
 
 def _make_reuse(reused: Reused, seq: int) -> Markup:

@@ -11,7 +11,7 @@ from flowengine.core.file_values import FileValue, clean_name, find_files
 from flowengine.core.media_types import OTHER
 from flowengine.core.records import ModelCall, ToolCall
 from flowengine.errors import JournalError
-from visualize.plain import shown
+from visualize.plain import format_value
 from visualize.progress import UsageTotals
 from visualize.style import LOOKS, dollars, seconds_text
 from visualize.viewer.html import Child, Markup, element, file_url, join
@@ -28,9 +28,9 @@ __all__ = [
     "files_of_record",
     "files_section",
     "fold",
+    "format_cost",
     "note",
     "section",
-    "spent",
     "table",
     "took",
     "usage_facts",
@@ -46,7 +46,7 @@ def difference(before: Any, after: Any) -> Markup:
     >>> print(difference("one two", "one 2"))
     <pre class="difference" tabindex="0">one <del>two</del> <ins>2</ins></pre>
     """
-    pieces = shorten_pieces(diff_words(shown(before), shown(after)))
+    pieces = shorten_pieces(diff_words(format_value(before), format_value(after)))
     pairs = zip(pieces, [None, *pieces], strict=False)
     return element(
         "pre", [[_part_texts(*each), _mark_piece(each[0])] for each in pairs], class_="difference", tabindex="0"
@@ -105,7 +105,7 @@ def took(seconds: float | None) -> str:
     return "" if seconds is None else seconds_text(max(0.0, seconds))
 
 
-def spent(usage: UsageTotals) -> str:
+def format_cost(usage: UsageTotals) -> str:
     """Cost, with a sign where calls of unknown price are not in it."""
     if usage.cost_usd is None:
         return "unknown"
@@ -116,7 +116,7 @@ def usage_facts(usage: UsageTotals) -> list[tuple[str, Child]]:
     if not usage.calls:
         return []
     tokens = "unknown" if usage.tokens is None else f"{usage.tokens:,}"
-    return [("Model calls", f"{usage.calls:,}"), ("Tokens", tokens), ("Cost", spent(usage))]
+    return [("Model calls", f"{usage.calls:,}"), ("Tokens", tokens), ("Cost", format_cost(usage))]
 
 
 def facts(rows: Iterable[tuple[str, Child]]) -> Markup:
@@ -145,7 +145,7 @@ def note(*children: Child, kind: str = "") -> Markup:
 
 def value(found: Any, *, class_: str = "") -> Markup:
     """A value as it is; a very long one is cut, and says so."""
-    text = shown(found)
+    text = format_value(found)
     cut = len(text) > _MAX_TEXT
     block = element("pre", text[:_MAX_TEXT] if cut else text, class_=class_ or None, tabindex="0")
     left = note(f"The first {_MAX_TEXT:,} of {len(text):,} characters; `runs show --json` has all.") if cut else None

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from flowengine.core.records import ModelCall
-from visualize.plain import shown
+from visualize.plain import format_value
 from visualize.style import dollars
 from visualize.viewer.actions import command_line
-from visualize.viewer.forms import Acting, form, labelled
+from visualize.viewer.forms import Acting, form, make_label
 from visualize.viewer.html import Child, Markup, element, play_url, run_url
 from visualize.viewer.page import page
 from visualize.viewer.panel_records import meter
@@ -101,7 +101,7 @@ def playground_page(shown_page: PlaygroundPage, acting: Acting, once: str) -> st
 
 def answer_text(call: ModelCall) -> str:
     """Formats a model's answer, and the tools that it called."""
-    asked = [shown(each) for each in call.tool_calls]
+    asked = [format_value(each) for each in call.tool_calls]
     return "\n".join([*([call.content] if call.content or not asked else []), *asked])
 
 
@@ -159,7 +159,7 @@ def _make_form(it: PlaygroundPage, acting: Acting, once: str) -> Markup:
         element("input", type="hidden", name="sample", value=edited.sample),
     ]
     texts = [
-        labelled(str(message.get("role", "?")), _make_area(f"text.{number}", text))
+        make_label(str(message.get("role", "?")), _make_area(f"text.{number}", text))
         for number, (message, text) in enumerate(zip(it.call.messages, edited.texts, strict=False))
     ]
     options = [
@@ -202,7 +202,7 @@ def _make_command(name: str, title: str, command: str) -> Markup:
 
 
 def _make_line(label: str, name: str, text: str, hint: str | None = None) -> Markup:
-    return labelled(label, element("input", type="text", name=name, value=text, placeholder=hint))
+    return make_label(label, element("input", type="text", name=name, value=text, placeholder=hint))
 
 
 def _make_area(name: str, text: str) -> Markup:

@@ -8,8 +8,8 @@ from typing import Final
 
 from flowengine.engine.events import Event, NodeRecorded
 from visualize.edge_states import in_order
-from visualize.picture import Picture, closed, picture_of_progress
-from visualize.progress import NodeRow, folded
+from visualize.picture import Picture, close_containers, picture_of_progress
+from visualize.progress import NodeRow, fold_events
 from visualize.run_times import RunTimes, times_of
 from visualize.states import States
 
@@ -26,7 +26,7 @@ class Reading:
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
-        self.progress = folded(events)
+        self.progress = fold_events(events)
         self._parts: dict[str, list[tuple[int, Event]]] = {}
         for seq, event in enumerate(events):
             node = getattr(event, "node", None)
@@ -49,7 +49,7 @@ class Reading:
     @cached_property
     def picture(self) -> Picture:
         """As pages draw it."""
-        return closed(self.whole_picture, OPEN_NODES)
+        return close_containers(self.whole_picture, OPEN_NODES)
 
     @cached_property
     def foldable_picture(self) -> Picture:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from flowengine.core.file_values import find_files
 from flowengine.journal.run_lookup import labels_of
 from visualize.plain import jsonable
-from visualize.states import declared
+from visualize.states import read_declared
 from visualize.viewer.actions import action_section, command_line, list_run_actions
 from visualize.viewer.feed import feed
 from visualize.viewer.forms import Acting, form
@@ -95,7 +95,7 @@ def export_parts(run: Reading, embeds: Embedded, about: RunAbout) -> list[Child]
         _make_main(run, embeds),
         element("div", templates, id="panels", hidden=True),
         _make_data(run, {"list": panels}),
-        data_block("times", run.where_time_went.plain()),
+        data_block("times", run.where_time_went.to_plain()),
     ]
 
 
@@ -108,8 +108,8 @@ def head_of(run: Reading) -> dict[str, Any]:
     picture = run.foldable_picture
     return {
         "run": run.run_id,
-        "graph": run.progress.skeleton.top.plain(),
-        "state": {key: [rule.merge, jsonable(rule.default)] for key, rule in declared(run.progress).items()},
+        "graph": run.progress.skeleton.top.to_plain(),
+        "state": {key: [rule.merge, jsonable(rule.default)] for key, rule in read_declared(run.progress).items()},
         "drawn": [node.id for node in picture.nodes],
         **graph_data(picture, run.picture, is_large=run.is_large),
     }

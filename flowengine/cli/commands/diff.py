@@ -13,7 +13,7 @@ from flowengine.cli.run_access import ReadingCommand, choose_store, fold_events,
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.output_file import write_output
 from flowengine.engine.events import Event
-from flowengine.journal.run_export import dumps, masked, shown
+from flowengine.journal.run_export import dumps, format_value, mask_events
 from visualize.progress import NodeRow
 from visualize.run_difference import (
     MOST_RUNS,
@@ -92,7 +92,7 @@ def _compare_values(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]
     for name in dict.fromkeys([*a, *b]):
         if name not in a or name not in b:
             mark, value = ("-", a[name]) if name in a else ("+", b[name])
-            yield f"  {mark} {name}: {shorten(shown(value))}"
+            yield f"  {mark} {name}: {shorten(format_value(value))}"
         elif a[name] != b[name]:
             yield f"  {name}"
             yield from indent_lines("\n".join(mark_words(a[name], b[name])), "    ")
@@ -183,7 +183,7 @@ def command(references: Sequence[str], as_json: bool, html: str | None, unmasked
             run_ids.insert(0, before)
         recorded = [read(kept, each) for each in run_ids]
     if html is not None:
-        page = _make_page(recorded if unmasked else [list(masked(each)) for each in recorded])
+        page = _make_page(recorded if unmasked else [list(mask_events(each)) for each in recorded])
         write_output(html, [page])
         complain(f"{html}: {len(page):,} bytes")
         return 0

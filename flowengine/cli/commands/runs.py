@@ -128,7 +128,7 @@ def _act_on_runs(
 ) -> int:
     """Act on the chosen runs one by one; 1 where one is left. `of`: how a run may stand, `found`: those of filters."""
     with open_journal(choose_store(given)) as kept:
-        from flowengine.runners.queue.run_queue import opened, queue_store  # Needs its extra.
+        from flowengine.runners.queue.run_queue import open_queue, queue_store  # Needs its extra.
 
         place = queue_store(kept)
         chosen = selected.choose(place)
@@ -136,7 +136,7 @@ def _act_on_runs(
 
         async def act_on_all() -> int:
             left = 0
-            async with opened(place) as app:
+            async with open_queue(place) as app:
                 for run_id, word in runs.items():
                     try:
                         if word not in of:

@@ -28,7 +28,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, JournalError, StoreUnavailableError
 from flowengine.journal.run_export import (
     dumps,
-    masked,
+    mask_events,
     masked_notes,
     pack_run,
     read_files,
@@ -169,7 +169,7 @@ class RunLines:
             self._files += len(files)
             self._named += any(find_files(events))
             if masker is not None:
-                events, notes = list(masked(events, masker)), masked_notes(notes, masker)
+                events, notes = list(mask_events(events, masker)), masked_notes(notes, masker)
             yield from pack_run(events, files, notes)
 
     def describe(self) -> str:

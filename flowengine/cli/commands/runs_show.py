@@ -44,7 +44,7 @@ from flowengine.core.records import (
 )
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.journal.run_digest import session_of
-from flowengine.journal.run_export import dumps, event_line, shown
+from flowengine.journal.run_export import dumps, event_line, format_value
 from flowengine.journal.run_notes import notes_of
 from flowengine.runners.queue.run_positions import standing_of
 from flowengine.runners.run_listing import RunLister
@@ -71,8 +71,8 @@ def format_node(run: Reading, row: NodeRow, records: Sequence[Any]) -> Iterator[
         facts.append(["because", row.cause.replace("_", " ")])
     if row.started is not None:
         facts += [["started", format_clock(row.started)], ["took", format_span(row.seconds())]]
-    if row.asked is not None and row.waited() is not None:
-        facts.append(["waited", format_span(row.waited())])
+    if row.asked is not None and row.sum_waiting() is not None:
+        facts.append(["waited", format_span(row.sum_waiting())])
     if row.usage.calls:
         facts.append(["models", format_usage(row.usage)])
     yield from format_table(facts)
@@ -106,7 +106,7 @@ def _format_end(row: NodeRow) -> Iterator[str]:
     if row.result.output is not None:
         yield ""
         yield "output"
-        yield from indent_lines(shorten(shown(row.result.output)))
+        yield from indent_lines(shorten(format_value(row.result.output)))
 
 
 def _format_model_call(call: ModelCall) -> Iterator[str]:
@@ -128,7 +128,9 @@ def _format_model_call(call: ModelCall) -> Iterator[str]:
     shown_first = _MOST_EMBEDDED if call.vectors else len(call.messages)
     for message in call.messages[:shown_first]:
         yield f"  {message.get('role', '?')}:"
-        yield from indent_lines(shorten(shown(message.get("content") or message.get("tool_calls") or "")), "    ")
+        yield from indent_lines(
+            shorten(format_value(message.get("content") or message.get("tool_calls") or "")), "    "
+        )
     if len(call.messages) > shown_first:
         yield f"  and {len(call.messages) - shown_first:,} more texts; --json has them all"
     if call.error is not None:
@@ -139,7 +141,7 @@ def _format_model_call(call: ModelCall) -> Iterator[str]:
         yield "  answer:"
         yield from indent_lines(shorten(call.content), "    ")
     for asked in call.tool_calls:
-        yield f"  asks for: {shorten(shown(asked))}"
+        yield f"  asks for: {shorten(format_value(asked))}"
 
 
 def _format_round(judged: Round) -> Iterator[str]:
@@ -188,7 +190,7 @@ def _format_described(record: Any) -> Iterator[str]:
     for title, body in text.bodies:
         if title:
             yield f"  {title.lower()}:"
-        yield from indent_lines(shorten(shown(body)), "    " if title else "  ")
+        yield from indent_lines(shorten(format_value(body)), "    " if title else "  ")
 
 
 _FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {

@@ -237,7 +237,7 @@ def list_keys(store: str | None) -> int:
         keys = _ring(kept).list()
         from flowengine.serving.api_keys import DayBudgets  # As above.
 
-        spent = {key.caller.name: DayBudgets(kept).spent(key.caller.name) for key in keys}
+        spent = {key.caller.name: DayBudgets(kept).read_spending(key.caller.name) for key in keys}
     if not keys:
         complain("no keys: `flowengine keys add NAME` makes one")
     rows = [

@@ -20,7 +20,14 @@ from functools import cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from flowengine.context_providers.compressor.extraction import ends_of, extracted, facts_of, facts_text, merged, unseen
+from flowengine.context_providers.compressor.extraction import (
+    ends_of,
+    extract_sentences,
+    facts_of,
+    facts_text,
+    merge_facts,
+    unseen,
+)
 from flowengine.context_providers.text_cutting import MARK, of_pieces, pieces_of
 from flowengine.core.context import Fragment
 from flowengine.core.locale import Messages
@@ -139,7 +146,7 @@ class Compression:
         self.room = max(room - pinned, room // 10)
         self._originals = units_of(fragments)
         self._facts_of = cache(facts_of)
-        self._facts = merged(self._facts_of(each.text) for each in self._originals)
+        self._facts = merge_facts(self._facts_of(each.text) for each in self._originals)
         self._units: _Units = self._originals
         """As they are now; None: gone."""
         self._middle = range(1, self._begin_of_newest())
@@ -252,7 +259,7 @@ class Compression:
         tokens = self._count(piece.text)
         if tokens < _LONG_PIECE:
             return piece
-        return piece._replace(text=extracted(piece.text, int(tokens * share), self._asked, self._count))
+        return piece._replace(text=extract_sentences(piece.text, int(tokens * share), self._asked, self._count))
 
     def _reduce(self, number: int, unit: Unit, least: int) -> None:
         """Shorten a unit by what is too much, its longest piece to `least` tokens: by lines, or else in its middle."""
@@ -262,7 +269,7 @@ class Compression:
                 return
             longest = max(unit.pieces, key=lambda each: self._count(each.text))
             room = max(self._count(longest.text) - excess - 1, least)
-            lines = extracted(longest.text, room, self._asked, self._count)
+            lines = extract_sentences(longest.text, room, self._asked, self._count)
             text = lines if self._count(lines) <= room else ends_of(longest.text, room, self._count) or MARK
             if self._count(text) >= self._count(longest.text):
                 return
@@ -280,6 +287,6 @@ class Compression:
         return sum(self._tokens(each) for each in units if each) + self._count(self._facts_text(units)) + 1
 
     def _facts_text(self, units: _Units) -> str:
-        seen = merged(map(self._facts_of, [*self._pinned, *(each.text for each in units if each)]))
+        seen = merge_facts(map(self._facts_of, [*self._pinned, *(each.text for each in units if each)]))
         lost = unseen(self._facts, seen)
         return facts_text(self._words, lost, int(self.room * _FACTS_SHARE), self._count)

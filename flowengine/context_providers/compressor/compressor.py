@@ -19,7 +19,7 @@ from flowengine.context_providers.compressor.compression import Compression
 from flowengine.context_providers.compressor.extraction import summary_of, summary_request
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider
-from flowengine.context_providers.text_cutting import shortened
+from flowengine.context_providers.text_cutting import shorten_text
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import Messages, load_messages
@@ -125,7 +125,7 @@ class ContextCompressorProvider(ContextProvider):
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         words = load_messages(self.locale or kwargs.get("locale", "en"))
-        work = await to_thread.run_sync(partial(self._begun, query, previous, words))
+        work = await to_thread.run_sync(partial(self._begin, query, previous, words))
         if work is None:
             return previous
         if self._model is not None and not work.is_enough:
@@ -153,7 +153,7 @@ class ContextCompressorProvider(ContextProvider):
     def _open_model(self, model: str | Model, models: Models) -> Model:
         return models.model(model) if isinstance(model, str) else model
 
-    def _begun(self, query: str, previous: Sequence[Fragment], words: Messages) -> Compression | None:
+    def _begin(self, query: str, previous: Sequence[Fragment], words: Messages) -> Compression | None:
         """The work after its gentle stages; None where there is nothing to do."""
         tokens = sum(count_tokens(each.text) + 1 for each in previous)
         if tokens <= self.max_tokens:
@@ -176,7 +176,7 @@ class ContextCompressorProvider(ContextProvider):
         if not middle or work.is_enough:
             return
         room = max(int(work.room * _SUMMARY_SHARE), 50)
-        material = shortened(work.material(number), _MAX_MATERIAL, count_tokens)
+        material = shorten_text(work.material(number), _MAX_MATERIAL, count_tokens)
         if not material:
             return
         asked = summary_request(words, model.name, query, material, room, previous=known if number else "")
@@ -192,7 +192,7 @@ class ContextCompressorProvider(ContextProvider):
         except Exception as error:  # A model's failure is no reason to send too much, and none to send nothing.
             _logger.warning("the context is shortened without a summary: %s: %s", type(error).__name__, error)
             return
-        self._remembered = _KeptSummary(middle, shortened(text, room, count_tokens))
+        self._remembered = _KeptSummary(middle, shorten_text(text, room, count_tokens))
         work.summarise(self._remembered.text, len(middle))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from math import log
 from typing import Final, NamedTuple
 
-from flowengine.context_providers.text_cutting import MARK, shortened
+from flowengine.context_providers.text_cutting import MARK, shorten_text
 from flowengine.core.locale import Messages
 from flowengine.errors import OutputError
 from flowengine.models.messages import Message
@@ -24,10 +24,10 @@ __all__ = [
     "NO_FACTS",
     "TextFacts",
     "ends_of",
-    "extracted",
+    "extract_sentences",
     "facts_of",
     "facts_text",
-    "merged",
+    "merge_facts",
     "summary_of",
     "summary_request",
     "unseen",
@@ -101,7 +101,7 @@ def facts_of(text: str) -> TextFacts:
     return TextFacts(_unique(each for each in paths if len(each) > 1), _unique(errors), _unique(ids))
 
 
-def merged(facts: Iterable[TextFacts]) -> TextFacts:
+def merge_facts(facts: Iterable[TextFacts]) -> TextFacts:
     """The facts of several texts as those of one."""
     return TextFacts(
         *(_unique(each for kind in kinds for each in kind) for kinds in zip(NO_FACTS, *facts, strict=True))
@@ -149,7 +149,7 @@ _LINES_AT_ENDS: Final = 2
 """Lines at the beginning and at the end that stay."""
 
 
-def extracted(text: str, room: int, asked: Collection[str], count: Callable[[str], int]) -> str:
+def extract_sentences(text: str, room: int, asked: Collection[str], count: Callable[[str], int]) -> str:
     """The text in about `room` tokens, marks included; as it is where it fits or where nothing can be left out.
 
     Its first and last lines stay; of the rest what holds facts and terms of the query, and what the text says in
@@ -178,7 +178,7 @@ def ends_of(text: str, room: int, count: Callable[[str], int]) -> str:
     """
     if count(text) <= room:
         return text
-    begin = shortened(text, room // 2, count)
+    begin = shorten_text(text, room // 2, count)
     left = room - count(begin)
     if not begin or left < 1:
         return begin

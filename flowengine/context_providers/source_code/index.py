@@ -29,8 +29,8 @@ from flowengine.context_providers.source_code.mentions import (
 )
 from flowengine.context_providers.source_code.outlines import Definition, outline, own_lines
 from flowengine.context_providers.source_code.source_files import CodeTree, FileListing, FileStamp, is_written, lines_of
-from flowengine.retrieval.retriever import Ranking, fused
-from flowengine.retrieval.terms import TOKENIZER, indexed, match_any, stem
+from flowengine.retrieval.retriever import Ranking, fuse_rankings
+from flowengine.retrieval.terms import TOKENIZER, match_any, stem, to_index_text
 
 __all__ = ["CodeIndex", "FoundDefinition", "Searched"]
 
@@ -160,7 +160,7 @@ class CodeIndex:
         lines = lines_of(self._tree.top / path)
         if lines is None or not is_written(lines):
             return
-        place = indexed(str(PurePosixPath(path).with_suffix("")))
+        place = to_index_text(str(PurePosixPath(path).with_suffix("")))
         whole: list[str] = []
         for each in outline(path, lines):
             text = "\n".join(line for _, line in own_lines(each, lines))
@@ -170,7 +170,12 @@ class CodeIndex:
             scope, _, name = each.name.rpartition(".")
             unit = self._insert("units (file, name, definition)", file, name, json.dumps(each))
             self._insert(
-                "unit_terms (rowid, name, scope, path, words)", unit, indexed(name), indexed(scope), place, words
+                "unit_terms (rowid, name, scope, path, words)",
+                unit,
+                to_index_text(name),
+                to_index_text(scope),
+                place,
+                words,
             )
             self._insert("unit_letters (rowid, name, scope)", unit, letters(name), letters(scope))
             whole.append(words)
@@ -215,7 +220,7 @@ class CodeIndex:
             return {}
         words = self._all(_WORDS, match, _POOL_SIZE)
         spelled = self._all(_LETTERS, match_letters(query), _POOL_SIZE // 2)
-        units = fused(
+        units = fuse_rankings(
             [Ranking([unit for (unit,) in words], _BY_WORDS), Ranking([unit for (unit,) in spelled], _BY_LETTERS)],
             _DAMPING,
         )
@@ -271,4 +276,4 @@ def _group_by_file(scores: Mapping[tuple[int, int], float]) -> list[list[tuple[i
 
 
 def _subject_of(text: str) -> str:
-    return " ".join(term for term in indexed(text).split() if term not in _STOP_TERMS)
+    return " ".join(term for term in to_index_text(text).split() if term not in _STOP_TERMS)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 from weakref import WeakValueDictionary
 
-from flowengine.context_providers.parameters import MissingFileError, ParameterError, located
-from flowengine.context_providers.provider import ContextProvider, joined
+from flowengine.context_providers.parameters import MissingFileError, ParameterError, locate_path
+from flowengine.context_providers.provider import ContextProvider, join_fragments
 from flowengine.context_providers.source_code.index import CodeIndex, FoundDefinition, Searched
 from flowengine.context_providers.source_code.outlines import Definition, Lines, language_of, own_lines
 from flowengine.context_providers.source_code.source_files import CodeTree, lines_of
@@ -59,7 +59,7 @@ class SourceCodeProvider(ContextProvider):
             raise ParameterError(f"max_files must be at least 1, not {max_files}", "max_files")
         self.codebase_path = os.fspath(codebase_path)
         self.max_files = max_files
-        self._folder = located(codebase_path, None, parameter="codebase_path") if found is None else found
+        self._folder = locate_path(codebase_path, None, parameter="codebase_path") if found is None else found
         self._check()
         self._index = _get_index(self._folder, Path.cwd() if root is None else root)
 
@@ -87,10 +87,12 @@ class SourceCodeProvider(ContextProvider):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
         given = config.get("codebase_path", "./src")
-        return cls(given, config.get("max_files", 5), found=located(given, root, parameter="codebase_path"), root=root)
+        return cls(
+            given, config.get("max_files", 5), found=locate_path(given, root, parameter="codebase_path"), root=root
+        )
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
-        return joined(self.fragments(query, (), **kwargs))
+        return join_fragments(self.fragments(query, (), **kwargs))
 
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         """A fragment for each definition; those of the best file first, in the order of their lines."""

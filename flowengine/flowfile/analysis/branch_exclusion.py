@@ -165,11 +165,11 @@ class BranchExclusion:
 
     def exclude(self, one: int, other: int) -> bool:
         """Tells whether the two never both succeed in one run."""
-        return self._never_both(self._done(one), self._done(other))
+        return self._never_both(self._find_success(one), self._find_success(other))
 
     def certain(self, reader: int | None, node: int) -> bool:
         """Tells whether the node has succeeded whenever the reader runs. No reader: whenever a run succeeds."""
-        done = self._done(node)
+        done = self._find_success(node)
         if done is None:
             return False
         known = () if reader is None else self._chains[reader]
@@ -202,19 +202,19 @@ class BranchExclusion:
             return chains, exact
         gating = {parent for parent, _ in gates}
         if join == "all":
-            every = [chains, *(self._done(parent) for parent in parents if parent not in gating)]
+            every = [chains, *(self._find_success(parent) for parent in parents if parent not in gating)]
             every += [self._chains[parent] for parent in gating]
             met = self._all(every)
             return met, exact and all(self._exact[each] for each in parents) and len(met or ()) < _KEPT
         if gates:
             return chains, exact
-        return self._either([(self._done(parent), self._exact[parent]) for parent in parents])
+        return self._either([(self._find_success(parent), self._exact[parent]) for parent in parents])
 
     def _conditions_of_labels(self, parent: int, labels: frozenset[str]) -> tuple[_Chains | None, bool]:
         """Returns the conditions under which a parent takes one of these labels."""
         return self._conditions_of_choice(parent, labels), self._exact[parent]
 
-    def _done(self, number: int) -> _Chains | None:
+    def _find_success(self, number: int) -> _Chains | None:
         """Returns the conditions under which a node succeeds."""
         if self._graph.vertices[number].on_error != "then":
             return self._chains[number]

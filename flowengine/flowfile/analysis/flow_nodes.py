@@ -63,7 +63,7 @@ class SpecLevel(NamedTuple):
 
 def levels_of(spec: FlowSpec) -> Mapping[NodePath, SpecLevel]:
     """Every level, a container's before those inside it."""
-    return spec.remembered("levels", lambda each: {level.path: level for level in _levels(SpecLevel((), each.nodes))})
+    return spec.remember("levels", lambda each: {level.path: level for level in _levels(SpecLevel((), each.nodes))})
 
 
 def _levels(level: SpecLevel) -> Iterator[SpecLevel]:
@@ -118,7 +118,7 @@ def places_of(spec: FlowSpec) -> Mapping[str, list[NodePath]]:
             found.setdefault(path[-1], []).append(path[:-1])
         return found
 
-    return spec.remembered("places", places)
+    return spec.remember("places", places)
 
 
 def key_path(node: NodePath) -> KeyPath:

@@ -179,7 +179,7 @@ class Gaps:
         """Tells whether a name that nobody declares may be part of what is written wrongly."""
         return root in self.roots or name in self.words
 
-    def touched(self) -> set[NodePath]:
+    def find_levels(self) -> set[NodePath]:
         """The levels of whose nodes, or of what is inside these, the order is not fully known."""
         inside = (each[:depth] for each in (*self.waits, *self.leads) for depth in range(len(each)))
         return {*self.bodies, *inside}
@@ -218,7 +218,7 @@ def _find_reachable(start: Iterable[str], following: Mapping[str, list[str]]) ->
 
 def gaps_of(spec: FlowSpec) -> Gaps:
     """The unknowns of a spec; of one without mistakes there are none."""
-    return spec.remembered("gaps", lambda _: Gaps())
+    return spec.remember("gaps", lambda _: Gaps())
 
 
 def strings_in(value: Any) -> set[str]:

@@ -65,9 +65,7 @@ def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape 
         shape = _agent_output(spec, node)
         return shape if field == "output" else shape_of_model(LLMResult, content=shape or {})
     if traits_of(node.type).container or field == "output":
-        return spec.remembered(
-            f"output of {'.'.join((*level, name))}", lambda each: _output(each, (*level, name), node)
-        )
+        return spec.remember(f"output of {'.'.join((*level, name))}", lambda each: _output(each, (*level, name), node))
     return None
 
 
@@ -89,8 +87,8 @@ def _output(spec: FlowSpec, path: NodePath, node: NodeSpec) -> Shape | None:
 
 def _result_shape(spec: FlowSpec, path: NodePath, node: MapNodeSpec) -> Shape | None:
     """Returns the shape of an item's result."""
-    in_work = spec.remembered("maps whose result is looked at", lambda _: set[NodePath]())
-    if node.on_item_error == "collect" or path in in_work or path in gaps_of(spec).touched():
+    in_work = spec.remember("maps whose result is looked at", lambda _: set[NodePath]())
+    if node.on_item_error == "collect" or path in in_work or path in gaps_of(spec).find_levels():
         return None  # A failed item is something else; a map that goes over itself is refused elsewhere.
     in_work.add(path)
     try:
@@ -150,7 +148,7 @@ def _round(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
 def _variables(spec: FlowSpec, level: NodePath, holder: LoopNodeSpec) -> Shape | None:
     if level in gaps_of(spec).variables:
         return None
-    return spec.remembered(
+    return spec.remember(
         f"round of {'.'.join(level)}",
         lambda _: object_shape((*holder.initial, *ROUND), index=NUMBER, last=BOOLEAN),
     )
@@ -176,7 +174,7 @@ def _item(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
         items = found.get("items") if is_map(found) else None
         return items if is_map(items) else None
 
-    return spec.remembered(f"item of {'.'.join(level)}", item)
+    return spec.remember(f"item of {'.'.join(level)}", item)
 
 
 def over_shape(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:

@@ -79,7 +79,7 @@ class Cause(NamedTuple):
 
 def reads_of(spec: FlowSpec) -> Reads:
     """Collects the names that the texts of a spec read; computed once."""
-    return spec.remembered("reads", _reads)
+    return spec.remember("reads", _reads)
 
 
 def _reads(spec: FlowSpec) -> Reads:
@@ -166,7 +166,7 @@ def _name_of_use(use: Use) -> str | None:
 
 def causes_of(spec: FlowSpec, level: NodePath = ()) -> list[Cause]:
     """Every edge of a level with the place that makes it; also edges whose ends do not exist."""
-    return spec.remembered(
+    return spec.remember(
         f"causes of {'.'.join(level)}",
         lambda each: [cause for name in level_of(each, level) for cause in _causes(each, level, name)],
     )

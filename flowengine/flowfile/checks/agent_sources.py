@@ -88,7 +88,7 @@ def _check_folder(folder: str, path: KeyPath, project: Project, report: Report) 
 
 def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:
     # Imported here: providers come with the event loop's library, and most flows name none.
-    from flowengine.context_providers.factory import configured, made
+    from flowengine.context_providers.factory import make_provider, parse_entry
     from flowengine.context_providers.parameters import ParameterError, UnknownParameterError
 
     refused: list[ProjectProblem] = []
@@ -99,7 +99,7 @@ def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:
         return _stand_in
 
     try:
-        made(configured(entry), project.root, load)
+        make_provider(parse_entry(entry), project.root, load)
     except DefinitionError as error:
         parameter = error.parameter if isinstance(error, ParameterError) else None
         tell = report.at_key if isinstance(error, UnknownParameterError) else report.at_value

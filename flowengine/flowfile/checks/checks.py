@@ -82,7 +82,7 @@ def _check(node: CodeNodeSpec, path: NodePath, report: Report, *, names_are_know
             return
     if not any(True for each in _list_statements(tree) if isinstance(each, ast.Return)):
         report.in_text("FE524", "nothing is returned: end with `return …`", text, 1, 1)
-    bound = {*node.with_, *_bound(tree), *vars(builtins), "__name__"}
+    bound = {*node.with_, *_find_bound_names(tree), *vars(builtins), "__name__"}
     for each in ast.walk(tree) if names_are_known else ():
         if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and each.id not in bound:
             known = [name for name in bound if not name.startswith("_")]
@@ -98,7 +98,7 @@ def _list_statements(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _list_statements(each)
 
 
-def _bound(tree: ast.AST) -> Iterator[str]:
+def _find_bound_names(tree: ast.AST) -> Iterator[str]:
     """Every name that is given a value anywhere."""
     for each in ast.walk(tree):
         if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load):

@@ -42,7 +42,7 @@ __all__ = ["check_bodies", "check_names"]
 def check_bodies(spec: FlowSpec, report: Report) -> None:
     """Ids, items and variables that hide others; variables that nobody declared; results that nobody chose."""
     gaps = gaps_of(spec)
-    touched = gaps.touched()
+    touched = gaps.find_levels()
     for level in levels_of(spec).values():
         if level.holder is None:
             continue
@@ -189,10 +189,10 @@ class _Names:
         if reason is not None:
             self._report.at_use("FE309", f"'{root}' is not visible here: {reason}", use)
         else:
-            hint = self._qualified(use, root, known) or self._report.nearest(root, known)
+            hint = self._suggest_qualified(use, root, known) or self._report.nearest(root, known)
             self._report.at_use("FE302", f"unknown name '{root}'", use, hint)
 
-    def _qualified(self, use: Use, root: str, known: Collection[str]) -> str:
+    def _suggest_qualified(self, use: Use, root: str, known: Collection[str]) -> str:
         """The end of a message: the name behind what it belongs to, where an input, a key or a node is called so."""
         if root in self._spec.inputs and "inputs" in known:
             meant = f"inputs.{root}"

@@ -10,7 +10,7 @@ from flowengine.errors import Diagnostic, did_you_mean
 from flowengine.flowfile.analysis.flow_nodes import NodePath, node_at
 from flowengine.flowfile.analysis.references import Use
 from flowengine.flowfile.analysis.texts import Text
-from flowengine.flowfile.schema.fields import shortened
+from flowengine.flowfile.schema.fields import shorten_message
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 
@@ -99,7 +99,7 @@ class Report:
     ) -> None:
         severity = "warning" if code.startswith("FE9") else "error"
         name = self._file if file is None else str(file)
-        each = Diagnostic(code, shortened(message), name, *place, ".".join(node) or None, hint, severity)
+        each = Diagnostic(code, shorten_message(message), name, *place, ".".join(node) or None, hint, severity)
         if each not in self._told:
             self._told.add(each)
             self.found.append(each)

@@ -24,7 +24,7 @@ from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.file_texts import Subflows
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.recovery import STAND_IN_FLOW
-from flowengine.flowfile.schema.fields import found
+from flowengine.flowfile.schema.fields import format_found
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
 from flowengine.flowfile.schema.node_guards import is_asking, is_subflow
 from flowengine.flowfile.yaml.positions import KeyPath
@@ -167,7 +167,7 @@ def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report:
             report.at_value(inner.code, inner.message, (*key_path(path), "flow"), inner.hint)
         elif inner is not None:
             _check_inputs(spec, path, node, inner, report)
-    spec.joined({flow: inner for flow, inner in opened.items() if isinstance(inner, FlowSpec)})
+    spec.with_subflows({flow: inner for flow, inner in opened.items() if isinstance(inner, FlowSpec)})
 
 
 def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: FlowSpec, report: Report) -> None:
@@ -180,7 +180,7 @@ def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: 
         else:
             problem = _misfit(declared, value)
             if problem is not None:
-                text = f"the input '{name}' of '{inner.name}' is {problem}, found {found(value)}"
+                text = f"the input '{name}' of '{inner.name}' is {problem}, found {format_found(value)}"
                 report.at_value("FE228", text, (*at, "with", name))
     misspelt = {report.nearest.of(name, inner.inputs) for name in node.with_ if name not in inner.inputs}
     required = (name for name, each in inner.inputs.items() if each.required)
@@ -199,5 +199,5 @@ def _misfit(declared: InputSpec, value: Any) -> str | None:
     if declared.type is not None and not fits(value, declared.type):
         return f"of type {declared.type}"
     if declared.enum is not None and not isinstance(value, dict | list) and value not in declared.enum:
-        return f"one of {', '.join(map(found, declared.enum))}"
+        return f"one of {', '.join(map(format_found, declared.enum))}"
     return None

@@ -167,7 +167,7 @@ def _is_known(spec: FlowSpec, level: SpecLevel, report: Report) -> bool:
     meant.
     """
     gaps, name = gaps_of(spec), ".".join(level.path)
-    if level.path in gaps.touched() or level.path in gaps.waits | gaps.gives | gaps.variables:
+    if level.path in gaps.find_levels() or level.path in gaps.waits | gaps.gives | gaps.variables:
         return False
     wrong = (f"{each.node}." for each in report.found if each.severity == "error")
     return not any(node.startswith(f"{name}.") for node in wrong)

@@ -24,7 +24,7 @@ from flowengine.flowfile.compile.scope import boolean, values
 from flowengine.flowfile.file_texts import DISK, FlowFiles
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, find_project
-from flowengine.flowfile.run_bundle import packed
+from flowengine.flowfile.run_bundle import pack_bundle
 from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec, LimitsSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec, RetrySpec
@@ -73,7 +73,7 @@ def load_plan(
     environ = os.environ if environ is None else environ
     spec = load_flow(path, text=text, project=project, files=files)
     plan = build(spec, project, model=model, environ=read_environment(project.root, environ), limiters=limiters)
-    return replace(plan, baggage=packed(spec, project))
+    return replace(plan, baggage=pack_bundle(spec, project))
 
 
 def build(

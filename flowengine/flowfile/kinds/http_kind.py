@@ -11,7 +11,7 @@ from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.compile.scope import address, template, values
 from flowengine.flowfile.schema.agent_settings import JsonSchema
-from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Rendered, Template, found, refuse
+from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Rendered, Template, format_found, refuse
 from flowengine.flowfile.schema.keys import NUMBER, Effect, Shape, WorkKeys, object_shape
 from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
 
@@ -30,7 +30,7 @@ def _as_status(value: Any) -> Any:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
         return value
-    raise refuse("FE402", f"expected a status such as 200 or 2xx, found {found(value)}")
+    raise refuse("FE402", f"expected a status such as 200 or 2xx, found {format_found(value)}")
 
 
 _Status = Annotated[

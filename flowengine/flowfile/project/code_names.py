@@ -95,7 +95,7 @@ def parameters_in(file: Path, name: str) -> Parameters | None:
         tree = _tree(file, file.stat().st_mtime_ns)
     except OSError:
         return None
-    bound = [each for each, _ in _bound([] if tree is None else tree.body)]
+    bound = [each for each, _ in _find_bound_names([] if tree is None else tree.body)]
     defined = [
         each
         for each in ([] if tree is None else tree.body)
@@ -104,7 +104,7 @@ def parameters_in(file: Path, name: str) -> Parameters | None:
     if len(defined) != 1 or bound.count(name) != 1 or defined[0].args.posonlyargs:
         return None
     marks = [each.func if isinstance(each, ast.Call) else each for each in defined[0].decorator_list]
-    sources = dict(_bound([] if tree is None else tree.body))
+    sources = dict(_find_bound_names([] if tree is None else tree.body))
     if not all(isinstance(each, ast.Name) and _is_mark(each.id, sources.get(each.id)) for each in marks):
         return None
     given = defined[0].args
@@ -207,14 +207,14 @@ def _names(file: Path, changed: int) -> Mapping[str, str | None] | None:
     if tree is None:
         return None
     names: dict[str, str | None] = {}
-    for name, source in _bound(tree.body):
+    for name, source in _find_bound_names(tree.body):
         names[name] = names.get(name) or source  # Imported in one branch is imported.
     if names.keys() & {"*", "__getattr__"}:
         return None
     return names | dict.fromkeys(names.keys() & set(_declared_names(tree.body)))
 
 
-def _bound(body: Iterable[ast.AST]) -> Iterator[tuple[str, str | None]]:
+def _find_bound_names(body: Iterable[ast.AST]) -> Iterator[tuple[str, str | None]]:
     """Names bound by the statements of a module, in their order, also inside `if`, `try`, `with`, `match` and loops."""
     waiting = [*reversed([*body])]
     while waiting:

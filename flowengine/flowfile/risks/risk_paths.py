@@ -265,7 +265,7 @@ def _place_key(place: tuple[str | None, int, int]) -> tuple[str, int, int]:
 
 def risk_paths_of(spec: FlowSpec, project: Project) -> RiskPaths:
     """All paths of a flow; worked out once."""
-    return spec.remembered("paths of untrusted text", lambda each: find_risk_paths(each, project))
+    return spec.remember("paths of untrusted text", lambda each: find_risk_paths(each, project))
 
 
 def place_text(place: TextPlace) -> str:

@@ -31,7 +31,7 @@ from flowengine.flowfile.schema.fields import (
     Template,
     check_choices,
     check_name,
-    found,
+    format_found,
     refuse,
 )
 from flowengine.models.call_options import (
@@ -197,7 +197,9 @@ Servers = Annotated[ListOf[McpServerSpec], AfterValidator(_told_apart)]
 def _provider_entry(value: Any) -> Any:
     if isinstance(value, str) or (is_map(value) and value):
         return value
-    raise refuse("FE401", f"expected a provider such as {{conversation: {{max_items: 5}}}}, found {found(value)}")
+    raise refuse(
+        "FE401", f"expected a provider such as {{conversation: {{max_items: 5}}}}, found {format_found(value)}"
+    )
 
 
 ProviderEntry = Annotated[
@@ -284,7 +286,7 @@ def _as_texts(value: Any) -> Any:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list | tuple):
-        raise refuse("FE401", f"expected a text or a list of texts, found {found(value)}")
+        raise refuse("FE401", f"expected a text or a list of texts, found {format_found(value)}")
     return cast("list[Any]", value)
 
 
@@ -306,7 +308,7 @@ Stop = Annotated[
 
 def _check_allowed(value: Any) -> Any:
     if not is_map(value):
-        raise refuse("FE401", f"expected a map, found {found(value)}")
+        raise refuse("FE401", f"expected a map, found {format_found(value)}")
     for name, each in value.items():
         problem = find_vendor_option_problem(name, each)
         if problem is not None:

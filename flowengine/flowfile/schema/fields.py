@@ -58,11 +58,11 @@ __all__ = [
     "Values",
     "check_choices",
     "check_name",
-    "found",
+    "format_found",
     "is_code",
     "refuse",
     "seconds",
-    "shortened",
+    "shorten_message",
     "text_fields",
 ]
 
@@ -81,10 +81,10 @@ def refuse(code: str, message: str, **context: Any) -> PydanticCustomError:
     return PydanticCustomError(cast(Any, code), "{text}", {"text": message, **context})
 
 
-def found(value: Any) -> str:
+def format_found(value: Any) -> str:
     """A value as messages show it.
 
-    >>> found("abc"), found(True), found(None), found([1])
+    >>> format_found("abc"), format_found(True), format_found(None), format_found([1])
     ("'abc'", 'true', 'nothing', 'a list')
     """
     if value is None:
@@ -99,7 +99,7 @@ def found(value: Any) -> str:
     return shown if len(shown) <= 60 else f"{shown[:56]}…'"
 
 
-def shortened(text: str, most: int = 400) -> str:
+def shorten_message(text: str, most: int = 400) -> str:
     """A message that stays readable whatever name is in it."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -204,7 +204,7 @@ class _Text(NamedTuple):
 
 def _in_place(value: Any) -> Any:
     if is_map(value):
-        raise refuse("FE401", f"expected a text, or {{file: path}} alone, found {found(value)}")
+        raise refuse("FE401", f"expected a text, or {{file: path}} alone, found {format_found(value)}")
     return value
 
 
@@ -279,7 +279,7 @@ _REASON: Final = {"type": "string", "minLength": 1}
 def as_reason(value: Any) -> str:
     """Why untrusted text is meant to be where it is."""
     if not isinstance(value, str) or not value.strip():
-        raise refuse("FE401", f"say why it is meant, as in `trust: <reason>`; found {found(value) or 'nothing'}")
+        raise refuse("FE401", f"say why it is meant, as in `trust: <reason>`; found {format_found(value) or 'nothing'}")
     return value
 
 
@@ -288,7 +288,7 @@ def _as_trust(value: Any) -> Any:
         return {"": as_reason(value)}
     for key, reason in value.items():
         if not isinstance(reason, str) or not reason.strip():
-            raise refuse("FE401", f"say why '{key}' is meant, found {found(reason)}", at=key)
+            raise refuse("FE401", f"say why '{key}' is meant, found {format_found(reason)}", at=key)
     return value
 
 
@@ -314,12 +314,12 @@ def seconds(value: Any) -> Any:
     (0.5, 7200.0)
     """
     if isinstance(value, float):
-        raise refuse("FE405", f"expected a duration such as 30s, found {found(value)}")
+        raise refuse("FE405", f"expected a duration such as 30s, found {format_found(value)}")
     if isinstance(value, int) and not isinstance(value, bool):
         raise refuse("FE405", f"expected a duration such as 30s, found {value}", hint=f"; did you mean '{value}s'?")
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise refuse("FE405", f"expected a duration such as 500ms, 30s, 10m or 2h, found {found(value)}")
+        raise refuse("FE405", f"expected a duration such as 500ms, 30s, 10m or 2h, found {format_found(value)}")
     return round(float(match[1]) * _UNITS[match[2]], 6)
 
 
@@ -359,7 +359,9 @@ def _as_route(value: Any) -> Any:
         return {"to": value}
     if not is_map(value):
         nowhere = "; a label that leads nowhere is written {}" if value is None else ""
-        raise refuse("FE401", f"expected a node's id, or a map such as {{to: id}}, found {found(value)}{nowhere}")
+        raise refuse(
+            "FE401", f"expected a node's id, or a map such as {{to: id}}, found {format_found(value)}{nowhere}"
+        )
     return value
 
 
@@ -371,7 +373,7 @@ Routes = dict[str, AsRoute]
 def check_name(name: str, what: str, *at: str) -> None:
     """Refuse a label or a name that a model cannot repeat: empty, or with spaces around it."""
     if not name or name != name.strip():
-        raise refuse("FE401", f"{what} is text without spaces around it, found {found(name)}", at=(*at, name))
+        raise refuse("FE401", f"{what} is text without spaces around it, found {format_found(name)}", at=(*at, name))
 
 
 def check_choices(routes: Routes) -> None:

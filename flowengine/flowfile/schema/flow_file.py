@@ -27,7 +27,7 @@ from flowengine.flowfile.schema.fields import (
     Maybe,
     Reason,
     Rendered,
-    found,
+    format_found,
     refuse,
     without_notes,
 )
@@ -84,17 +84,19 @@ class InputSpec(Keys):
             raise refuse("FE209", "'media_types' goes with type: file; remove it", at="media_types")
         for number, each in enumerate(self.media_types or ()):
             if not is_media_pattern(each):
-                told = f"a media type is like image/png, image/* or */*, found {found(each)}"
+                told = f"a media type is like image/png, image/* or */*, found {format_found(each)}"
                 raise refuse("FE401", told, at=("media_types", number))
         if self.type == "file":
             if self.enum is not None:
                 raise refuse("FE209", "'enum' does not go with files; remove it", at="enum")
             if self.default is not None and not isinstance(self.default, str):
-                raise refuse("FE407", f"the default of a file is its path, found {found(self.default)}", at="default")
+                raise refuse(
+                    "FE407", f"the default of a file is its path, found {format_found(self.default)}", at="default"
+                )
         elif self.type is not None and self.default is not None and not fits(self.default, self.type):
-            raise refuse("FE407", f"the default {found(self.default)} is not of type {self.type}", at="default")
+            raise refuse("FE407", f"the default {format_found(self.default)} is not of type {self.type}", at="default")
         if self.enum is not None and self.default is not None and not is_one_of(self.default, self.enum):
-            raise refuse("FE407", f"the default {found(self.default)} is not one of 'enum'", at="default")
+            raise refuse("FE407", f"the default {format_found(self.default)} is not one of 'enum'", at="default")
         return self
 
 
@@ -123,7 +125,7 @@ class StateSpec(Keys):
     @model_validator(mode="after")
     def _consistent(self) -> StateSpec:
         if self.type is not None and self.default is not None and not fits(self.default, self.type):
-            raise refuse("FE407", f"the default {found(self.default)} is not of type {self.type}", at="default")
+            raise refuse("FE407", f"the default {format_found(self.default)} is not of type {self.type}", at="default")
         allowed = _MERGES.get(self.merge)
         if allowed is None:
             return self
@@ -131,7 +133,9 @@ class StateSpec(Keys):
             raise refuse("FE410", f"'{self.merge}' goes with {' or '.join(allowed)}, not with {self.type}", at="merge")
         if self.default is not None and not any(fits(self.default, each) for each in allowed):
             raise refuse(
-                "FE407", f"'{self.merge}' starts at {' or '.join(allowed)}, not at {found(self.default)}", at="default"
+                "FE407",
+                f"'{self.merge}' starts at {' or '.join(allowed)}, not at {format_found(self.default)}",
+                at="default",
             )
         return self
 
@@ -163,7 +167,7 @@ _Map = BeforeValidator(without_notes)
 
 def _as_input(value: Any) -> Any:
     if isinstance(value, str) and value in get_args(InputType):
-        raise refuse("FE401", f"expected a map, found {found(value)}", hint=f"; did you mean {{type: {value}}}?")
+        raise refuse("FE401", f"expected a map, found {format_found(value)}", hint=f"; did you mean {{type: {value}}}?")
     return value
 
 
@@ -230,19 +234,19 @@ class FlowSpec(Keys):
         """The flows that this one runs as nodes, loaded and checked with it: path as the file gives it → the flow."""
         return self._subflows
 
-    def remembered(self, name: str, make: Callable[[FlowSpec], T]) -> T:
+    def remember(self, name: str, make: Callable[[FlowSpec], T]) -> T:
         """Returns a value computed once for this immutable spec."""
         known = self._worked_out  # Once: pydantic takes its time with private attributes.
         if name not in known:
             known[name] = make(self)
         return known[name]
 
-    def placed(self, source: SourceText) -> FlowSpec:
+    def with_source(self, source: SourceText) -> FlowSpec:
         """This spec, knowing where its parts stand."""
         self._source = source
         return self
 
-    def joined(self, subflows: Mapping[str, FlowSpec]) -> FlowSpec:
+    def with_subflows(self, subflows: Mapping[str, FlowSpec]) -> FlowSpec:
         """This spec, knowing the flows that it runs as nodes."""
         self._subflows = dict(subflows)
         return self

@@ -27,7 +27,7 @@ from flowengine.flowfile.schema.fields import (
     Route,
     Trust,
     Values,
-    found,
+    format_found,
     refuse,
 )
 
@@ -109,7 +109,7 @@ def _as_on_error(value: Any) -> Any:
         return {"action": value}
     if is_map(value) and set(value) == {"then"}:
         return {"action": "then", "then": value["then"]}
-    raise refuse("FE402", f"expected 'fail', 'skip' or {{then: <node id>}}, found {found(value)}")
+    raise refuse("FE402", f"expected 'fail', 'skip' or {{then: <node id>}}, found {format_found(value)}")
 
 
 OnError = Annotated[OnErrorSpec, BeforeValidator(_as_on_error)]

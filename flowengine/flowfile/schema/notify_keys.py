@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, mod
 from flowengine.core.address_rules import origin_of
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.shapes import is_map
-from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Template, found, refuse
+from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Template, format_found, refuse
 
 __all__ = ["ChannelKeys", "Notify"]
 
@@ -69,7 +69,9 @@ class ChannelKeys(Keys):
         if (self.url is None) == (self.url_env is None):
             raise refuse("FE202", "a channel that posts has one of 'url' and 'url_env'", at="type")
         if self.url is not None and origin_of(self.url) is None:
-            raise refuse("FE401", f"expected an address such as https://host/path, found {found(self.url)}", at="url")
+            raise refuse(
+                "FE401", f"expected an address such as https://host/path, found {format_found(self.url)}", at="url"
+            )
         if "json" in given and "body" in given:
             raise refuse("FE209", "'json' is the body already; remove 'body'", at="body")
         self._check_templates()

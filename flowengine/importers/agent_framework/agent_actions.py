@@ -235,7 +235,7 @@ class AgentActions(VariableActions):
         if not is_known:
             chosen = self._fx.expression(name[1:])
             self._flow.agents[id] = {"instructions": f"You are the agent {{{{ {chosen} }}}}."}
-            self._ledger.lost(
+            self._ledger.note_lost(
                 "agent that a formula names",
                 origin,
                 "which agent it is shows in a run alone",
@@ -243,7 +243,7 @@ class AgentActions(VariableActions):
             )
             return id
         self._flow.agents[id] = {"instructions": f"You are {literal(words(plain, 100))}."}
-        self._ledger.changed(
+        self._ledger.note_changed(
             f"agent '{words(plain, 60)}'",
             origin,
             "an agent that is told its name alone: what else it is told, its model and its tools are not in the file",

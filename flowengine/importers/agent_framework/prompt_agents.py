@@ -91,15 +91,15 @@ def agent_settings(source: YamlSource, project: ImportedProject, names: Names) -
     found: dict[str, Any] = {}
     given = "\n\n".join(str(data[key]) for key in ("instructions", "additionalInstructions") if data.get(key))
     if given.startswith("="):
-        ledger.lost("instructions", source.origin("instructions"), "they are a formula", "write them at the agent")
+        ledger.note_lost("instructions", source.origin("instructions"), "they are a formula", "write them at the agent")
     elif given:
         found["instructions"] = literal(given)
-        ledger.mapped("instructions", source.origin("instructions"))
+        ledger.note_mapped("instructions", source.origin("instructions"))
     model = as_map(data.get("model"))
     _read_model(model, source, project, found)
     if as_map(data.get("outputSchema")):
         found["output"] = _schema(as_map(data["outputSchema"]))
-        ledger.mapped("outputSchema", source.origin("outputSchema"))
+        ledger.note_mapped("outputSchema", source.origin("outputSchema"))
     for at, each in enumerate(map(as_map, as_list(data.get("tools")))):
         _read_tool(each, source, at, project, names, found)
     return found
@@ -142,9 +142,9 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
         variable = {"azure": "AZURE_OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(vendor, "OPENAI_API_KEY")
         project.environment[variable] = "the key of the model"
     if notes:
-        ledger.changed("model", origin, "; ".join(notes), by_hand)
+        ledger.note_changed("model", origin, "; ".join(notes), by_hand)
     else:
-        ledger.mapped("model", origin, f"`{found['model']}`")
+        ledger.note_mapped("model", origin, f"`{found['model']}`")
 
 
 def _read_tool(
@@ -161,7 +161,7 @@ def _read_tool(
         stub = [f"{key}: str" for key in rows if str(key).isidentifier()]
         found.setdefault("tools", []).append(f"stubs:{function}")
         project.stubs.append(Stub(f"stubs:{function}", stub, words(tool.get("description")), origin, is_tool=True))
-        ledger.lost(what, origin, "its code is not in the file", f"write the function {function} in stubs.py")
+        ledger.note_lost(what, origin, "its code is not in the file", f"write the function {function} in stubs.py")
     elif kind.lower() == "mcp" and re.fullmatch(r"https?://[^\s{}\"'@]+", url):
         server: dict[str, Any] = {"name": names.id(name, "server"), "url": url}
         allowed = [str(each) for each in as_list(tool.get("allowedTools"))]
@@ -173,9 +173,9 @@ def _read_tool(
         mode = str(as_map(approval).get("kind") or approval or "")
         if mode and mode.lower() not in {"never", "none"}:
             found.setdefault("approve", []).append(f"{server['name']}.*")
-        ledger.mapped(what, origin, f"the server `{server['name']}`")
+        ledger.note_mapped(what, origin, f"the server `{server['name']}`")
     else:
-        ledger.lost(
+        ledger.note_lost(
             what,
             origin,
             f"'{words(kind, 40)}' is a tool that the service runs",

@@ -37,7 +37,7 @@ class ToolActions(AgentActions):
             self.project.stubs.append(
                 Stub(step.call, list(step.arguments), f"The function {words(name, 60)}.", action.origin)
             )
-            self._ledger.lost(
+            self._ledger.note_lost(
                 f"function '{words(name, 60)}'",
                 action.origin,
                 "its code is not in the file",

@@ -28,7 +28,7 @@ class WorkflowReader(ToolActions):
         for key in ("trigger", "beginDialog"):
             if as_map(self._data.get(key)):
                 path = (key, "actions") if as_list(as_map(self._data[key]).get("actions")) else path
-                self._ledger.mapped(
+                self._ledger.note_mapped(
                     f"trigger {words(as_map(self._data[key]).get('kind'), 60)}", self._source.origin(key), "a run"
                 )
         self._read_inputs()
@@ -65,9 +65,9 @@ class WorkflowReader(ToolActions):
             self._flow.inputs[id] = field
             what, origin = f"input '{words(name, 60)}'", self._source.origin("inputs", str(name))
             if id == name:
-                self._ledger.mapped(what, origin)
+                self._ledger.note_mapped(what, origin)
             else:
-                self._ledger.changed(what, origin, f"it is called `{id}`")
+                self._ledger.note_changed(what, origin, f"it is called `{id}`")
 
     def _actions(self, rows: Sequence[Any], path: tuple[str | int, ...], depth: int) -> list[Action]:
         found: list[Action] = []
@@ -105,7 +105,7 @@ class WorkflowReader(ToolActions):
             return out
         what = f"{words(action.kind, 60) or 'action'} '{words(action.id, 60)}'"
         if exits == []:
-            self._ledger.changed(what, action.origin, "left out, since nothing leads to it")
+            self._ledger.note_changed(what, action.origin, "left out, since nothing leads to it")
             self._drop(action)
             return []
         self._changes, self._by_hand = [], ""
@@ -114,7 +114,7 @@ class WorkflowReader(ToolActions):
         )
         if action.kind in ENDS:
             level.end(exits, action)
-            self._ledger.mapped(what, action.origin, "the end of the flow")
+            self._ledger.note_mapped(what, action.origin, "the end of the flow")
             return []
         count = len(level.steps)
         before = {key: dict(each) for key, each in self._flow.shared_state.items()}
@@ -127,7 +127,7 @@ class WorkflowReader(ToolActions):
             del level.steps[count:]
             self._flow.shared_state |= before
             self._drop(action)
-            self._ledger.lost(what, action.origin, _why(str(error)), "do it by a step of your own")
+            self._ledger.note_lost(what, action.origin, _why(str(error)), "do it by a step of your own")
             step = FlowStep(self._names.id(action.id), "function", action.origin)
             function = self._stub_names.id(action.id, "step")
             step.call, step.sample = f"stubs:{function}", ""
@@ -149,7 +149,7 @@ class WorkflowReader(ToolActions):
             for each in block:
                 what = f"{words(each.kind, 60) or 'action'} '{words(each.id, 60)}'"
                 if (what, each.origin) not in told:
-                    self._ledger.lost(
+                    self._ledger.note_lost(
                         what, each.origin, "the action that it is in is left out", "do it by a step of your own"
                     )
                 self._drop(each)
@@ -223,7 +223,7 @@ class WorkflowReader(ToolActions):
 
     def _do_goto_action(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
         if not level.go(action.target, exits, action):
-            self._ledger.lost(
+            self._ledger.note_lost(
                 "jump",
                 action.origin,
                 f"'{words(action.target, 60)}' is not where a loop or a way forward could lead",
@@ -317,9 +317,9 @@ def _targets(step: FlowStep) -> list[str]:
 def _element(what: str, origin: SourcePlace, note: str, by_hand: str = "") -> Any:
     ledger = ImportLedger()
     if by_hand or not note.startswith(("the step `", "no step")):
-        ledger.changed(what, origin, note, by_hand)
+        ledger.note_changed(what, origin, note, by_hand)
     else:
-        ledger.mapped(what, origin, note)
+        ledger.note_mapped(what, origin, note)
     return ledger.elements[0]
 
 

@@ -124,7 +124,7 @@ class AppParts:
         """Returns the value of a selector at a node."""
         return self.selectors.find(selector, place)
 
-    def known(self, selector: Sequence[str], place: DifyNode) -> str:
+    def to_template(self, selector: Sequence[str], place: DifyNode) -> str:
         """As a template; what is not known is empty, and noted."""
         try:
             return self.value(selector, place).printed
@@ -376,7 +376,7 @@ class AppParts:
             if is_clock({"tool_name": name, "provider_id": provider}):
                 step.keys.setdefault("tools", []).append(f"steps:{name}")
                 self.needs_steps = True
-                self.project.ledger.mapped(what, origin, f"the function {name} of steps.py")
+                self.project.ledger.note_mapped(what, origin, f"the function {name} of steps.py")
                 continue
             function = self.stub_names.id(f"{name}_tool", "tool")
             words = _tool_words(tool)
@@ -385,7 +385,7 @@ class AppParts:
             self.project.stubs.append(
                 Stub(f"stubs:{function}", parameters, words or f"The tool {name} of {provider}.", origin, is_tool=True)
             )
-            self.project.ledger.lost(
+            self.project.ledger.note_lost(
                 what,
                 origin,
                 f"it is a plugin of Dify, of '{provider[:80]}'",
@@ -421,7 +421,7 @@ class AppParts:
         data = place.data
         rows = [as_mapping(each) for each in as_rows(data.get("variables"))]
         found: dict[str, Any] = {
-            str(each.get("variable")): self.known(words_of(each.get("value_selector")), place)
+            str(each.get("variable")): self.to_template(words_of(each.get("value_selector")), place)
             for each in rows
             if each.get("variable")
         }
@@ -429,7 +429,7 @@ class AppParts:
             row = as_mapping(given)
             raw: Any = row.get("value") if row else given
             found[str(key)] = (
-                self.known(words_of(raw), place)
+                self.to_template(words_of(raw), place)
                 if as_rows(raw)
                 else self.text(raw, place)
                 if isinstance(raw, str)
@@ -437,7 +437,7 @@ class AppParts:
             )
         for key in ("variable_selector", "query_variable_selector", "variable", "query"):
             if isinstance(data.get(key), list) and key not in found:
-                found[key.removesuffix("_variable_selector").removesuffix("_selector")] = self.known(
+                found[key.removesuffix("_variable_selector").removesuffix("_selector")] = self.to_template(
                     words_of(data[key]), place
                 )
         return {key: value for key, value in found.items() if value is not None}

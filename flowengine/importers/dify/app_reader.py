@@ -117,10 +117,10 @@ class AppReader:
         kind = str(row.get("type") or "text-input")
         what = f"input '{name[:60]}'"
         if ("start", name) in self._values:
-            self._ledger.changed(what, origin, "it is there twice; the first one counts")
+            self._ledger.note_changed(what, origin, "it is there twice; the first one counts")
             return
         if kind in {"external_data_tool", "api"}:
-            self._ledger.lost(what, origin, "its value comes from a service of Dify", "give it as an input")
+            self._ledger.note_lost(what, origin, "its value comes from a service of Dify", "give it as an input")
         field: dict[str, Any] = {"type": _INPUT_TYPES.get(kind, "string")}
         options = [str(each) for each in as_rows(row.get("options"))]
         default = row.get("default")
@@ -144,11 +144,11 @@ class AppReader:
             self._values["start", name] = "inputs.query"
         if kind == "file-list":
             self._values["start", name] = _write_list(id, "default" in field)
-            self._ledger.changed(what, origin, f"`{id}`: one file instead of a list of files")
+            self._ledger.note_changed(what, origin, f"`{id}`: one file instead of a list of files")
         elif id == name:
-            self._ledger.mapped(what, origin)
+            self._ledger.note_mapped(what, origin)
         else:
-            self._ledger.changed(what, origin, f"it is called `{id}`")
+            self._ledger.note_changed(what, origin, f"it is called `{id}`")
 
     def _fits(self, default: Any, field: Mapping[str, Any]) -> bool:
         if default is None or (default == "" and field["type"] != "string"):
@@ -169,12 +169,12 @@ class AppReader:
                 self._values["env", name] = f'(env.{variable} | default(""))'
                 self._project.settings.setdefault("allow_env", []).append(variable)
                 self._project.environment[variable] = plain_words(each.get("description"), 200) or "a secret of the app"
-                self._ledger.changed(what, origin, "it comes from the environment", f"set {variable}")
+                self._ledger.note_changed(what, origin, "it comes from the environment", f"set {variable}")
             else:
                 self._constants[f"env.{name}"] = str(value)
                 kind = "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
                 id = self._add_input(name, {"type": kind, "default": value}, ("env", name))
-                self._ledger.changed(what, origin, f"the input `{id}` with its value as the default")
+                self._ledger.note_changed(what, origin, f"the input `{id}` with its value as the default")
 
     def _read_conversation(self, workflow: Mapping[str, Any]) -> None:
         states = FieldNames()
@@ -190,7 +190,7 @@ class AppReader:
             state["merge"] = "replace"
             self._flow.shared_state[id] = state
             self._values["conversation", name] = f"shared_state.{id}"
-            self._ledger.changed(
+            self._ledger.note_changed(
                 f"conversation variable '{name[:60]}'",
                 origin,
                 f"the state `{id}`, which lasts for one run",
@@ -201,7 +201,7 @@ class AppReader:
         for key, (what, by_hand) in _FEATURES.items():
             given: Any = features.get(key)
             if as_mapping(given).get("enabled", given):
-                self._ledger.lost(what, self._source.origin(*path, key), "a flow has no page of its own", by_hand)
+                self._ledger.note_lost(what, self._source.origin(*path, key), "a flow has no page of its own", by_hand)
 
     # --- Workflows
 
@@ -231,7 +231,7 @@ class AppReader:
         for edge in graph.dropped:
             one, other = graph.places.get(edge.source), graph.places.get(edge.target)
             if one is not None and other is not None:
-                self._ledger.lost(
+                self._ledger.note_lost(
                     f"edge from '{one.title}' to '{other.title}'",
                     edge.origin,
                     "it leads back or to another level",
@@ -251,9 +251,11 @@ class AppReader:
             origin = self._source.origin("workflow", "graph", "nodes", at)
             if kind in {"", "custom-note"} or row.get("type") == "custom-note":
                 notes.append(_note_text(data.get("text")))
-                self._ledger.mapped("note", origin, "a line of `x-notes`")
+                self._ledger.note_mapped("note", origin, "a line of `x-notes`")
             elif id in places:
-                self._ledger.lost(f"node '{id[:60]}'", origin, "another node has the same id", "give it another id")
+                self._ledger.note_lost(
+                    f"node '{id[:60]}'", origin, "another node has the same id", "give it another id"
+                )
             elif id:
                 parent = row.get("parentId") or data.get("iteration_id") or data.get("loop_id")
                 places[id] = DifyNode(id, kind, data, origin, str(parent) if parent else None)
@@ -315,7 +317,7 @@ class AppReader:
             self._project.files.append(
                 CarriedFile("knowledge/README.md", "Put the documents of the knowledge base here.\n")
             )
-            self._ledger.changed(
+            self._ledger.note_changed(
                 "knowledge bases",
                 self._source.origin("model_config", "dataset_configs"),
                 "the texts of the folder knowledge",
@@ -331,9 +333,9 @@ class AppReader:
         self._flow.outputs["answer"] = f"{{{{ nodes.{step.id}.output }}}}"
         what = f"app '{plain_words(self._app.get('name'), 60)}'"
         if parts.notes:
-            self._ledger.changed(what, origin, "; ".join(parts.notes))
+            self._ledger.note_changed(what, origin, "; ".join(parts.notes))
         else:
-            self._ledger.mapped(what, origin, f"the agent `{step.id}`")
+            self._ledger.note_mapped(what, origin, f"the agent `{step.id}`")
         self._read_features(config, "model_config")
         parts.carry_steps(_load_steps)
 

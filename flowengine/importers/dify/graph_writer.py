@@ -137,7 +137,7 @@ class GraphWriter:
             key = self._parts.loop_states[place.source, str(each.get("label") or each.get("variable") or "")]
             raw = each.get("value")
             if each.get("value_type") == "variable":
-                given[key] = self._parts.known(words_of(raw), place)
+                given[key] = self._parts.to_template(words_of(raw), place)
             else:
                 given[key] = _constant(raw, str(self._parts.flow.shared_state[key]["type"]))
         if not given:
@@ -262,29 +262,29 @@ class GraphWriter:
         what = f"{place.type or 'node'} '{plain_words(place.title, 60)}'"
         if place.is_start:
             if place.type.startswith("trigger-"):
-                ledger.lost(
+                ledger.note_lost(
                     what, place.origin, "a trigger starts a run", "use a webhook or a schedule of the project file"
                 )
             elif place.type == "start":
-                ledger.mapped(what, place.origin, "the inputs of the flow")
+                ledger.note_mapped(what, place.origin, "the inputs of the flow")
             return
         if (not place.id and place.type != "end") or not self._graph.runs(place):
-            ledger.changed(what, place.origin, "left out, since nothing leads to it")
+            ledger.note_changed(what, place.origin, "left out, since nothing leads to it")
             return
         notes, why, by_hand = self._told.get(place.source, ([], "", ""))
         if place.type == "answer" and place.parent is not None:
             notes = [*notes, "its text is the step's output, and no part of the answer while the iteration is at work"]
         if why:
-            ledger.lost(
+            ledger.note_lost(
                 what,
                 place.origin,
                 f"it needs {why}" if not why.startswith("there is") else why,
                 f"write the function of the step `{place.id}` in stubs.py",
             )
         elif notes or by_hand:
-            ledger.changed(what, place.origin, "; ".join(notes) or f"the step `{place.id}`", by_hand)
+            ledger.note_changed(what, place.origin, "; ".join(notes) or f"the step `{place.id}`", by_hand)
         else:
-            ledger.mapped(what, place.origin, f"the step `{place.id}`" if place.id else "outputs of the flow")
+            ledger.note_mapped(what, place.origin, f"the step `{place.id}`" if place.id else "outputs of the flow")
 
 
 _EMPTY: Final[dict[str, Any]] = {"number": 0, "boolean": False, "array": [], "object": {}}

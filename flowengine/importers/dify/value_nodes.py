@@ -49,7 +49,7 @@ class ValueNodes(AppParts):
             if not name.isidentifier() or keyword.iskeyword(name):
                 raise UnknownValueError(f"a parameter called '{name[:40]}'")
             given[name] = names.id(name, "value")
-            step.arguments[given[name]] = self.known(words_of(each.get("value_selector")), place)
+            step.arguments[given[name]] = self.to_template(words_of(each.get("value_selector")), place)
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):

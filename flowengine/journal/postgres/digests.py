@@ -127,7 +127,7 @@ class PostgresIndex:
         )
         return [each for (each,) in self._query(query, run_id)]
 
-    def kept(self, kind: str) -> Mapping[str, Any]:
+    def read_kept(self, kind: str) -> Mapping[str, Any]:
         rows = self._query("SELECT key, value FROM flowengine.beside WHERE kind = %s", kind)
         return {key: decode_value(value) for key, value in rows}
 

@@ -81,7 +81,7 @@ class PostgresRates:
         self._thread.submit(self._let_go)
         self._thread.shutdown()
 
-    async def done(self, work: Callable[[Connection], T]) -> T:
+    async def do_work(self, work: Callable[[Connection], T]) -> T:
         """Runs work in the thread, and repeats it while the server is away."""
         end, pause = monotonic() + self._patience, _FIRST_PAUSE
         while True:
@@ -193,11 +193,11 @@ class _SharedLimiter:
     async def _take_place(self, place: _Place) -> None:
         take = partial(self._take, place)
         if self.limits.max_parallel is None:
-            await self.rates.done(take)
+            await self.rates.do_work(take)
             return
         since = monotonic()
-        async with self._turnstile.taken():
-            while not await self.rates.done(take):
+        async with self._turnstile.take():
+            while not await self.rates.do_work(take):
                 pause = min(max(_SOONEST, (monotonic() - since) / 10), _LATEST)
                 await anyio.sleep(pause * random.uniform(0.5, 1.5))
 

@@ -323,9 +323,9 @@ class PostgresStore:
             for writer, _ in self._parts.values():
                 writer.is_leaving = True
 
-    def held(self, role: str, run_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
+    def find_writers(self, role: str, run_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
         """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
-        return self._tables.held(role, run_ids)
+        return self._tables.find_writers(role, run_ids)
 
     def take_from(self, run_id: str, epoch: int) -> None:
         """Supersede the writer of that epoch, which is known to be dead or to hang."""

@@ -128,7 +128,7 @@ class PostgresTables:
         """Delete a run with its events; whether there was one. An error where its writer lives."""
         return self._database.run(partial(self._remove, run_id))
 
-    def held(self, role: str, run_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
+    def find_writers(self, role: str, run_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
         """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
         query = """
             SELECT run_id, epoch, NOT pg_try_advisory_xact_lock_shared(owner) FROM flowengine.run

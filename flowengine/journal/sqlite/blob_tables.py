@@ -91,7 +91,7 @@ class SqliteBlobs:
         for blob in wanted - held:
             self._execute(_USE, owner, blob, time())
 
-    def damaged(self) -> list[str]:
+    def find_damaged(self) -> list[str]:
         """Hashes of contents that are not what was written."""
         rows = self._execute("SELECT CAST(hash AS TEXT) FROM blob")
         return [blob for (blob,) in rows if not self._is_whole(blob)]

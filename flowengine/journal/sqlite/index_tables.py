@@ -114,7 +114,7 @@ class SqliteIndex:
         query = "SELECT run.run_id FROM origin JOIN run USING (number) WHERE origin.run_id = ? ORDER BY number DESC"
         return [each for (each,) in self._execute(query, run_id)]
 
-    def kept(self, kind: str) -> Mapping[str, Any]:
+    def read_kept(self, kind: str) -> Mapping[str, Any]:
         if not self._execute("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
             return {}
         query = "SELECT CAST(key AS TEXT), CAST(value AS TEXT) FROM beside WHERE kind = ?"

@@ -128,7 +128,7 @@ def _read_healthy(copy: Path) -> Sequence[RepairedRun] | None:
             runs = [_read_whole(tables, info.run_id) for info in tables.runs()]
             for kind, key in tables.kept_beside():
                 tables.recall(kind, key)
-            if tables.blobs.damaged():
+            if tables.blobs.find_damaged():
                 return None
         found = _find_rows(copy)
     except StoreVersionError:
@@ -139,7 +139,7 @@ def _read_healthy(copy: Path) -> Sequence[RepairedRun] | None:
 
 
 def _read_whole(tables: SqliteTables, run_id: str) -> RepairedRun:
-    known = tables.held(run_id)
+    known = tables.find_writer(run_id)
     if known is None:
         raise StoreCorruptError(f"run '{run_id}' is not in the index")
     return RepairedRun(run_id, "whole", len(tables.events(run_id, known[0].number, 0)), 0)

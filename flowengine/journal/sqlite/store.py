@@ -136,7 +136,7 @@ class SQLiteJournal:
         return events
 
     async def close(self) -> None:
-        writer, self._writer = self._writer, self._writer.ended(f"the journal of run '{self._run_id}' is closed")
+        writer, self._writer = self._writer, self._writer.make_ended(f"the journal of run '{self._run_id}' is closed")
         release, self._release = self._release, _do_nothing
         if release is not _do_nothing:
             try:
@@ -179,7 +179,7 @@ class SQLiteStore:
         try:
             writer = self._writer()
             owner = writer.claim(self._locks)
-            known = writer.tables.held(run_id)
+            known = writer.tables.find_writer(run_id)
             if known is not None:
                 self._refuse_if_written(run_id, known[1])
                 raise _exists_error(run_id, self.path)
@@ -189,7 +189,7 @@ class SQLiteStore:
             raise
 
     def open(self, run_id: str, /) -> SQLiteJournal:
-        known = self._known(run_id)
+        known = self._find_known(run_id)
         release = self._reserve(run_id)
         try:
             writer = self._writer()
@@ -204,7 +204,7 @@ class SQLiteStore:
             raise
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
-        held, _ = self._known(run_id)
+        held, _ = self._find_known(run_id)
         return self._writer().tables.events(run_id, held.number, after)
 
     def list(self) -> Sequence[RunInfo]:
@@ -219,7 +219,7 @@ class SQLiteStore:
         return [run_id for run_id, owner in owners.items() if owner not in living]
 
     def remove(self, run_id: str, /) -> None:
-        held, before = self._known(run_id)
+        held, before = self._find_known(run_id)
         release = self._reserve(run_id)
         try:
             writer = self._writer()
@@ -311,8 +311,8 @@ class SQLiteStore:
     def _run_ids(self) -> Sequence[str]:
         return self._writer().tables.run_ids() if self._is_there() else ()
 
-    def _known(self, run_id: str) -> tuple[Held, str | None]:
-        known = self._writer().tables.held(run_id) if self._is_there() else None
+    def _find_known(self, run_id: str) -> tuple[Held, str | None]:
+        known = self._writer().tables.find_writer(run_id) if self._is_there() else None
         if known is None:
             if run_id in (known_ids := self._run_ids()):
                 raise damage(self.path, f"is damaged, run '{run_id}' is in its list and not in its index")

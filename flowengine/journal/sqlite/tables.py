@@ -107,7 +107,7 @@ class SqliteTables:
         self.index = SqliteIndex(path, connection, self.runs)
         self._source = source
 
-    def held(self, run_id: str) -> tuple[Held, str | None] | None:
+    def find_writer(self, run_id: str) -> tuple[Held, str | None] | None:
         """The run, and the name of the writer that it has or had; None where there is no such run."""
         query = "SELECT number, CAST(epoch AS INTEGER), CAST(owner AS TEXT) FROM run WHERE run_id = ?"
         for number, epoch, owner in self._query(query, run_id):
@@ -154,9 +154,9 @@ class SqliteTables:
                 raise damage(self.path, f"is damaged, events of run '{run_id}' are missing, from event {expected} on")
             with self._bind_files():
                 for index, line in enumerate(lines[expected - begin :], expected):
-                    events.append(self._decoded(run_id, index, line))
+                    events.append(self._decode(run_id, index, line))
         if after == 0 and not (events and isinstance(events[0], RunStarted)):
-            if not rows and self.held(run_id) is None:  # Somebody has removed it meanwhile.
+            if not rows and self.find_writer(run_id) is None:  # Somebody has removed it meanwhile.
                 raise no_such_run(run_id, self.run_ids(), str(self.path))
             raise damage(self.path, f"is damaged, run '{run_id}' has no beginning")
         if after == 0 and rows[0][3] in _ENDED and end_of(events) is None:
@@ -265,7 +265,7 @@ class SqliteTables:
     def _bind_files(self) -> AbstractContextManager[None]:
         return nullcontext() if self._source is None else binding_files(self._source)
 
-    def _decoded(self, run_id: str, index: int, line: bytes) -> Event:
+    def _decode(self, run_id: str, index: int, line: bytes) -> Event:
         try:
             return decode(line)
         except StoreCorruptError as error:

@@ -222,7 +222,7 @@ class SqliteWriter:
         again.__cause__ = failure
         return again
 
-    def ended(self, reason: str) -> SqliteWriter:
+    def make_ended(self, reason: str) -> SqliteWriter:
         """Returns the writer that a closed journal has instead of this one; it refuses everything."""
         writer = SqliteWriter(self.tables)
         writer.failure = StoreUnavailableError(reason)

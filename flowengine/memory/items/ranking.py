@@ -21,10 +21,10 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, Protocol
 
 from flowengine.errors import DefinitionError
-from flowengine.memory.items.words import Period, WordPiece, is_chinese_name, is_empty, pieces_of, timed, words_of
+from flowengine.memory.items.words import Period, WordPiece, find_time, is_chinese_name, is_empty, pieces_of, words_of
 from flowengine.memory.scopes.memories import MemoryScope, aware, parse_thread_scope_id
 
-__all__ = ["ItemQuery", "MemoryItem", "Recalled", "Weighed", "ranked", "read", "weigh"]
+__all__ = ["ItemQuery", "MemoryItem", "Recalled", "Weighed", "rank_items", "read", "weigh"]
 
 # --- Single things to remember, and the seam behind which they are kept and found
 
@@ -147,7 +147,7 @@ class Aspect(NamedTuple):
     weight: float
     is_name: bool = False
 
-    def reached(self, held: frozenset[str]) -> float:
+    def measure_reach(self, held: frozenset[str]) -> float:
         return self.weight * sum(word in held for word in self.words) / len(self.words)
 
 
@@ -164,8 +164,10 @@ class Weighed(NamedTuple):
         held = words_of(item.text)
         then = self.period is not None and (_is_of(item, self.period) or bool(self.when and self.when <= held))
         names = [each for each in self.aspects if each.is_name]
-        of_names = sum(each.reached(held) for each in names)
-        of_others = sum(each.reached(held) for each in self.aspects if not each.is_name) + self.period_weight * then
+        of_names = sum(each.measure_reach(held) for each in names)
+        of_others = (
+            sum(each.measure_reach(held) for each in self.aspects if not each.is_name) + self.period_weight * then
+        )
         is_about_more = len(names) < len(self.aspects) or self.period is not None
         total = self.period_weight + sum(each.weight for each in self.aspects)
         reached = of_names + of_others if of_others or not is_about_more else of_names * _NAME_ONLY
@@ -174,7 +176,7 @@ class Weighed(NamedTuple):
 
 def read(question: str, now: datetime) -> ItemQuery:
     """A question, read for its words and its time."""
-    period, rest, named = timed(question, now)
+    period, rest, named = find_time(question, now)
     return ItemQuery(_both_ends(pieces_of(rest)), period, words_of(named))
 
 
@@ -193,7 +195,7 @@ def weigh(asked: ItemQuery, spread: Mapping[str, int], total: int, in_period: in
     return Weighed(tuple(dict.fromkeys(each for each in aspects if each)), asked.period, period_weight, asked.when)
 
 
-def ranked(asked: Weighed, items: Iterable[MemoryItem]) -> Sequence[Recalled]:
+def rank_items(asked: Weighed, items: Iterable[MemoryItem]) -> Sequence[Recalled]:
     """The items that hold, or that held at the time asked for, best first."""
     found = [Recalled(each, asked.score(each)) for each in items if _counts(each, asked.period)]
     return sorted(found, key=lambda each: (-round(each.score, 6), -each.item.valid_from.timestamp()))

@@ -17,7 +17,7 @@ from typing import Any, Final
 from flowengine.errors import DefinitionError
 from flowengine.memory.database import MemoryDatabase, instant, moment, scope_number
 from flowengine.memory.items import word_index
-from flowengine.memory.items.ranking import ItemQuery, MemoryItem, Recalled, ranked, read, weigh
+from flowengine.memory.items.ranking import ItemQuery, MemoryItem, Recalled, rank_items, read, weigh
 from flowengine.memory.items.words import words_of
 from flowengine.memory.scopes.memories import MemoryScope, aware
 
@@ -131,14 +131,14 @@ def _search(
     present = [each for each in also if each.subject is None or newest[each.subject] is each]
     spread = Counter(word for each in present for word in words_of(each.text))
     if number is None:
-        return ranked(weigh(asked, spread, len(present)), present)
+        return rank_items(weigh(asked, spread, len(present)), present)
     (total,) = connection.execute("SELECT items FROM scope WHERE number = ?", (number,)).fetchone()
     spread.update(word_index.spread(connection, number, asked.words()))
     of_then = word_index.of_period(connection, number, asked.period)
     weighed = weigh(asked, spread, total + len(present), len(of_then))
     candidates = word_index.candidates(connection, number, weighed, spread, of_then)
     kept = _items(connection, scope, scope_id, number, candidates, asked.period is not None)
-    return ranked(weighed, [*(each for each in kept if not _is_replaced(each, newest)), *present])
+    return rank_items(weighed, [*(each for each in kept if not _is_replaced(each, newest)), *present])
 
 
 def _around(item: MemoryItem, connection: sqlite3.Connection) -> Sequence[MemoryItem]:

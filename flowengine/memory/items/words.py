@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from flowengine.retrieval import terms as retrieval_terms
 from flowengine.retrieval.terms import asked_terms, stem, terms
 
-__all__ = ["VERSION", "Period", "WordPiece", "is_chinese_name", "is_empty", "pieces_of", "timed", "words_of"]
+__all__ = ["VERSION", "Period", "WordPiece", "find_time", "is_chinese_name", "is_empty", "pieces_of", "words_of"]
 
 # --- Times that a question names
 
@@ -41,11 +41,11 @@ class Timed(NamedTuple):
     """How it names the time."""
 
 
-def timed(question: str, now: datetime) -> Timed:
+def find_time(question: str, now: datetime) -> Timed:
     """The first time that a question names; days are those of the zone of `now`.
 
     >>> from datetime import UTC
-    >>> found = timed("Where did Mika live in March 2024?", datetime(2025, 7, 1, tzinfo=UTC))
+    >>> found = find_time("Where did Mika live in March 2024?", datetime(2025, 7, 1, tzinfo=UTC))
     >>> found.period.begin.date().isoformat(), found.period.end.date().isoformat(), found.rest
     ('2024-03-01', '2024-04-01', 'Where did Mika live  ?')
     """

@@ -15,7 +15,7 @@ from flowengine.core.records import Gateway, Notice
 from flowengine.errors import DefinitionError, OutputError, PermanentModelError
 from flowengine.memory.open_database import shortened
 from flowengine.memory.scopes.channel_messages import ChannelMessage, ChannelMessages
-from flowengine.memory.scopes.memory_prompt import message_lines, plain
+from flowengine.memory.scopes.memory_prompt import message_lines, neutralise_text
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.tokens import count_tokens
@@ -70,8 +70,8 @@ def long_term_messages(
 ) -> tuple[Message, ...]:
     """The task to merge the history so far and the recent events."""
     words = load_messages(locale)
-    parts = [f"{words('memory_long_term.previous')}\n\n{plain(previous)}"] if previous else []
-    parts.append(f"{words('memory_long_term.recent')}\n\n{plain(recent)}")
+    parts = [f"{words('memory_long_term.previous')}\n\n{neutralise_text(previous)}"] if previous else []
+    parts.append(f"{words('memory_long_term.recent')}\n\n{neutralise_text(recent)}")
     system = _system(words("memory_long_term.role"), words("memory_long_term.task", max_tokens=limits.long_term))
     return (system, Message("user", "\n\n".join(parts)))
 

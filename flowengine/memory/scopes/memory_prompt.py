@@ -22,7 +22,7 @@ from flowengine.errors import DefinitionError
 from flowengine.memory.scopes.channel_messages import ChannelMemory, ChannelMessage, PromptRecord
 from flowengine.models.messages import Message
 
-__all__ = ["Task", "message_lines", "plain", "prompt_messages", "system_prompt"]
+__all__ = ["Task", "message_lines", "neutralise_text", "prompt_messages", "system_prompt"]
 
 Task: TypeAlias = Literal["answer", "judge"]
 """To answer the conversation, or to decide whether to."""
@@ -59,10 +59,10 @@ def message_lines(messages: Sequence[ChannelMessage], timezone: tzinfo = UTC) ->
     return _join_parts(_message(each, timezone) for each in messages)
 
 
-def plain(text: str) -> str:
+def neutralise_text(text: str) -> str:
     """Text that was written elsewhere, without the power to structure a prompt.
 
-    >>> print(plain("Look:\\n## Memory\\nI am #1\\n---"))
+    >>> print(neutralise_text("Look:\\n## Memory\\nI am #1\\n---"))
     Look:
     \\## Memory
     I am #1
@@ -133,11 +133,12 @@ def _part(heading: str, text: str | None, *, written: bool = True) -> str | None
     """A heading over a text; `written` by a person or a model, so it may not structure anything."""
     if not text or not text.strip():
         return None
-    return f"{heading}\n\n{plain(text) if written else text}"
+    return f"{heading}\n\n{neutralise_text(text) if written else text}"
 
 
 def _message(message: ChannelMessage, timezone: tzinfo) -> str:
-    return f"**{message.at.astimezone(timezone):%Y-%m-%d %H:%M:%S}** {_name(message.user)}:\n{plain(message.text)}"
+    at, text = message.at.astimezone(timezone), neutralise_text(message.text)
+    return f"**{at:%Y-%m-%d %H:%M:%S}** {_name(message.user)}:\n{text}"
 
 
 def _name(name: str) -> str:

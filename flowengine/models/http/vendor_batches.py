@@ -130,7 +130,7 @@ class _Exchange:
         if failure is not None:
             raise self._endpoint.failure(answer.status, failure, answer.headers)
 
-    async def listed(self, since: float, created: str, after: str) -> AsyncGenerator[Mapping[str, Any]]:
+    async def list_batches(self, since: float, created: str, after: str) -> AsyncGenerator[Mapping[str, Any]]:
         """The batches that were made from a time on, the newest first, page by page."""
         last = ""
         for _ in range(_MOST_PAGES):
@@ -227,7 +227,7 @@ class OpenAIBatches:
         return _id_of(said)
 
     async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
-        async with aclosing(self._server.listed(since, "created_at", "after")) as listed:
+        async with aclosing(self._server.list_batches(since, "created_at", "after")) as listed:
             async for each in listed:
                 if _object(each.get("metadata")).get("flowengine") == mark:
                     return _id_of(each)
@@ -281,7 +281,7 @@ class AnthropicBatches:
     async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
         """There are no marks here: the answers tell whose they are, once there are some."""
         wanted, may_come = set(names), False
-        async with aclosing(self._server.listed(since, "created_at", "after_id")) as listed:
+        async with aclosing(self._server.list_batches(since, "created_at", "after_id")) as listed:
             async for each in listed:
                 counts = _object(each.get("request_counts"))
                 if sum(count for count in counts.values() if isinstance(count, int)) != len(wanted):

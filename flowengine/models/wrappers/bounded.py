@@ -157,7 +157,7 @@ class BoundedModel(PassThroughModel):
 
     def _reserve_aside(self, place: CallPlace, worst: WorstCase) -> Reservation:
         """Room for a call that may be put aside: what it holds since it was, else what is free now."""
-        held = place.batcher.held(place)
+        held = place.batcher.find_reservation(place)
         if held is not None:
             return held.pay_from(self._ledger)
         found = None

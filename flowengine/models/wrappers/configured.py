@@ -12,7 +12,7 @@ from flowengine.models.definitions import ModelDefinition
 from flowengine.models.model import Model, PassThroughModel, Reply, Request
 from flowengine.models.wrappers.retrying import RetryingModel
 
-__all__ = ["ConfiguredModel", "configured", "default_options", "definition_of"]
+__all__ = ["ConfiguredModel", "configure_model", "default_options", "definition_of"]
 
 
 class ConfiguredModel(PassThroughModel):
@@ -57,12 +57,12 @@ class ConfiguredModel(PassThroughModel):
         return name in self._instead_of and self._instead_of[name] == value
 
 
-def configured(model: Model, definition: ModelDefinition | None, instead_of: Mapping[str, Any] = EMPTY) -> Model:
+def configure_model(model: Model, definition: ModelDefinition | None, instead_of: Mapping[str, Any] = EMPTY) -> Model:
     """The model with what is said of it; retries stay outside of that."""
     if definition is None and not instead_of:
         return model
     if isinstance(model, RetryingModel):
-        return model.around(lambda each: configured(each, definition, instead_of))
+        return model.around(lambda each: configure_model(each, definition, instead_of))
     return ConfiguredModel(model, definition, instead_of=instead_of)
 
 

@@ -114,7 +114,7 @@ class RateLimiter:
     async def turn(self, tokens: int) -> AsyncGenerator[RateTurn | None]:
         async with AsyncExitStack() as stack:
             if self._slots is not None:
-                await stack.enter_async_context(self._slots.taken())
+                await stack.enter_async_context(self._slots.take())
             if not self._is_timed:
                 yield None
                 return

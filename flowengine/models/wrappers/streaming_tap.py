@@ -13,16 +13,17 @@ from flowengine.errors import TransientModelError
 from flowengine.models.model import Model, PassThroughModel, Reply, Request
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
-__all__ = ["heard"]
+__all__ = ["tap_model"]
 
 
-def heard(model: Model, tell: Tell, *, is_read: bool = True) -> Model:
+def tap_model(model: Model, tell: Tell, *, is_read: bool = True) -> Model:
     """The model, with `complete` telling that it is asked, and each piece of its answer unless it is not `is_read`.
     Retries and fallbacks stay outside of that: an attempt that breaks off is followed by one that begins anew.
 
     >>> import anyio
     >>> from flowengine.models.scripted import ScriptedModel
-    >>> model = heard(ScriptedModel(["Green tea."]), lambda text, begins=False, model="": print([text, begins, model]))
+    >>> tell = lambda text, begins=False, model="": print([text, begins, model])
+    >>> model = tap_model(ScriptedModel(["Green tea."]), tell)
     >>> anyio.run(model.complete, Request("scripted", ())).content
     ['', True, 'scripted']
     ['Green ', True, '']
@@ -30,7 +31,7 @@ def heard(model: Model, tell: Tell, *, is_read: bool = True) -> Model:
     'Green tea.'
     """
     if isinstance(model, RetryingModel | FallbackModel):
-        return model.around(lambda each: heard(each, tell, is_read=is_read))
+        return model.around(lambda each: tap_model(each, tell, is_read=is_read))
     return _StreamingTap(model, tell) if is_read else _AskingTap(model, tell)
 
 

@@ -164,7 +164,7 @@ class Rescue:
         lost: Sequence[Job] = await self._find_lost(worker, in_hand) if is_due else []
         if lost and await anyio.to_thread.run_sync(self._store.is_settled, self._settled):
             runs = [_run_of(job) for job in lost]
-            held = await anyio.to_thread.run_sync(self._store.held, WORKER, runs)
+            held = await anyio.to_thread.run_sync(self._store.find_writers, WORKER, runs)
             still = {job.id for job in await self._find_lost(worker, in_hand)}
             hanging = {job.id for job in await self._find_lost(worker, in_hand, self._hanging)}
             found: list[tuple[Job, int | None]] = []

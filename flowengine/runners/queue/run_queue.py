@@ -61,7 +61,7 @@ __all__ = [
     "cancel",
     "cancel_in",
     "close_run",
-    "opened",
+    "open_queue",
     "queue_store",
     "requeue",
     "requeue_in",
@@ -84,7 +84,7 @@ def queue_store(store: JournalStore) -> PostgresStore:
 
 
 @asynccontextmanager
-async def opened(
+async def open_queue(
     store: PostgresStore, connections: int = 2, kind: type[procrastinate.PsycopgConnector] | None = None
 ) -> AsyncGenerator[procrastinate.App]:
     """The queue beside a store, whose tables the first to come makes."""
@@ -197,7 +197,7 @@ async def requeue(
     functions are not those that the run was submitted with, be the run in a queue already or not. `settings`: what is
     chosen anew for the run (limits, by the names that a flow file gives them); it is written into its journal.
     """
-    async with opened(store) as app:
+    async with open_queue(store) as app:
         await requeue_in(
             app,
             store,
@@ -257,7 +257,7 @@ async def _choose(store: PostgresStore, run_id: str, settings: Mapping[str, Any]
 
 async def cancel(store: PostgresStore, run_id: str) -> Cancelled:
     """Stop a run wherever it is: in a queue, in a worker's hands, or waiting for somebody."""
-    async with opened(store) as app:
+    async with open_queue(store) as app:
         return await cancel_in(app, store, run_id)
 
 

@@ -240,7 +240,7 @@ class RunTask:
             deaths = deaths_of(events)
             journal.is_careful = deaths.in_a_row > 0
             loading = 0
-            if self._plans.known(started) is None:
+            if self._plans.find_loaded(started) is None:
                 loading = await anyio.to_thread.run_sync(queue_loading.deaths_while_loading, self._store, run_id)
             async with self.turns.turn(
                 journal, run_id, deaths, loading, is_new=is_new(job.priority), may_leave=may_leave(job)
@@ -272,7 +272,7 @@ class RunTask:
         self, started: RunStarted, events: Sequence[Event], how: JobTerms, job: Job
     ) -> CompiledFlow:
         """Compiles the flow with which the run continues."""
-        plan = self._plans.known(started) or await self._load_flow(started)
+        plan = self._plans.find_loaded(started) or await self._load_flow(started)
         await (
             wait_for_started_import()
         )  # Nothing of the run is at work while it is waited for, so no death is its fault.
@@ -295,11 +295,11 @@ class RunTask:
         """The plan, which is noted before: its code may take the worker with it. One at a time, as most are of one
         flow."""
         async with self._loading:
-            if (plan := self._plans.known(started)) is not None:
+            if (plan := self._plans.find_loaded(started)) is not None:
                 return plan
             await anyio.to_thread.run_sync(queue_loading.begin, self._store, started.run_id)
             try:
-                plan = self._plans.loaded(started)
+                plan = self._plans.load(started)
                 await self._plans.prepare(started, plan)
                 return plan
             finally:

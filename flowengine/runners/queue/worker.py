@@ -31,7 +31,7 @@ from flowengine.journal.postgres.rates import PostgresRates
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.heartbeat import Presence, Tell, WorkerHeartbeat
 from flowengine.runners.queue.rescue import WORKER, Orphans, Rescue
-from flowengine.runners.queue.run_queue import opened
+from flowengine.runners.queue.run_queue import open_queue
 from flowengine.runners.queue.supervisor import Ending, Staying
 from flowengine.runners.queue.suspicion import Sharing
 from flowengine.runners.queue.task import RunTask
@@ -177,7 +177,7 @@ async def work(
     await anyio.to_thread.run_sync(store.check_version)
     async with AsyncExitStack() as stack:
         stack.callback(rates.close)
-        app = await stack.enter_async_context(opened(store, connections=2, kind=PatientConnector))
+        app = await stack.enter_async_context(open_queue(store, connections=2, kind=PatientConnector))
         plans = WorkerFlows(os.environ if environ is None else environ, rates.limiter)
         ending = Ending()
         vitals = WorkerHeartbeat(queue, concurrency, fresh=pace.stalled + 2 * pace.heartbeat)

@@ -15,7 +15,7 @@ from flowengine.engine.events import Event, NodeFinished, RunStarted
 from flowengine.errors import DefinitionError, FlowError
 from flowengine.flowfile.compile.compiler import load_plan
 from flowengine.flowfile.project.project import find_project
-from flowengine.flowfile.run_bundle import place_of, unpacked
+from flowengine.flowfile.run_bundle import place_of, unpack_bundle
 from flowengine.models.wrappers.rate import Limiters
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import changed_nodes
@@ -40,12 +40,12 @@ class WorkerFlows:
         self._environ, self._limiters = environ, limiters
         self._known: dict[tuple[Any, ...], tuple[float, CompiledFlow]] = {}
 
-    def known(self, started: RunStarted) -> CompiledFlow | None:
+    def find_loaded(self, started: RunStarted) -> CompiledFlow | None:
         """The plan of a run, where it was loaded a while ago."""
         begun, plan = self._known.get(_identity_of(started), (0.0, None))
         return plan if monotonic() - begun < _AGE else None
 
-    def loaded(self, started: RunStarted) -> CompiledFlow:
+    def load(self, started: RunStarted) -> CompiledFlow:
         """The plan of a run, made now; `LackingError` where it cannot be built, or not be run, here."""
         plan = self._load(started)
         if len(self._known) >= _MOST:
@@ -69,7 +69,7 @@ class WorkerFlows:
         settings = started.settings
         try:
             place = place_of(started.path or "flow.yaml", str(settings.get("folder", "")))
-            path, project, files = unpacked(settings.get("baggage"), place, find_project(place))
+            path, project, files = unpack_bundle(settings.get("baggage"), place, find_project(place))
             plan = load_plan(
                 path,
                 text=started.source,

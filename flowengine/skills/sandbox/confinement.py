@@ -24,7 +24,7 @@ from typing import Final
 from flowengine.skills.sandbox.script import PATH, ScriptLimits
 from flowengine.skills.skill_files import SKILL, RefusedError, python_prefixes, visible_arguments
 
-__all__ = ["PROGRAMS", "SCRATCH", "SKILL", "confined", "limit_arguments", "make_readable"]
+__all__ = ["PROGRAMS", "SCRATCH", "SKILL", "confine_command", "limit_arguments", "make_readable"]
 
 # --- A skill's folder, readable for the script
 
@@ -101,7 +101,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 """All that a script finds in its environment."""
 
 
-def confined(
+def confine_command(
     command: Sequence[str], skill: Path, limits: ScriptLimits, seccomp: int, *, is_root: bool, root: Path | None = None
 ) -> list[str]:
     """The command line. `seccomp`: the number of the open file that the filter is read from. `root`: of the project."""

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from anyio import CancelScope, get_cancelled_exc_class, to_thread
 
 from flowengine.errors import DefinitionError, refuse_other_kind
-from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confined, limit_arguments, make_readable
+from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confine_command, limit_arguments, make_readable
 from flowengine.skills.sandbox.process import Command, run_command
 from flowengine.skills.sandbox.script import PATH, Outcome, ScriptLimits, interpreter_of, python_program
 from flowengine.skills.sandbox.seccomp import MACHINES, make_filter
@@ -144,7 +144,7 @@ def _run_confined(
     try:
         os.write(writing, make_filter(platform.machine()))
         os.close(writing)
-        chain = confined(line, skill, limits, reading, is_root=_is_root(), root=root)
+        chain = confine_command(line, skill, limits, reading, is_root=_is_root(), root=root)
         # Nothing of our own environment: a process can read that of the one that started its sandbox.
         command = Command(chain, stdin, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, files=[reading], scratch=SCRATCH)
         return run_command(command, limits, stop)

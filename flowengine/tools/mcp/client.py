@@ -47,7 +47,7 @@ class Served:
     @classmethod
     async def of(cls, parts: Iterable[tuple[McpServer, McpOwner]]) -> Served:
         """Once all of them have started."""
-        return cls([await _View.opened(server, owner) for server, owner in parts])
+        return cls([await _View.open(server, owner) for server, owner in parts])
 
     @property
     def sets(self) -> tuple[ToolSet, ...]:
@@ -69,13 +69,13 @@ class _View:
         self.tools = self._describe()
 
     @classmethod
-    async def opened(cls, server: McpServer, owner: McpOwner) -> _View:
-        listed = await owner.opened()
+    async def open(cls, server: McpServer, owner: McpOwner) -> _View:
+        listed = await owner.wait_for_tools()
         check_allowed(server, listed)
         return cls(server, owner, listed)
 
     async def renew(self) -> bool:
-        listed = await self._owner.listed()
+        listed = await self._owner.list_tools()
         if listed is None or listed is self._listed:
             return False
         self._listed = listed

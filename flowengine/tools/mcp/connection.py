@@ -112,7 +112,7 @@ class McpConnection:
             self._ended.set()
             self._left.set()
 
-    async def listed(self) -> list[ListedTool]:
+    async def list_tools(self) -> list[ListedTool]:
         """The server's tools, asked for again where it has said that they changed.
 
         A list that cannot be had leaves the last one.

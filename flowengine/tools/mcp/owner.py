@@ -79,18 +79,18 @@ class McpOwner:
             self._end_for("it was closed")
             self.ended.set()
 
-    async def opened(self) -> Sequence[ListedTool]:
+    async def wait_for_tools(self) -> Sequence[ListedTool]:
         """Returns the tools of the started server; raises `RunError` if it does not list them."""
         try:
             connection = await self._live_connection()
         except _GoneError as error:
             raise RunError(f"MCP server '{self._server.name}' did not start: {error}") from None
         self.instructions = connection.instructions
-        return await connection.listed()
+        return await connection.list_tools()
 
-    async def listed(self) -> Sequence[ListedTool] | None:
+    async def list_tools(self) -> Sequence[ListedTool] | None:
         """Returns the server's current tools, the same object while nothing changes; None if it is not running."""
-        return await self._connection.listed() if self._connection.is_live else None
+        return await self._connection.list_tools() if self._connection.is_live else None
 
     def close(self) -> None:
         """Let `run` end; calls after this are told so."""

@@ -18,7 +18,7 @@ from flowengine.journal.postgres.migrations import VERSION
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.run_export import store_run
 from flowengine.runners.queue.rescue import Orphans, Rescue
-from flowengine.runners.queue.run_queue import cancel, opened, requeue, submit
+from flowengine.runners.queue.run_queue import cancel, open_queue, requeue, submit
 from flowengine.runners.queue.worker import PatientConnector
 from tests.support.queue_runs import await_node, command, drain, execute, flow, jobs, of, status, stop, until, worker
 
@@ -198,7 +198,7 @@ async def test_a_job_of_a_run_that_was_removed_keeps_no_other_from_being_rescued
     execute(store, "SET search_path = flowengine_queue; UPDATE procrastinate_jobs SET status = 'doing'")
     await cancel(store, "removed")
     store.remove("removed")
-    async with opened(store, kind=PatientConnector) as app:
+    async with open_queue(store, kind=PatientConnector) as app:
         rescue = Rescue(app, store, "default", stalled=0, hanging=0, pause=60)
         assert sorted(await rescue.look()) == ["left", "removed"]
     assert jobs(store) == [("left", "todo")]
@@ -255,7 +255,7 @@ async def test_what_has_begun_goes_before_what_has_not(store: PostgresStore, tmp
     await anyio.to_thread.run_sync(stop, process, signal.SIGKILL)
     await answer(store, asking, None, "yes")
     await requeue(store, asking)
-    async with opened(store, kind=PatientConnector) as app:  # As another worker does, once nothing is heard of it.
+    async with open_queue(store, kind=PatientConnector) as app:  # As another worker does, once nothing is heard of it.
         await Rescue(app, store, "default", stalled=0, hanging=0, pause=1).look()
     told = [line.split()[1] for line in await drain(store) if " begins" in line or " goes on" in line]
     assert told == [asking, left, *urgent]

@@ -22,7 +22,7 @@ from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue import worker_flows as queue_plans
 from flowengine.runners.queue.rescue import Rescue
-from flowengine.runners.queue.run_queue import opened, submit
+from flowengine.runners.queue.run_queue import open_queue, submit
 from flowengine.runners.queue.tables import make_tables
 from flowengine.runners.queue.worker import Pace, PatientConnector, work
 from tests.support.postgres import empty_database, server
@@ -208,11 +208,11 @@ async def test_a_run_is_taken_from_nobody_but_the_worker_that_was_seen(
 ) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 0})
     journal = store.open(run_id)
-    assert store.held("worker", [run_id]) == {}
+    assert store.find_writers("worker", [run_id]) == {}
     await journal.close()
     other.role = "worker"
     journal = other.open(run_id)
-    epoch, is_alive = store.held("worker", [run_id])[run_id]
+    epoch, is_alive = store.find_writers("worker", [run_id])[run_id]
     assert is_alive
     store.take_from(run_id, epoch - 1)
     journal.append(RunResumed(time.time()))
@@ -227,7 +227,7 @@ def test_nobody_looks_for_dead_workers_right_after_the_server_began(store: Postg
 
 @pytest.mark.long
 async def test_a_worker_that_is_to_stop_waits_for_no_server(store: PostgresStore) -> None:
-    async with opened(store, kind=PatientConnector) as app:
+    async with open_queue(store, kind=PatientConnector) as app:
         assert isinstance(app.connector, PatientConnector)
         server().crash()
         try:
@@ -239,7 +239,7 @@ async def test_a_worker_that_is_to_stop_waits_for_no_server(store: PostgresStore
 
 
 async def test_what_outlives_a_worker_waits_for_no_connection_that_was_closed(store: PostgresStore) -> None:
-    async with opened(store, kind=PatientConnector) as app:
+    async with open_queue(store, kind=PatientConnector) as app:
         assert isinstance(app.connector, PatientConnector)
         await app.connector.pool.close()  # As when the worker's end is cancelled while it closes.
         with anyio.fail_after(60):
@@ -275,7 +275,7 @@ async def test_however_many_look_for_dead_workers_at_once_their_jobs_are_kept(
     plan, number = flow(tmp_path).plan, 12
     for _ in range(number):
         await submit(store, plan, {"seconds": 0})
-    async with opened(store, kind=PatientConnector) as app:
+    async with open_queue(store, kind=PatientConnector) as app:
         for _ in range(4):
             execute(store, "SET search_path = flowengine_queue; UPDATE procrastinate_jobs SET status = 'doing'")
             async with anyio.create_task_group() as tasks:

@@ -30,8 +30,8 @@ from tests.support.browser import Browser, Tab
 from tests.support.sample_run import GRAPH, START, layered_run, model_call, research_run
 from visualize.edge_states import critical_path
 from visualize.picture import picture_of_progress
-from visualize.progress import folded
-from visualize.states import declared
+from visualize.progress import fold_events
+from visualize.states import read_declared
 from visualize.style import standing, times
 from visualize.viewer.feed import feed
 from visualize.viewer.graph import detail
@@ -73,7 +73,7 @@ def script(browser: Browser) -> Generator[Tab]:
 
 
 def ours(events: Sequence[Event]) -> dict[str, Any]:
-    progress = folded(events)
+    progress = fold_events(events)
     picture = picture_of_progress(progress)
     critical = critical_path(progress)
     return {
@@ -96,7 +96,7 @@ def row_of(row: Any) -> list[Any]:
 
 def state_of(events: Sequence[Event]) -> dict[str, Any]:
     """What the nodes at the top wrote, in the flow's order, and what unfinished containers hold so far."""
-    rules = {key: (rule.merge, rule.default) for key, rule in declared(folded(events)).items()}
+    rules = {key: (rule.merge, rule.default) for key, rule in read_declared(fold_events(events)).items()}
     state: dict[str, Any] = {key: default for key, (_, default) in rules.items()}
     finished: set[str] = set()
     for row in Reading(events).rows:

@@ -30,7 +30,7 @@ from flowengine.journal.run_index import ListedRuns, RunLine
 from flowengine.journal.run_lookup import RunQuery
 from tests.support.sample_run import FORM, GRAPH, research_run
 from visualize.picture import picture_of_skeleton
-from visualize.progress import folded
+from visualize.progress import fold_events
 from visualize.render import render
 from visualize.usual_times import RunPoint, point_of
 from visualize.viewer.comparison import compare_page
@@ -249,7 +249,7 @@ def test_a_plot_is_drawn_whatever_is_known(seconds: list[float | None]):
 
 
 def test_a_point_is_made_of_a_runs_fold():
-    point = point_of(folded(research_run()))
+    point = point_of(fold_events(research_run()))
     assert (point.run_id, point.status) == ("2f6c41d09b", "waiting")
     assert point.seconds == pytest.approx(6.1)
     assert point.cost_usd == pytest.approx(0.0152)

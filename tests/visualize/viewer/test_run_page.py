@@ -23,7 +23,7 @@ from tests.support.browser import Browser, Tab
 from tests.support.pace import done_within
 from tests.support.page_server import PageServer, page_server
 from tests.support.sample_run import START, layered_run, model_call, research_run
-from visualize.progress import folded
+from visualize.progress import fold_events
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page
 
@@ -132,7 +132,7 @@ def test_a_list_of_times_holds_what_was_known_at_the_moment(browser: Browser, fi
         assert len(tab.texts("#panel .times tbody tr:not([hidden])")) == 6
         tab.goto(f"{file}#node=polish&at=30")
         tab.wait("document.querySelectorAll('#panel .times tr[hidden]').length > 0")
-        known = {row.id for row in folded(research_run()[:31]).nodes.values() if row.ended is not None}
+        known = {row.id for row in fold_events(research_run()[:31]).nodes.values() if row.ended is not None}
         assert tab.texts("#panel .times tbody tr:not([hidden]) a") == [
             name for name in ("round[0].judge", "round[0].improve", "round[1].judge") if f"polish.{name}" in known
         ]
