@@ -151,6 +151,7 @@ async def test_a_caller_sees_its_own_flows_and_runs_alone(store: JournalStore, c
             await anext(service.follow(run.run_id, caller=BEN))
         assert [each.run_id for each in await service.list_runs(ANN)] == [run.run_id]
         assert list(await service.list_runs(BEN)) == []
+        assert list(await service.list_runs(BEN, labels={"caller": "ann"})) == []
         with pytest.raises(InputError, match="set by the server"):
             await service.start("quick", {"text": "x"}, caller=ANN, labels={"caller": "ben"})
 
