@@ -161,7 +161,7 @@ def test_a_client_that_cannot_be_opened_leaves_nothing_behind(monkeypatch: pytes
     def refuse(backend: ServerBackend) -> None:
         raise ClientError("not here")
 
-    monkeypatch.setattr(ServerBackend, "opened", refuse)
+    monkeypatch.setattr(ServerBackend, "connect", refuse)
     before = threading.enumerate()
     with pytest.raises(ClientError, match="not here"), Client("http://127.0.0.1:9"):
         pass

@@ -8,7 +8,7 @@ from flowengine.nodes.code_digest import ViewDigests
 
 def seen(kind: str) -> str:
     graph = Graph([Vertex("a", kind), Vertex("b", "function")], [Edge("a", "b")])
-    return ViewDigests(graph, "level", lambda number: "left", {}).seen(1)
+    return ViewDigests(graph, "level", lambda number: "left", {}).digest_view(1)
 
 
 def test_an_equal_result_of_a_node_of_another_kind_is_another_view():

@@ -189,7 +189,7 @@ def test_a_script_sees_nothing_of_a_project_that_is_its_own_virtual_environment(
 @pytest.mark.skipif(not os.access("/usr/share", os.W_OK), reason="/usr/share cannot be written")
 def test_the_trial_finds_a_project_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     hiding = sandbox_module.confine_command
-    monkeypatch.setattr(sandbox_module, "confined", lambda *given, root, **named: hiding(*given, **named))
+    monkeypatch.setattr(sandbox_module, "confine_command", lambda *given, root, **named: hiding(*given, **named))
     with tempfile.TemporaryDirectory(dir="/usr/share") as place:
         Path(place, ".env").write_text("secret")
         Path(place).chmod(0o755)
