@@ -13,13 +13,7 @@ from typing import Any, Final, cast
 from flowengine.core.flow_paths import is_withheld
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.shapes import is_map
-from flowengine.importers.form import (
-    CarriedFile,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-)
+from flowengine.importers.form import CarriedFile, ImportedProject, ImportLedger, Names, SourcePlace
 from flowengine.importers.prompt_flow_code import PromptFlowCode
 from flowengine.importers.prompt_flow_parts import PARTS
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
@@ -98,11 +92,8 @@ class PromptFlowSource:
                 if name in known or name.replace("-", "_") in known:
                     self.ledger.note_kept(f"file {name}", SourcePlace(path), "code")
                 continue
-            if (
-                suffix in (".jinja2", ".jinja")
-                or PurePosixPath(name).name in _LEFT
-                or any(map(is_withheld, PurePosixPath(name).parts))
-            ):
+            parts = PurePosixPath(name).parts
+            if suffix in (".jinja2", ".jinja") or parts[-1] in _LEFT or any(map(is_withheld, parts)):
                 continue
             if suffix in (".yaml", ".yml") and "/" not in name:
                 continue  # A flow file stands there; runs of promptflow are described by files like that.

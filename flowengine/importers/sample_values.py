@@ -53,8 +53,7 @@ class Shapes:
         over = step.keys.get("over")
         if step.kind == "map" and isinstance(over, str):
             self._bound = dict(names or {})
-            path = self._expression_path(over)
-            if path is not None:
+            if (path := self._expression_path(over)) is not None:
                 self._note((*path, _ITEM))
                 inner[str(step.keys.get("as", "item"))] = (*path, _ITEM)
         for each in step.body:
@@ -87,8 +86,7 @@ class Shapes:
 
     def _walk(self, node: nodes.Node) -> None:
         if isinstance(node, nodes.For):
-            path = self._path(node.iter)
-            if path is not None:
+            if (path := self._path(node.iter)) is not None:
                 self._note((*path, _ITEM))
                 if isinstance(node.target, nodes.Name):
                     self._bound[node.target.name] = (*path, _ITEM)
@@ -97,14 +95,11 @@ class Shapes:
             if path is not None and isinstance(other, nodes.Const):
                 self._note(path)[_VALUE] = other.value
         elif isinstance(node, nodes.Filter) and node.name in _NUMERIC and node.node is not None:
-            path = self._path(node.node)
-            if path is not None:
+            if (path := self._path(node.node)) is not None:
                 self._note(path)[_VALUE] = 1
-        elif isinstance(node, nodes.Expr):
-            path = self._path(node)
-            if path is not None:
-                self._note(path)
-                return
+        elif isinstance(node, nodes.Expr) and (path := self._path(node)) is not None:
+            self._note(path)
+            return
         for child in node.iter_child_nodes():
             self._walk(child)
 
@@ -162,8 +157,7 @@ def sample_of_schema(schema: Any, name: str = "value", depth: int = 0) -> Any:
     for key in ("anyOf", "oneOf"):
         if found.get(key):
             return sample_of_schema(found[key][0], name, depth + 1)
-    kinds: Any = found.get("type", "object" if "properties" in found else "string")
-    kind = _first_type(kinds)
+    kind = _first_type(found.get("type", "object" if "properties" in found else "string"))
     if kind == "object":
         return {key: sample_of_schema(each, key, depth + 1) for key, each in _properties(found)}
     if kind == "array":

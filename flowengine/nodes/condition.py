@@ -132,11 +132,7 @@ class CasesNode(ConditionNode):
             return chosen
 
         super().__init__(
-            first,
-            {label: target for _, label, target in cases},
-            otherwise,
-            has_otherwise=has_otherwise,
-            **settings,
+            first, {label: target for _, label, target in cases}, otherwise, has_otherwise=has_otherwise, **settings
         )
 
     @property

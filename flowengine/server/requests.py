@@ -37,11 +37,9 @@ __all__ = [
 FORM: Final = "application/x-www-form-urlencoded"
 """The media type of a form."""
 _MAX_FORM_BYTES: Final = 256_000
-"""Bytes of a form."""
 LARGE_FORM_BYTES: Final = 4_000_000
-"""Of one with a run's inputs, its shared state or a prompt."""
+"""The most bytes of a form with a run's inputs, its shared state or a prompt."""
 _MAX_JSON_BYTES: Final = 4_000_000
-"""Bytes of a JSON body."""
 _MAX_DEPTH: Final = 100
 _MAX_FIELDS: Final = 1_000
 
@@ -66,23 +64,24 @@ def _parse_pairs(body: bytes) -> Sequence[tuple[str, str]]:
 
 async def read_json(request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON object of a body, which fits the schema; an empty body is an empty object."""
-    body = await read_body(request, _MAX_JSON_BYTES)
-    if body:
-        _expect_media_type(request, "application/json")
-    found = parse_json(body or b"{}")
+    found = await _read_json_value(request, _MAX_JSON_BYTES)
     check_schema(found, schema)
     return cast("dict[str, Any]", found)
 
 
 async def read_json_object(request: Request, most: int) -> dict[str, Any]:
     """The JSON object of a body of at most so many bytes; an empty body is an empty object."""
-    body = await read_body(request, most)
-    if body:
-        _expect_media_type(request, "application/json")
-    found = parse_json(body or b"{}")
+    found = await _read_json_value(request, most)
     if not isinstance(found, dict):
         raise ProblemError(422, "The body does not fit", f"expected a JSON object, found {type(found).__name__}")
     return cast("dict[str, Any]", found)
+
+
+async def _read_json_value(request: Request, most: int) -> Any:
+    body = await read_body(request, most)
+    if body:
+        _expect_media_type(request, "application/json")
+    return parse_json(body or b"{}")
 
 
 def parse_json(body: bytes) -> Any:
@@ -137,8 +136,7 @@ async def read_body(request: Request, most: int) -> bytes:
     too_large = ProblemError(413, "Too large", f"a body may have {most:,} bytes")
     if int(request.headers.get("content-length", "0")) > most:
         raise too_large  # Before it comes.
-    parts: list[bytes] = []
-    size = 0
+    parts, size = list[bytes](), 0
     try:
         async for part in request.stream():
             size += len(part)
@@ -179,5 +177,4 @@ class ServerParts(NamedTuple):
 
 
 def get_parts(request: Request) -> ServerParts:
-    parts: ServerParts = request.app.state.parts
-    return parts
+    return cast("ServerParts", request.app.state.parts)

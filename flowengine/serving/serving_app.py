@@ -99,8 +99,7 @@ def make_serving_app(
             if project is not None and project.schedules:
                 from flowengine.serving.scheduled_runs import make_ticker  # Few projects have schedules.
 
-                ticker = make_ticker(service, project)
-                if ticker is not None:
+                if (ticker := make_ticker(service, project)) is not None:
                     tasks.start_soon(ticker.run)
             async with AsyncExitStack() as stack:
                 for each in mounted:
@@ -114,15 +113,14 @@ def make_serving_app(
 
     middleware = [Middleware(_Counting, metrics)]
     if origins:
-        middleware.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=list(origins),
-                allow_methods=["GET", "POST", "DELETE"],
-                allow_headers=["*"],
-                expose_headers=["Location", "Flowengine-Run", "Idempotent-Replayed", "Retry-After", "Mcp-Session-Id"],
-            )
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["Location", "Flowengine-Run", "Idempotent-Replayed", "Retry-After", "Mcp-Session-Id"],
         )
+        middleware.append(cors)
     gate = Middleware(
         ApiGate,
         hosts=None if hosts is None else Hosts(frozenset(hosts), any_address),
@@ -162,8 +160,7 @@ class _Counting:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return await self._app(scope, receive, send)
         began, status = perf_counter(), 500
 
         async def counted(message: Message) -> None:

@@ -98,9 +98,8 @@ async def measure_skill(store: SkillStore, skill: Skill, task: str = "", locale:
     parts = [each.text for each in await access.fragments(query)]
     parts += [json.dumps(tool.schema(), ensure_ascii=False) for tool in (await access.tool_set()).tools]
     parts += [json.dumps({"name": skill.name}), await access.load_skill(skill.name)]
-    for section in _choose_sections(
-        next(body for each, body in zip(skills, bodies, strict=True) if each.name == skill.name), query
-    ):
+    body = next(body for each, body in zip(skills, bodies, strict=True) if each.name == skill.name)
+    for section in _choose_sections(body, query):
         arguments = {"name": skill.name, "section": section.number}
         parts += [json.dumps(arguments), await access.read_skill_section(**arguments)]
     eager = _eager_prompt(skills, bodies, skill_messages(locale))

@@ -87,9 +87,8 @@ class SourceCodeProvider(ContextProvider):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
         given = config.get("codebase_path", "./src")
-        return cls(
-            given, config.get("max_files", 5), found=locate_path(given, root, parameter="codebase_path"), root=root
-        )
+        found = locate_path(given, root, parameter="codebase_path")
+        return cls(given, config.get("max_files", 5), found=found, root=root)
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         return join_fragments(self.fragments(query, (), **kwargs))
@@ -129,12 +128,11 @@ class SourceCodeProvider(ContextProvider):
         label = (
             f"{Path(shown).as_posix()}:{own[0][0]}-{own[min(len(own), _MAX_DEFINITION_LINES) - 1][0]}" if own else shown
         )
-        text = f"{label} {definition.name}".rstrip()
+        title = f"{label} {definition.name}".rstrip()
         fence = "````" if any(line.lstrip().startswith("```") for _, line in own) else "```"
         code = "\n".join(_format_code(own))
-        return Fragment(
-            f"{text}\n{fence}{language_of(path)}\n{code}\n{fence}", self.provider_name, label=label, group=label
-        )
+        text = f"{title}\n{fence}{language_of(path)}\n{code}\n{fence}"
+        return Fragment(text, self.provider_name, label=label, group=label)
 
     def _incomplete(self, searched: Searched, locale: str) -> list[Fragment]:
         """Makes a notice, for the model and the receipt, if not all files were searched."""

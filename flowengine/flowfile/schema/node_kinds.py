@@ -1,8 +1,7 @@
 """Registers node kinds: what a flow file may say of a node of each, and how the node is made. `type` → a `NodeKind`.
 
 Ours stand in `flowfile/kinds`, one file each; other packages bring theirs under the entry point group
-`flowengine.nodes`. A kind is imported when a file has a node of it. What a file says wrong of such a node has its line
-and column, whoever brings the kind.
+`flowengine.nodes`. A kind is imported when a file has a node of it. What a file says wrong of it has a line and column.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeAlias, cast
 
 from pydantic import BeforeValidator, PlainValidator, SerializeAsAny, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
@@ -24,7 +23,6 @@ from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import TypeAlias
 
     from flowengine.agents.agent import Agent
     from flowengine.agents.evaluation import EvaluationAgent
@@ -115,8 +113,7 @@ def kind_of(name: str) -> NodeKind:
     said = f"the node type '{name}' of the package '{package_of(point)}'"
     if not isinstance(kind, NodeKind):
         raise DefinitionError(f"{said} is no NodeKind, but {type(kind).__name__}")
-    shape = kind.traits.shape
-    if shape not in SHAPES:
+    if (shape := kind.traits.shape) not in SHAPES:
         raise DefinitionError(f"{said} has the unknown shape '{shape}'{did_you_mean(shape, SHAPES)}")
     return kind
 

@@ -20,8 +20,7 @@ from flowengine.journal.run_index import FoundRuns, RunsAsked
 
 __all__ = ["PUT_DIGESTS", "PostgresIndex", "digest_row"]
 
-_LAST_POSITION: Final = 16_383
-"""Of a word in a tsvector."""
+_LAST_POSITION: Final = 16_383  # Of a word in a tsvector.
 
 PUT_DIGESTS: Final = """
     INSERT INTO flowengine.digest AS held (number, body, inputs, outputs, errors, words, origins)
@@ -117,7 +116,7 @@ class PostgresIndex:
             "AND NOT EXISTS (SELECT FROM flowengine.digest WHERE digest.number = run.number)"
         )
         ((total,),) = self._query(f"SELECT count(*) {where}")
-        rows = self._query(f"SELECT run_id {where} ORDER BY started DESC LIMIT %s", most) if total else []
+        rows = self._query(f"SELECT run_id {where} ORDER BY started DESC LIMIT %s", most) if total else ()
         return [run_id for (run_id,) in rows], total
 
     def runs_from(self, run_id: str) -> Sequence[str]:
@@ -143,8 +142,7 @@ def _keep(digests: Mapping[str, RunDigest], connection: Connection) -> None:
 
 def _where(asked: RunsAsked, about: str) -> tuple[str, list[Any]]:
     """The condition, and its values; `about`: that for a phrase in what a run is about."""
-    tests: list[str] = []
-    values: list[Any] = []
+    tests, values = list[str](), list[Any]()
 
     def add(test: str, *given: Any) -> None:
         tests.append(test)

@@ -155,11 +155,7 @@ class SQLMemoryRepository:
 
     async def _memories(self, where: str, *values: Any) -> list[Memory]:
         query = f"{_FIELDS} {where} ORDER BY valid_from DESC, memory.number DESC"
-        return [_memory(*row) for row in await self._database.read(partial(_rows, query, values))]
-
-
-def _rows(query: str, values: Sequence[Any], connection: SqlConnection) -> list[Any]:
-    return connection.execute(query, values).fetchall()
+        return [_memory(*row) for row in await self._database.read(partial(_all, query, values))]
 
 
 def _save(memory: Memory, connection: SqlConnection) -> None:
