@@ -218,8 +218,12 @@ def _split(model: str) -> tuple[str | None, str]:
         if is_vendor(canonical):
             return canonical, name
         # `opnai/gpt-4o` is meant for somebody; `meta-llama/llama-3` may be a name with a slash.
-        if find_nearest(prefix, vendor_names(), 0.85):
-            raise ModelConfigError(f"unknown provider '{prefix}' in model '{model}'{_nearest(prefix)}")
+        nearest = find_nearest(prefix, vendor_names(), 0.85)
+        if nearest:
+            told = f"unknown provider '{prefix}' in model '{model}'{_nearest(prefix)}"
+            # `mistralai/Mistral-7B` is such a name, too, but `opnai/…` is none.
+            own = f" For a model of that name write whose it is, as in openai/{model}" if nearest in prefix else ""
+            raise ModelConfigError(told + own)
     prefix, colon, name = model.partition(":")
     canonical = ALIASES.get(prefix, prefix)
     return (canonical, name) if colon and name and canonical in VENDORS else (None, model)

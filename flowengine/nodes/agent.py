@@ -243,6 +243,11 @@ class RoutingNode(FlowNode):
         **settings: Unpack[NodeSettings],
     ) -> None:
         check_arguments(RoutingNode.__init__, locals())
+        if fallback is None and isinstance(agent, RoutingAgent):
+            for label in agent.routes:  # Its answer would be paid for, and lead to an error.
+                if find_label(label, targets) is None:
+                    text = f"no target for the route '{label}' of agent '{agent.name}'; None, where it leads nowhere"
+                    raise DefinitionError(text)
         super().__init__(**settings)
         self.agent = agent
         self.target = target

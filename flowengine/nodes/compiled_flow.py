@@ -79,7 +79,7 @@ class InputField:
 
 
 _MOST_TOLD: Final = 20
-"""Unknown inputs that an error names: a caller may send very many."""
+"""Inputs that an error names: a caller may send very many."""
 
 
 def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -93,7 +93,8 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
     if fields is None:
         return _freeze_inputs(dict(given))
     unknown = [str(name)[:80] for name in given if name not in fields]
-    problems = [f"unknown input '{name}'{did_you_mean(name, fields)}" for name in unknown[:_MOST_TOLD]]
+    declared_ones = f"; there are {', '.join([*fields][:_MOST_TOLD])}" if fields else "; the flow has none"
+    problems = [f"unknown input '{name}'{did_you_mean(name, fields) or declared_ones}" for name in unknown[:_MOST_TOLD]]
     if len(unknown) > _MOST_TOLD:
         problems.append(f"and {len(unknown) - _MOST_TOLD:,} more unknown inputs")
     values: dict[str, Any] = {}

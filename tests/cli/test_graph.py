@@ -42,6 +42,17 @@ def test_the_files_name_says_the_format(flowengine: Command, folder: Path, name:
     assert start in (folder / name).read_bytes()[:300]
 
 
+def test_a_file_whose_ending_says_no_format_is_refused(flowengine: Command, folder: Path) -> None:
+    said = flowengine("graph", "shout.yaml", "-o", "x.svgg")
+    assert (said.code, "no format has the ending '.svgg'" in said.err, "did you mean '.svg'?" in said.err) == (
+        2,
+        True,
+        True,
+    )
+    assert not (folder / "x.svgg").exists()
+    assert flowengine("graph", "shout.yaml", "-o", "x.txt", "--format", "mermaid").code == 0
+
+
 def test_a_png_is_drawn_by_graphviz(flowengine: Command, folder: Path) -> None:
     require("dot", "apt-get install graphviz")
     assert flowengine("graph", "shout.yaml", "-o", "x.png") == (0, "", "")

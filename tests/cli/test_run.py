@@ -46,7 +46,7 @@ def test_a_text_is_read_from_a_file_as_it_is(flowengine: Command, folder: Path) 
         (["-i", "n=1", "-i", "n=2"], "error: input 'n' is given twice"),
         (["-i", "n"], "error: -i 'n': expected key=value"),
         (["-i", "=1"], "error: -i '=1': expected key=value"),
-        (["-i", "m=1"], "error: unknown input 'm'"),
+        (["-i", "m=1"], "error: unknown input 'm'; there are n, half, on"),
         ([], "error: missing input 'n' (integer: how many)"),
         (["-i", "n=@nowhere"], "error: input 'n': cannot read 'nowhere': No such file or directory"),
         (["-i", "any=x", "-i", "n=1"], "error: input 'any': expected integer or null as JSON, found 'x'"),

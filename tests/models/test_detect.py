@@ -110,6 +110,10 @@ def test_a_provider_that_is_named_but_unknown_is_an_error(model: str, provider: 
         ("gtp-4o-mini", r"no vendor is known to have a model 'gtp-4o-mini'.*did you mean 'gpt-4o-mini'"),
         ("qwen2.5-7b", r"write whose it is, as in ollama/qwen2\.5-7b"),
         ("llama3.2:3b", r"OLLAMA_HOST or OPENAI_BASE_URL in the environment, `default_provider` in the project file"),
+        (
+            "mistralai/Mistral-7B",
+            r"did you mean 'mistral'\? For a model of that name write .* openai/mistralai/Mistral-7B",
+        ),
         ("vllms/foo", r"unknown provider 'vllms' in model 'vllms/foo'.*did you mean 'vllm'"),
         ("meta-llama/llama-3-70b", r"unknown provider 'meta-llama'"),
     ],

@@ -73,7 +73,9 @@ async def test_all_three_kinds_are_shown_the_file_with_what_they_are_asked():
         {
             "a": AgentNode(Agent("a", "Look", model=model), attach=lambda context: [photo(context), None]),
             "r": RoutingNode(
-                RoutingAgent("r", "Which?", {"cat": "", "dog": ""}, model=model), {"cat": "e"}, attach=photo
+                RoutingAgent("r", "Which?", {"cat": "", "dog": ""}, model=model),
+                {"cat": "e", "dog": None},
+                attach=photo,
             ),
             "e": EvaluationNode(EvaluationAgent("e", "Judge", {"fits": "it"}, model=model), attach=photo),
         },

@@ -12,7 +12,7 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.core.context import Context
 from flowengine.engine.events import Event
-from flowengine.errors import PermanentModelError, RunError
+from flowengine.errors import DefinitionError, PermanentModelError, RunError
 from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
@@ -29,6 +29,13 @@ pytestmark = pytest.mark.anyio
 def router(*answers: Any, **settings: Any) -> RoutingNode:
     agent = RoutingAgent("r", "Choose.", routes={"x": "one", "y": "other"}, model=ScriptedModel(answers))
     return RoutingNode(agent, {"x": None, "y": None}, target=lambda context: "text", **settings)
+
+
+def test_a_route_without_a_target_is_refused_before_anything_is_paid() -> None:
+    agent = RoutingAgent("r", "Which?", {"x": "one", "y": "other"}, model="offline")
+    with pytest.raises(DefinitionError, match="no target for the route 'y' of agent 'r'; None, where it leads nowhere"):
+        RoutingNode(agent, {"x": None})
+    assert RoutingNode(agent, {"x": None}, fallback="z").routes == {"x": None, "fallback": "z"}
 
 
 def choosing(label: str, **settings: Any) -> RoutingNode:

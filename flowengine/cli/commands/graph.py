@@ -13,7 +13,7 @@ import click
 from flowengine.cli.run_access import choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results
 from flowengine.core.output_file import write_output
-from flowengine.errors import RunNotFoundError
+from flowengine.errors import RunNotFoundError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import find_project
@@ -52,7 +52,11 @@ def command(
     A run is drawn from its record: what ran, what was skipped and why, what failed, time, tokens and cost.
     """
     results = Results()
-    chosen = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "svg")
+    ending = Path(file or "").suffix.lower()
+    if form is None and ending and ending not in _SUFFIXES:
+        known = f"{', '.join(_SUFFIXES)}{did_you_mean(ending, _SUFFIXES)}"
+        raise click.UsageError(f"no format has the ending '{ending}'; give --format, or one of {known}")
+    chosen = form or _SUFFIXES.get(ending, "svg")
     if file is None and chosen == "png" and results.on_terminal:
         raise click.UsageError("a PNG is no text for a terminal: write it to a file with -o FILE")
     if chosen != "svg" and (theme or heat):
