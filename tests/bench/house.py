@@ -42,7 +42,7 @@ flow.run_sync()
 """
 FROM_COMMAND_LINE: Final = """
 from flowengine.cli.main import main
-main(["run", "flows/support_triage.yaml", "-i", "message=I was charged twice", "--store", "memory"])
+assert 0 == main(["run", "flows/support_triage.yaml", "-i", "message=I was charged twice", "--store", "memory:"])
 """
 
 
