@@ -61,7 +61,7 @@ class Pace:
         is long, where that is longer than what one thread sees of it.
         """
         queue = os.getloadavg()[0] / len(os.sched_getaffinity(0))
-        return _bounded(max(queue, self._by_clock / self._worked)) if self._worked else max(queue, slowness())
+        return _bounded(max(queue, self._by_clock / self._worked if self._worked else slowness()))
 
 
 @contextmanager
