@@ -6,6 +6,7 @@ what is there for type checkers only, lets every value pass. It knows no argumen
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -54,7 +55,7 @@ class _Kind:
 def _kinds_of(function: Callable[..., Any]) -> Mapping[str, _Kind]:
     """The argument's name → its kind, of those that can be checked."""
     kinds: dict[str, _Kind] = {}
-    known = unwrap(function).__globals__
+    known = vars(sys.modules[function.__module__]) if isinstance(function, type) else unwrap(function).__globals__
     for name, annotation in function.__annotations__.items():
         try:
             hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), known)
@@ -137,7 +138,7 @@ def _mapping_of(key: _Kind | None = None, entry: _Kind | None = None) -> _Kind:
             entry is None or all(map(entry.fits, entries.values()))
         )
 
-    to = "" if key is None or entry is None else f" of {key.many} to {entry.many}"
+    to = "" if key is None else f" of {key.many} to {'values' if entry is None else entry.many}"
     return _Kind(fits, f"a mapping{to}", f"mappings{to}")
 
 

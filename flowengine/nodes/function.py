@@ -16,7 +16,7 @@ from flowengine.core.user_code import call_in_thread
 from flowengine.errors import DefinitionError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.file_inputs import keep_result_files
-from flowengine.nodes.node import FlowNode, NodeSettings, Value
+from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result
 from flowengine.templating.text import excerpt
 
 __all__ = ["FunctionNode", "is_async"]
@@ -80,6 +80,8 @@ class FunctionNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         if self.arguments is None and self.wants_context:
             value = await self._call(context)
+            if type(value) is NodeResult:
+                check_result(value, self.routes)
             if type(value) not in _PLAIN and _gives_bytes(value) and context.scope is not None:
                 value = await keep_result_files(value, context.current_node or "", context.scope.files)
             return value if type(value) is NodeResult else _new(NodeResult, (value, *_NOTHING_ELSE))
@@ -88,6 +90,8 @@ class FunctionNode(FlowNode):
             context.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
         given = digest_handed(context, handed)  # Before the function can change what it is handed.
         value = await self._call(context, handed)
+        if type(value) is NodeResult:
+            check_result(value, self.routes)
         if type(value) not in _PLAIN and _gives_bytes(value) and context.scope is not None:
             value = await keep_result_files(value, context.current_node or "", context.scope.files)
         return value._replace(given=given) if type(value) is NodeResult else NodeResult(value, given=given)

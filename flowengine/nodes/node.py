@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, runtime_ch
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget, OnLimit
-from flowengine.core.context import Context
+from flowengine.core.context import Context, NodeResult
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.run_scope import RunScope
 from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
@@ -26,11 +26,24 @@ from flowengine.errors import (
     DefinitionError,
     LimitError,
     OutputError,
+    RouteError,
+    RunError,
     StoreUnavailableError,
+    did_you_mean,
     unknown_argument,
 )
 
-__all__ = ["FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits", "Testable", "Value", "check_least"]
+__all__ = [
+    "FlowNode",
+    "NodeLimits",
+    "NodeSettings",
+    "RetryPolicy",
+    "RunLimits",
+    "Testable",
+    "Value",
+    "check_least",
+    "check_result",
+]
 
 # --- Bounds of a run and of its parts, as data
 
@@ -321,6 +334,16 @@ class FlowNode(ABC):
         changed, source = copy(self), self.fingerprint_source
         changed._fingerprint = lambda: f"{source} {more}"
         return changed
+
+
+def check_result(result: NodeResult, routes: Mapping[str, str | None]) -> None:
+    """Raise for a result, made by an author's code, that the engine could not use: a field of another kind, a route
+    that its node does not have."""
+    check_arguments(NodeResult, result._asdict(), lambda problem: RunError(f"NodeResult: {problem}"))
+    if result.route is None or result.route in routes:
+        return
+    known = f"routes are: {', '.join(routes)}" if routes else "kind has no routes; a condition chooses between routes"
+    raise RouteError(f"NodeResult(route={result.route!r:.60}): the node's {known}{did_you_mean(result.route, routes)}")
 
 
 def _arguments_of(kind: type[FlowNode]) -> list[str]:

@@ -1,6 +1,6 @@
 """Puts policies round a node: `when`, `set`, retry, timeout. Each has the shape of the node it wraps.
 
-From the outside in: when → set → limits → retry → thread → timeout → effect → the node itself. So a timeout
+From the outside in: when → set → limits → retry → thread → timeout → effect → check → the node itself. So a timeout
 bounds one attempt, a retry repeats the node and its timeout, limits hold for all attempts together,
 and `set` sees the output that was kept. What takes a known result in the place of the body stands between
 `set` and the limits.
@@ -18,6 +18,7 @@ import anyio
 
 from flowengine.core.budget import Ledger, Spending
 from flowengine.core.context import Context, NodeResult
+from flowengine.core.node_traits import TRAITS
 from flowengine.core.records import Decided, EffectDecided, Notice, ToolCall, Waited, tool_key
 from flowengine.core.records import Retry as RetryRecord
 from flowengine.core.user_code import describe_error
@@ -28,7 +29,7 @@ from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, UnknownEffectError
 from flowengine.nodes.abandonable_body import AbandonableBody
-from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable
+from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable, check_result
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -38,7 +39,7 @@ __all__ = ["wrap_node"]
 
 def wrap_node(node: FlowNode, around: Callable[[Node], Node] | None = None) -> Node:
     """The node with the policies that it asks for; without any it is the node itself. `around`: put round the body."""
-    runnable: Node = node
+    runnable: Node = node if node.kind in TRAITS else _Checked(node)
     if node.effect == "external" and not node.records_effect:
         runnable = _ExternalEffect(runnable)
     if node.timeout is not None:
@@ -56,6 +57,19 @@ def wrap_node(node: FlowNode, around: Callable[[Node], Node] | None = None) -> N
     if node.when is not None:
         runnable = _Conditional(runnable, node.when)
     return runnable
+
+
+class _Checked:
+    """Refuses results of an author's own kind of node that the engine could not use."""
+
+    def __init__(self, node: FlowNode) -> None:
+        self._node = node
+
+    async def run(self, context: Context, /) -> Ended:
+        result = await self._node.run(context)
+        if isinstance(result, NodeResult):
+            check_result(result, self._node.routes)
+        return result
 
 
 class _Conditional:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -17,7 +17,7 @@ from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
-from flowengine.nodes.node import RetryPolicy, RunLimits
+from flowengine.nodes.node import FlowNode, RetryPolicy, RunLimits
 from flowengine.nodes.policy import wrap_node
 
 pytestmark = pytest.mark.anyio
@@ -188,3 +188,51 @@ async def test_a_node_that_failed_a_thousand_times_before_it_was_interrupted_is_
     result = await node.run(Context(recorded=failed))
     assert isinstance(result, NodeResult)
     assert result.output == 1
+
+
+class Chooser(FlowNode):
+    kind = "chooser"
+
+    def __init__(self, result: NodeResult) -> None:
+        super().__init__()
+        self.result = result
+
+    @property
+    def routes(self) -> Mapping[str, str | None]:
+        return {"left": None, "right": None}
+
+    async def run(self, context: Context, /) -> NodeResult:
+        return self.result
+
+
+def function_of(result: NodeResult) -> FunctionNode:
+    def give(context: Context) -> NodeResult:
+        return result
+
+    return FunctionNode(give)
+
+
+@pytest.mark.parametrize(
+    ("node", "result", "error"),
+    [
+        (function_of, NodeResult(1, route="x"), "route='x'): the node's kind has no routes; a condition chooses"),
+        (
+            function_of,
+            NodeResult(1, state=cast("Any", 5)),
+            "state must be a mapping of texts to values or None, not int 5",
+        ),
+        (Chooser, NodeResult(1, route="lefd"), "the node's routes are: left, right; did you mean 'left'?"),
+        (Chooser, NodeResult(1, evaluation=cast("Any", 0.9)), "evaluation must be an EvaluationResult, a Failed"),
+    ],
+)
+async def test_a_result_that_the_run_cannot_use_fails_its_node(
+    node: Callable[[NodeResult], FlowNode], result: NodeResult, error: str
+):
+    run = await Flow("f", {"a": node(result)}).run()
+    assert run.status == "failed"
+    assert error in (run.nodes["a"].error or "")
+
+
+async def test_a_nodes_own_kind_may_choose_between_its_routes():
+    run = await Flow("f", {"a": Chooser(NodeResult(1, route="left"))}).run()
+    assert run.outputs == {"a": 1}
