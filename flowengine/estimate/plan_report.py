@@ -107,7 +107,8 @@ def _explain_embeddings(spec: FlowSpec, bound: FlowBound) -> Iterator[str]:
     for path, node in nodes_of(spec):
         if not is_agent(node) or ".".join(path) not in endless:
             continue
-        if any(list_named_models(entry, "embedding") for entry in settings_of(spec, node).context or ()):
+        context = settings_of(spec, node).context or ()
+        if any(model for entry in context for model in list_named_models(entry, "embedding")):
             yield (
                 f"how many vectors '{'.'.join(path)}' asks for is not known: `embedding` of its context turns every "
                 f"document that the index lacks into one; `limits` with model_calls or cost_usd bounds them"

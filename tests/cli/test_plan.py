@@ -260,3 +260,8 @@ def test_what_makes_the_number_of_calls_unknown_is_told(flowengine: Command, tea
     assert "any number of model calls" in said.out
     assert "how many vectors 'answer' asks for is not known: `embedding` of its context" in said.out
     assert "vectors" not in flowengine("plan", "ask.yaml", "--model", "offline").out
+    (teas / "each.yaml").write_text(
+        "flowengine: v1\nname: each\ninputs: {teas: {type: array}}\nnodes:\n"
+        "  each: {type: map, over: inputs.teas, nodes: {say: {prompt: '{{ item }}', context: [conversation]}}}\n"
+    )
+    assert "vectors" not in flowengine("plan", "each.yaml").out
