@@ -128,9 +128,9 @@ async def _render(context: AnyContext, query: str | None) -> str:
 def _list_sets(context: AnyContext) -> list[ToolSet]:
     try:
         given = cast(object, context.tool_set())
-    except Exception as error:
+        sets = [*cast("Iterable[object]", given)] if isinstance(given, Iterable) else [] if given is None else [given]
+    except Exception as error:  # Also of a generator, which fails while it is read.
         raise RunError(f"context '{context.id}': tool_set failed: {describe_error(error)}") from error
-    sets = [*cast("Iterable[object]", given)] if isinstance(given, Iterable) else [] if given is None else [given]
     for each in sets:
         if not isinstance(each, ToolSet):
             raise DefinitionError(f"context '{context.id}': tool_set must return ToolSets, found {each!r:.80}")

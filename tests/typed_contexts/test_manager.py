@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -134,8 +135,13 @@ def test_a_tool_set_that_fails_or_is_none_of_the_kind_is_told_with_the_contexts_
     def broken(context: TypedContext[Count]) -> ToolSet:
         raise KeyError("shelf")
 
-    with pytest.raises(RunError, match="context 'a': tool_set failed: KeyError: 'shelf'"):
-        ContextManager([counter("a", tool_set=broken)]).tool_sets()
+    def broken_halfway(context: TypedContext[Count]) -> Iterator[ToolSet]:
+        yield ToolSet("sums", "", [double])
+        raise KeyError("shelf")
+
+    for function in (broken, broken_halfway):
+        with pytest.raises(RunError, match="context 'a': tool_set failed: KeyError: 'shelf'"):
+            ContextManager([counter("a", tool_set=function)]).tool_sets()
     with pytest.raises(DefinitionError, match="context 'a': tool_set must return ToolSets, found 5"):
         ContextManager([counter("a", tool_set=lambda context: 5)]).tool_sets()
 
