@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from flowengine.core.user_code import call_in_thread
-from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 from flowengine.tools import docstring
 from flowengine.tools.result_text import cut, error_text, text_of
 from flowengine.tools.tool import DEFAULT_TIMEOUT, Effect, Tool, ToolResult, failed_result
@@ -97,6 +97,7 @@ def tool_of(
     >>> tool_of(add).parameters["required"]
     ['a']
     """
+    refuse_other_kind(function, Callable, "a tool is made of a function", DefinitionError)
     marked: _Settings = getattr(function, _MARK, _Settings())
     name = marked.name if name is None else name
     timeout = marked.timeout if timeout is None else timeout

@@ -89,6 +89,7 @@ def test_a_set_is_frozen() -> None:
         ((None, "", [add]), "the name of a ToolSet is text, not NoneType"),
         (("sums", None, [add]), "the description of a ToolSet is text, not NoneType"),
         (("sums", "", add), "the tools of the ToolSet 'sums' are a list, not function"),
+        (("sums", "", "add"), "a tool is made of a function, not str"),
     ],
 )
 def test_a_set_of_wrong_arguments_is_refused(given: Any, message: str) -> None:
