@@ -19,7 +19,7 @@ from typing import Final
 from flowengine.core.secret_values import NO_SECRETS, Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.errors import DefinitionError
 
-__all__ = ["dotenv_name", "file_secrets", "is_planted", "parse_dotenv", "read_environment"]
+__all__ = ["dotenv_name", "file_secrets", "find_dotenv", "is_planted", "parse_dotenv", "read_environment"]
 
 _ASSIGNMENT: Final = re.compile(
     r"""
@@ -38,8 +38,8 @@ def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, s
     A file that somebody else may have put there counts for nothing. It is read now; `environ` is looked at whenever
     a name is asked for.
     """
-    file = folder / dotenv_name(environ)
-    if file.parent != folder or "\\" in file.name or not file.is_file() or is_planted(file):
+    file = find_dotenv(folder, environ)
+    if file is None or is_planted(file):
         return environ
     try:
         text = file.read_text("utf-8-sig")
@@ -48,6 +48,12 @@ def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, s
     except OSError as error:
         raise DefinitionError(f"{file} cannot be read: {error.strerror}") from error
     return _Merged(environ, {name: value for name, value in parse_dotenv(text).items() if name != _CHOICE})
+
+
+def find_dotenv(folder: Path, environ: Mapping[str, str]) -> Path | None:
+    """The file, where it is there; a name that leads to another folder is none."""
+    file = folder / dotenv_name(environ)
+    return file if file.parent == folder and "\\" not in file.name and file.is_file() else None
 
 
 def dotenv_name(environ: Mapping[str, str]) -> str:

@@ -28,6 +28,7 @@ def test_keys_are_named_and_never_shown(flowengine: Command, folder: Path, monke
     [
         ("production", ".env.production is read"),
         ("prod", "there is no .env.prod; did you mean '.env.production'?"),
+        ("nested/one", "there is no .env.nested/one"),
         ("", "there is no .env"),
     ],
 )
@@ -36,8 +37,11 @@ def test_it_says_which_file_of_variables_is_read(
 ) -> None:
     monkeypatch.setenv("FLOWENGINE_ENV", chosen)
     (folder / ".env.production").write_text("OPENAI_API_KEY=secret\n")
+    (folder / ".envrc").touch()  # Of direnv.
+    (folder / ".env.nested").mkdir()
+    (folder / ".env.nested/one").touch()
     said = flowengine("doctor")
-    assert any(each.startswith("ok  variables' file") and line in each for each in said.out.splitlines())
+    assert any(each.startswith("ok  variables' file") and each.endswith(line) for each in said.out.splitlines())
 
 
 def test_it_says_who_asks_which_vendor(flowengine: Command, folder: Path) -> None:

@@ -32,7 +32,7 @@ from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.journal.stores import without_password
 from flowengine.models.definitions import find_key_source, find_meaning
-from flowengine.models.dotenv import dotenv_name, is_planted, read_environment
+from flowengine.models.dotenv import dotenv_name, find_dotenv, is_planted, read_environment
 from flowengine.models.model_probe import ProbePlace, probe
 from flowengine.models.open import DefaultModel, default_model, served_natively
 from flowengine.models.vendor_choice import default_vendor
@@ -169,10 +169,10 @@ def _check_sandbox() -> DoctorFinding:
 def _check_dotenv(root: Path) -> DoctorFinding:
     """Which file holds variables for the project, and the one that may be meant where there is none of that name."""
     name = dotenv_name(os.environ)
-    if (root / name).is_file():
-        there = "is not read, since others may write here" if is_planted(root / name) else "is read"
+    if (file := find_dotenv(root, os.environ)) is not None:
+        there = "is not read, since others may write here" if is_planted(file) else "is read"
         return DoctorFinding("variables' file", f"{name} {there}")
-    others = [each.name for each in root.glob(".env*") if each.is_file()]
+    others = [each.name for each in root.glob(".env*") if each.is_file() and each.name.split(".")[1] == "env"]
     return DoctorFinding("variables' file", f"there is no {name}{did_you_mean(name, others)}")
 
 
