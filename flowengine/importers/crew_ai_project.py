@@ -25,6 +25,7 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
 )
+from flowengine.importers.project_writer import OWN_FILES
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
 __all__ = ["AGENTS_MARK", "TASKS_MARK", "CrewParts", "agents_of", "project_base", "tasks_of"]
@@ -142,15 +143,23 @@ class CrewParts:
                 continue
             for text in module.source.texts():
                 path = PurePosixPath(module.source.file).parent / text
-                if _NAMED.fullmatch(text) and path.suffix != ".py" and self.tree.has(path.as_posix()):
+                if not _NAMED.fullmatch(text) or path.suffix == ".py" or ".." in path.parts:
+                    continue
+                if self.tree.has(path.as_posix()):
                     found[(PurePosixPath(carried.path).parent / text).as_posix()] = path.as_posix()
+        own = {*OWN_FILES, *(f"{each.name}.yaml" for each in self.project.flows)}
         for new, path in sorted(found.items()):
             try:
                 data = self.tree.read(path)
             except SourceError as error:
                 self.ledger.note_lost(f"file {new}", SourcePlace(path), str(error), "copy it")
                 continue
-            if not (path.endswith((".yaml", ".yml")) and _is_configuration(data)):
+            if path.endswith((".yaml", ".yml")) and _is_configuration(data):
+                continue
+            if new.partition("/")[0] in own:
+                why = "the new project has a file of its own there"
+                self.ledger.note_lost(f"file {new}", SourcePlace(path), why, "copy it to another place, and name that")
+            else:
                 self.ledger.note_kept(f"file {new}", SourcePlace(path), "the code names it")
                 yield CarriedFile(new, data)
 

@@ -326,3 +326,20 @@ class Go(Flow):
     assert Flow.from_yaml(folder / "go.yaml").run_sync({}, store=MemoryStore()).outputs == {"go": "Nara,Kyoto"}
     assert not list(folder.rglob("other.csv"))
     assert ("file src/trip/places.csv", "kept") in [(each.what, each.outcome) for each in project.ledger.elements]
+
+
+@pytest.mark.parametrize("name", ["go.yaml", "IMPORT.md", "tests/places.csv"])
+def test_a_file_that_code_names_takes_no_place_of_the_new_project(import_files, name: str) -> None:
+    main = f"""\
+from crewai.flow.flow import Flow, start
+
+
+class Go(Flow):
+    @start()
+    def go(self):
+        return open("{name}").read()
+"""
+    project, written, folder = import_files({"pyproject.toml": "", "main.py": main, name: "of: the source"})
+    assert not written.errors
+    assert Flow.from_yaml(folder / "go.yaml").name == "go"
+    assert (f"file {name}", "lost") in [(each.what, each.outcome) for each in project.ledger.elements]
