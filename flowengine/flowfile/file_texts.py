@@ -80,8 +80,8 @@ class _Disk:
 def _nearest_file(path: Path) -> str:
     """The end of a message: the file beside a missing one that is probably meant."""
     try:
-        beside = islice(path.parent.glob(_LIKE.get(path.suffix, "*")), _MAX_NAMES)
-        names = {each.stem: each.name for each in beside if not is_withheld(each.name)}
+        beside = sorted(islice(path.parent.glob(_LIKE.get(path.suffix, "*")), _MAX_NAMES))
+        names = {each.stem: each.name for each in beside if each.is_file() and not is_withheld(each.name)}
     except (OSError, ValueError):
         return ""
     nearest = path.stem if path.stem in names else find_nearest(path.stem, names)  # Without what all endings share.

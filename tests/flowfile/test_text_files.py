@@ -66,6 +66,8 @@ def test_every_text_of_an_agent_may_stand_in_a_file(root: Path, node: str) -> No
     [found] = [each for each in told(root, text.replace("FILE", "{file: prompts/tune.md}")) if "FE9" not in each]
     assert "FE229 node 'a" in found
     assert "there is no file 'prompts/tune.md'; did you mean 'tone.md'?" in found
+    [found] = [each for each in told(root, text.replace("FILE", "{file: prompt}")) if "FE9" not in each]
+    assert found.endswith("there is no file 'prompt'")  # The folder `prompts` is none.
 
 
 def test_shared_agents_and_defaults_may_name_files(root: Path) -> None:
