@@ -249,6 +249,8 @@ def connection_to(
     refuse_other_kind(provider, (str, NoneType), "a provider is named by text", ModelConfigError)
     environ = os.environ if environ is None else environ
     vendor, name = _resolve_name(model, provider, environ, default_provider)
+    for each in ("api_base", "api_key", "api_version"):
+        refuse_other_kind(settings.get(each), (str, NoneType), f"{each} is text", ModelConfigError)
     settings = {**_connection(vendor, environ), **settings}
     address = settings.get("api_base")
     if address and not is_address(str(address)):

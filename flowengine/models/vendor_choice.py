@@ -199,7 +199,7 @@ def check_name(model: str) -> None:
     """Refuse what is a model's name in no environment: an address, or a provider that is misspelt."""
     if not model:
         raise ModelConfigError("the model's name is empty")
-    if model.endswith(("/", ":")):
+    if model.endswith("/") or (model.endswith(":") and "/" not in model):
         raise ModelConfigError(f"'{model:.80}' names a provider and no model")
     if _NO_NAME.search(model):
         raise ModelConfigError(
@@ -260,7 +260,7 @@ def _nearest(provider: str) -> str:
 
 def _nearest_model(model: str) -> str:
     prefix, colon, name = model.partition(":")
-    provider = find_nearest(prefix, vendor_names(), 0.85) if colon else None
+    provider = find_nearest(prefix, VENDORS, 0.85) if colon else None  # No other one may stand before a colon.
     if provider is not None:
         return f"; did you mean '{provider}:{name}'?"
     return did_you_mean(model, [*listed_names(), *filter(is_stand_in, VENDORS)])

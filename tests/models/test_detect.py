@@ -263,6 +263,7 @@ def test_an_address_that_cannot_be_one_is_an_error_without_its_text(model: str, 
         ("Offline", r"did you mean 'offline'\?"),
         ("openai/", "'openai/' names a provider and no model"),
         ("openai:", "'openai:' names a provider and no model"),
+        ("mistral:7b", r"as in ollama/mistral:7b$"),
     ],
 )
 def test_a_slip_in_a_models_name_gets_the_nearest_one(model: str, message: str) -> None:
@@ -278,6 +279,7 @@ def test_a_slip_in_a_models_name_gets_the_nearest_one(model: str, message: str) 
         ({"provder": "openai"}, r"unknown argument 'provder'; did you mean 'provider'\?"),
         ({"temprature": 0.1}, r"unknown argument 'temprature'; did you mean 'temperature'\?"),
         ({"api_bas": "http://127.0.0.1"}, r"unknown argument 'api_bas'; did you mean 'api_base'\?"),
+        ({"api_base": 5}, "api_base is text, not int"),
         ({"timeout": 30}, "'timeout' is given to an agent, or with each Request"),
         ({"max_retries": "3"}, "max_retries must be a whole number of at least 0, not '3'"),
         ({"limits": {"requests_per_minute": 3}}, "limits are RateLimits, not dict"),
