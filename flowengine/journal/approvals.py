@@ -22,6 +22,7 @@ from flowengine.engine.events import Event, NodeRecorded, RunFinished
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
+from flowengine.journal.codec import encode_value
 from flowengine.journal.value_types import only_looking
 
 __all__ = [
@@ -235,7 +236,8 @@ async def answer(
     ring_owner(run_id)
     writer = None
     try:
-        await _record_kept(store, run_id, at)
+        if path in await _record_kept(store, run_id, at):
+            return Given(path)
     except RunBusyError as error:
         writer = error.writer
     except JournalError:
@@ -246,23 +248,32 @@ async def answer(
     return Given(path, writer)
 
 
-async def _record_kept(store: JournalStore, run_id: str, at: float) -> None:
-    """Journal the answers to a run that has no writer."""
+async def _record_kept(store: JournalStore, run_id: str, at: float) -> Collection[str]:
+    """Journal the answers to a run that has no writer; the paths of their questions."""
     async with _own_run(store, run_id) as journal:
         left = answers_left(store, run_id, journal.read())
         await _append_answers(journal, at, left)
-    _drop_kept(store, run_id, left)
+        if left:
+            _drop_kept(store, run_id, left)  # Before others can go on with the run, and its next question is answered.
+    return left
 
 
 def _refuse_late(store: JournalStore, run_id: str, path: str, given: Answered) -> None:
     """Raise `ApprovalError` where another answer was journaled before this one was kept."""
     with only_looking():
         events = store.events(run_id)
-    taken = (node_of_question(path, given), given)
-    if path in open_questions(events) or any(isinstance(each, NodeRecorded) and each[::2] == taken for each in events):
+    if path in open_questions(events) or any(_is_answer(each, path, given) for each in events):
         return
     _drop_kept(store, run_id, [path])
     _find_question(run_id, events, path)  # It is open no more, which this says.
+
+
+def _is_answer(event: Event, path: str, given: Answered) -> bool:
+    """Whether it is this answer, read back: `nan`, and objects of some classes, differ from their own copies."""
+    if not isinstance(event, NodeRecorded) or event.node != node_of_question(path, given):
+        return False
+    kept = event.record
+    return kept == given or (type(kept) is Answered and encode_value(kept._asdict()) == encode_value(given._asdict()))
 
 
 def _drop_kept(store: JournalStore, run_id: str, paths: Collection[str]) -> None:

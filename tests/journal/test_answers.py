@@ -24,6 +24,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import ApprovalError, RunBusyError
 from flowengine.journal.approvals import Given, answer, keep_answer, open_questions, times_asked
 from flowengine.journal.memory import MemoryStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.loop import LoopNode
@@ -381,3 +382,22 @@ async def test_an_answer_that_another_process_keeps_is_taken_in_when_a_node_ends
             await work.published.wait()
             assert not work.done.is_set()
             work.done.set()
+
+
+@pytest.mark.parametrize("is_taken_in", [False, True])
+async def test_an_answer_whose_form_equals_no_copy_of_itself_is_taken(is_taken_in: bool, tmp_path: Path) -> None:
+    ask = ApprovalNode(lambda context: "How much?", {"yes": None}, form={"type": "object"})
+    flow, path = Flow("f", {"ask": ask}), tmp_path / "runs.db"
+
+    class Overtaken(SQLiteStore):
+        def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
+            super().revise(kind, key, change)
+            if is_taken_in and kind == "answer" and self.recall(kind, key) is not None:
+                owner = threading.Thread(target=anyio.run, args=[partial(flow.resume, key, store=str(path))])
+                owner.start()
+                owner.join(LONG)
+
+    with contextlib.closing(Overtaken(path)) as store:
+        await flow.run(store=store, run_id="r")
+        assert await answer(store, "r", "ask", "yes", form={"much": float("nan")}) == Given("ask")
+        assert (await flow.resume("r", store=store)).status == "succeeded"
