@@ -193,13 +193,12 @@ class HiddenStream:
         text = self._held
         begun = UNFINISHED_ESCAPE.search(text)
         at = len(text) if begun is None else begun.start()
-        letters = list(_split_letters(text[:at]))
-        flat = "".join(each.letter for each in letters)
-        for form in self._secrets.forms:
-            for place in _find_places(form[0], flat[1 - len(form) :], max(0, len(flat) - len(form) + 1)):
-                if form.startswith(flat[place:]):
-                    at = min(at, letters[place].start)
-                    break
+        flat = _flatten(text[:at])
+        begun_letters = max((_count_begun(form, flat) for form in self._secrets.forms), default=0)
+        if begun_letters:  # Letters with their places cost a thousand times what the flat text does.
+            at = list(_split_letters(text[:at]))[-begun_letters].start
+        if not self._secrets.holds(text):
+            return at
         return next((start for start, end in self._secrets.spans(text) if start < at < end), at)
 
 
@@ -247,11 +246,17 @@ def _plain_letters(text: str, start: int, end: int) -> Iterator[_Letter]:
             yield _Letter(letter, at, at + 1)
 
 
-def _find_places(form: str, flat: str, offset: int = 0) -> Iterator[int]:
+def _find_places(form: str, flat: str) -> Iterator[int]:
     at = flat.find(form)
     while at >= 0:
-        yield at + offset
+        yield at
         at = flat.find(form, at + 1)
+
+
+def _count_begun(form: str, flat: str) -> int:
+    """Returns how many letters at the end of a flat text may be the beginning of a form."""
+    end = flat[1 - len(form) :]
+    return next((len(end) - at for at in _find_places(form[0], end) if form.startswith(end[at:])), 0)
 
 
 def _list_forms(value: str) -> Iterator[str]:

@@ -27,6 +27,8 @@ class ScriptedHttp:
         """Set once a connection was closed."""
         self.sent = threading.Event()
         """Set once an answer is in the client's hands, or its machine's."""
+        self.parts = 0
+        """So many parts of answers were taken by the client's machine."""
 
     def __enter__(self) -> str:
         return self.start()
@@ -67,6 +69,7 @@ class ScriptedHttp:
             at = min(len(self.requests), len(self._answers)) - 1
             for part in self._answers[at]:
                 connection.sendall(_response(part.removesuffix(self.CLOSE)))
+                self.parts += 1
                 self.sent.set()
                 if part.endswith(self.CLOSE):
                     return

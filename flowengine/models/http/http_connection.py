@@ -23,8 +23,8 @@ _TRIES: Final = 3
 """How often a cancelled reader looks for further bytes that are there already."""
 _TRY: Final = 0.001
 """Seconds of such a look."""
-_MOST_LATE: Final = 1000
-"""Reads after a cancellation: an answer that goes on for longer has not arrived."""
+_MOST_LATE: Final = 8 * 1024 * 1024
+"""Bytes that are read after a cancellation, more than a socket holds: what goes on for longer has not arrived."""
 
 
 class BrokenExchangeError(Exception):
@@ -64,7 +64,7 @@ class HttpConnection:
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._state = h11.Connection(h11.CLIENT)
-        self._late_reads = 0
+        self._late_bytes = 0
         self.cancellation: BaseException | None = None
         """The one that was put off, since its answer may have arrived."""
         self.idle_since = 0.0
@@ -97,7 +97,7 @@ class HttpConnection:
         if self._state.our_state is not h11.DONE or self._state.their_state is not h11.DONE:
             return False
         self._state.start_next_cycle()
-        self.cancellation, self._late_reads, self.idle_since = None, 0, monotonic()
+        self.cancellation, self._late_bytes, self.idle_since = None, 0, monotonic()
         return True
 
     def is_dead(self) -> bool:
@@ -149,10 +149,11 @@ class HttpConnection:
 
     async def _read_late(self, cancellation: BaseException) -> bytes:
         """Reads a complete answer although the reader is cancelled, because it is paid for."""
-        self._late_reads += 1
-        if self._late_reads > _MOST_LATE:
+        if self._late_bytes > _MOST_LATE:
             raise cancellation
         for _ in range(_TRIES):
             with anyio.move_on_after(_TRY, shield=True):
-                return await self._stream.receive(_CHUNK)
+                data = await self._stream.receive(_CHUNK)
+                self._late_bytes += len(data)
+                return data
         raise cancellation

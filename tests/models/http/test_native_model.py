@@ -551,6 +551,20 @@ async def test_an_answer_of_which_a_part_has_arrived_is_given_up() -> None:
     assert scope.cancelled_caught
 
 
+async def test_a_cancelled_reader_leaves_an_answer_that_does_not_end() -> None:
+    """What has arrived may be read on; what a server sends and sends has not."""
+    begun = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+    piece = b'data: {"choices": [{"delta": {"content": "' + b"words " * 1000 + b'"}}]}\n\n'
+    script = ScriptedHttp([begun, *[b"+" + piece * 80] * 120])
+    with script as address, anyio.CancelScope() as scope:
+        async with model_at(address).stream(asking(timeout=60.0)) as pieces:
+            async for _ in pieces:
+                scope.cancel()
+        script.closed.wait(20)
+    assert scope.cancelled_caught
+    assert 0 < script.parts < 60, "of 120 that have half a million bytes each"
+
+
 async def test_a_proxy_that_is_no_address_is_told_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://me:pa/ss@proxy:1")
     monkeypatch.setenv(VARIABLE, "1")
