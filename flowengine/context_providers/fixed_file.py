@@ -88,10 +88,9 @@ class FixedFileProvider(ContextProvider):
                 return known
             with open_regular(self._path) as file:
                 content = file.read(_MOST)
-        except OSError as error:
-            raise MissingFileError(
-                f"the file '{self.file_path}' cannot be read: {error.strerror}", "file_path"
-            ) from error
+        except (OSError, ValueError) as error:  # The latter: a name that no file can have.
+            reason = getattr(error, "strerror", None) or str(error)
+            raise MissingFileError(f"the file '{self.file_path}' cannot be read: {reason}", "file_path") from error
         return _FileText(seen, self._decode_file(content))
 
     def _decode_file(self, content: bytes) -> str:

@@ -232,7 +232,7 @@ def _to_fragment(hit: Hit) -> Fragment:
 
 
 def _open_source(path: Path, given: str) -> DocumentSource:
-    if not path.exists():
+    if not os.path.exists(path):
         raise MissingFileError(f"the documents '{given}' are not there", "documents")
     return DocumentSource(path)
 

@@ -96,7 +96,10 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Binary
 
     `follow`: whether the file may be a link.
     """
-    handle = os.open(path, _FLAGS if follow else _FLAGS | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        handle = os.open(path, _FLAGS if follow else _FLAGS | getattr(os, "O_NOFOLLOW", 0))
+    except ValueError as error:  # A NUL in the name, or what no encoding has.
+        raise OSError(errno.EINVAL, f"no file can have this name ({error})", os.fspath(path)) from error
     try:
         mode = os.fstat(handle).st_mode
         if stat.S_ISDIR(mode):

@@ -53,7 +53,7 @@ def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, s
 def find_dotenv(folder: Path, environ: Mapping[str, str]) -> Path | None:
     """The file, where it is there; a name that leads to another folder is none."""
     file = folder / dotenv_name(environ)
-    return file if file.parent == folder and "\\" not in file.name and file.is_file() else None
+    return file if file.parent == folder and "\\" not in file.name and os.path.isfile(file) else None
 
 
 def dotenv_name(environ: Mapping[str, str]) -> str:

@@ -157,7 +157,7 @@ def _read_beginning(file: Path) -> bytes:
 def _resolve_root(given: str | os.PathLike[str]) -> Path:
     refuse_other_kind(given, (str, os.PathLike), "a folder of skills is a path", DefinitionError)
     path = Path(given).expanduser()
-    if not os.fspath(given) or not path.is_dir():
+    if not os.fspath(given) or not os.path.isdir(path):
         raise DefinitionError(f"skills: there is no folder '{given}'")
     return path.absolute()
 

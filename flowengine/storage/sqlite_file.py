@@ -5,6 +5,7 @@ It knows no table. What an error means to a user is said by the module whose fil
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -111,6 +112,8 @@ def open_connection(path: str | os.PathLike[str], patience: float) -> sqlite3.Co
     A new file, and the folder that it needs, are for the owner alone. `patience`: seconds that a statement waits while
     another process writes.
     """
+    if "\0" in os.fspath(path):
+        raise OSError(errno.EINVAL, "no file can have a NUL in its name", os.fspath(path))
     if os.fspath(path) != ":memory:":
         _make_private(Path(path))
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)

@@ -104,7 +104,7 @@ class SourceCodeProvider(ContextProvider):
         return self  # It remembers nothing but what the files say.
 
     def _check(self) -> None:
-        if not self._folder.is_dir():
+        if not os.path.isdir(self._folder):
             raise MissingFileError(f"the folder '{self.codebase_path}' is not there", "codebase_path")
 
     def _choose_quotations(self, found: Sequence[FoundDefinition]) -> Iterator[list[Fragment]]:

@@ -254,10 +254,10 @@ def project_of(path: Path | None) -> tuple[Project, list[Diagnostic]]:
     A file that somebody else may have put there, as into /tmp, is passed over.
     """
     start = (path or Path()).absolute()
-    folder = start if start.is_dir() else start.parent
+    folder = start if os.path.isdir(start) else start.parent
     for each in (folder, *folder.parents):
         for file in (each / "pyproject.toml", each / "flowengine.toml"):
-            if file.is_file() and not is_planted(file):
+            if os.path.isfile(file) and not is_planted(file):
                 settings, problems = _settings(file)
                 if settings is not None or problems:
                     return _project(file, settings or {}, problems)

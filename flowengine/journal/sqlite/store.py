@@ -168,7 +168,10 @@ class SQLiteStore:
             raise StoreUnavailableError(f"a store is a file, found the folder '{path}'")
         self.durability: Durability = durability
         self._patience = patience
-        self._locks = Path(f"{os.path.realpath(path)}.locks")  # the same one by every way to the file
+        try:
+            self._locks = Path(f"{os.path.realpath(path)}.locks")  # the same one by every way to the file
+        except ValueError as error:  # A NUL in the name, or what no encoding has.
+            raise StoreUnavailableError(f"a store is a file, and none can be named {str(path)!r}: {error}") from error
         self._writers: dict[tuple[int, int], SqliteWriter] = {}
         """By process and thread."""
         self._open: dict[tuple[int, str], object] = {}
