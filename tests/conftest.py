@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Compiled modules are kept, whatever the environment says: each of hundreds of processes that tests start would compile
+# the package and its libraries anew, which is half of the time that some commands take.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A machine that is busy with other work makes no property false, so the clock does not judge.
 settings.register_profile(
