@@ -78,7 +78,7 @@ async def test_what_the_block_raises_comes_out_as_it_is(error: BaseException) ->
 
 async def test_a_run_that_is_cancelled_is_closed_in_peace() -> None:
     told: list[str] = []
-    with anyio.move_on_after(5) as outer:
+    with anyio.move_on_after(60) as outer:
         async with RunScope() as scope:
             await held(scope, told)
             outer.cancel()

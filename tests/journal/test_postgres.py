@@ -394,11 +394,11 @@ async def test_a_leader_that_the_event_loop_cancels_while_it_waits_for_its_turn_
         await anyio.to_thread.run_sync(database.is_asked.wait)
         leader, follower = await ask(1), await ask(2)
         leader.cancel()  # As Ctrl-C cancels the main task: no shield of anyio's holds that up.
-        await asyncio.wait([leader, follower], timeout=5)
+        await asyncio.wait([leader, follower], timeout=60)
         last = await ask(3)
     finally:
         database.may_answer.set()
-    await asyncio.wait([first, last], timeout=5)
+    await asyncio.wait([first, last], timeout=60)
     assert leader.cancelled()
     assert [type(each.exception()) for each in (first, follower, last)] == [StoreUnavailableError] * 3
 

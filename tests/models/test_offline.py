@@ -13,6 +13,7 @@ from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.models.offline.decisions import offline_texts
 from flowengine.models.offline.model import OfflineModel
+from tests.support.pace import slowness
 
 TEXTS = {
     "en": ("Context:\nMilk is white. Green tea is brewed at 80 degrees.\n\nUser input: How is green tea brewed?", "80"),
@@ -186,7 +187,7 @@ async def test_a_call_takes_less_than_two_milliseconds() -> None:
     text = "Context:\n" + "Green tea was first drunk in China long ago. " * 60 + "\n\nUser input: Where was tea drunk?"
     await ask(text)
     best = min([await _seconds(text) for _ in range(20)])
-    assert best < 0.002
+    assert best < 0.002 * slowness()
 
 
 async def _seconds(text: str) -> float:

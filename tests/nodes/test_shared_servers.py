@@ -153,7 +153,7 @@ async def test_the_process_is_gone_when_the_run_is_cancelled(server: Settings, s
         outer.cancel()
         await anyio.sleep_forever()
 
-    with anyio.move_on_after(20) as outer:
+    with anyio.move_on_after(60) as outer:
         await Flow("f", {"a": node(server()), "b": FunctionNode(wait, needs=["a"])}).run()
     assert outer.cancelled_caught
     assert not is_running(pids[0])

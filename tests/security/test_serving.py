@@ -74,7 +74,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
         limits = ConnectionLimits(seconds=3.0)
         with served(app, limits=limits, token="none", end=app.state.serving.service.drain) as server:
             headers = [*({"Authorization": f"Bearer {key}"} for key in keys), {}]
-            clients = [httpx.Client(base_url=server.url, headers=each, trust_env=False, timeout=10) for each in headers]
+            clients = [httpx.Client(base_url=server.url, headers=each, trust_env=False, timeout=60) for each in headers]
             yield Attacked(server, *clients)
             for client in clients:
                 client.close()
@@ -208,7 +208,7 @@ def test_a_body_is_refused_by_its_length_before_it_comes_and_one_that_breaks_off
         f"Authorization: {attacked.ann.headers['authorization']}",
         "Content-Type: application/json",
     )
-    with socket.create_connection(("127.0.0.1", attacked.server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", attacked.server.port), timeout=60) as connection:
         connection.sendall("\r\n".join([*head, "Content-Length: 99999999999", "", "{"]).encode())
         assert connection.recv(100).startswith(b"HTTP/1.1 413")
     raw(attacked.server, *head, "Transfer-Encoding: chunked", body=b"zz\r\n{}")

@@ -63,7 +63,7 @@ async def test_a_server_of_tools_cannot_send_our_headers_to_another_one(
     redirecting: str, elsewhere: HttpServer
 ) -> None:
     headers = {"Authorization": "WEB_TOKEN", "X-Api-Key": "WEB_TOKEN"}
-    settings = McpServer(name="web", url=redirecting, headers_env=headers, start_timeout=10)
+    settings = McpServer(name="web", url=redirecting, headers_env=headers, start_timeout=60)
     with pytest.raises(RunError, match="did not start") as caught:
         async with open_mcp([settings], environ={"WEB_TOKEN": TOKEN}):
             pytest.fail("it opened")

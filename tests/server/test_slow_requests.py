@@ -31,7 +31,7 @@ def server(here: None) -> Iterator[Served]:
 
 @contextmanager
 def connected(server: Served) -> Generator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as found:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as found:
         yield found
 
 

@@ -25,6 +25,7 @@ from flowengine.skills.sandbox.sandbox import Sandbox, verdict
 from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 from flowengine.skills.skill_files import RefusedError
 from tests.bench.escapes import ESCAPES, LIMITS, World, attempt, is_running, world
+from tests.support.pace import done_within
 from tests.support.require import missing
 
 ROOT = Path(__file__).parents[2]
@@ -234,11 +235,9 @@ async def test_a_skill_that_only_its_owner_can_read_runs_too(make: MakeSkill) ->
 async def test_a_cancelled_script_is_ended_at_once(make: MakeSkill) -> None:
     folder = make("a", **{"scripts/x.py": "import time; time.sleep(600)"})
     marker = f"cancelled-{os.getpid()}"
-    begun = time.monotonic()
-    with anyio.move_on_after(0.5) as scope:
+    with done_within(5), anyio.move_on_after(0.5) as scope:
         await Sandbox(ScriptLimits(seconds=60)).run(folder, "scripts/x.py", [marker])
     assert scope.cancelled_caught
-    assert time.monotonic() - begun < 5
     assert not is_running(marker)
 
 
@@ -285,7 +284,7 @@ def test_a_script_does_not_outlive_the_process_that_started_it(make: MakeSkill) 
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -40,7 +40,7 @@ class LinkedServer:
 
     def __init__(self, server: Served) -> None:
         self.server = server
-        self.client = httpx.Client(base_url=server.url, timeout=30, trust_env=False)
+        self.client = httpx.Client(base_url=server.url, timeout=60, trust_env=False)
 
     def start(self, flow: str = "ask", **inputs: Any) -> str:
         """The id of a run that waits."""

@@ -104,7 +104,7 @@ class Tab:
         found: list[str] = self.eval_on_selector_all(selector, "all => all.map(each => each.textContent)")
         return [" ".join(text.split()) for text in found]
 
-    def wait(self, expression: str, timeout: float = 30.0) -> None:
+    def wait(self, expression: str, timeout: float = 60.0) -> None:
         """Until an expression of the page's script is true. (Playwright's own way needs `eval` inside the page.)"""
         deadline = time.monotonic() + timeout
         while not self._is_true(expression):

@@ -83,7 +83,7 @@ class MailServer:
         self._loop.create_task(begin())
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        assert begun.wait(10)
+        assert begun.wait(60)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -50,7 +50,7 @@ class PageServer:
     def wait_for_listener(self) -> None:
         """Until a browser has asked for the stream: texts that are told before that are heard by nobody."""
         with self._news:
-            assert self._news.wait_for(lambda: self._listeners > 0, 20)
+            assert self._news.wait_for(lambda: self._listeners > 0, 60)
 
     def close(self) -> None:
         with self._news:

@@ -102,7 +102,7 @@ class Server:
 
     def _end(self, how: signal.Signals) -> None:
         self._process.send_signal(how)
-        self._process.wait(20)
+        self._process.wait(60)
 
     def _make(self) -> None:
         secret = self.folder / "secret"
@@ -146,7 +146,7 @@ class Server:
         return process
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             asked = [_program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
             if subprocess.run(asked, check=False).returncode == 0:

@@ -29,7 +29,7 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
         self.token: str = token or app.state.token
         self.client = httpx.Client(
-            base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30, trust_env=False
+            base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=60, trust_env=False
         )
 
     @property
@@ -53,7 +53,7 @@ class Served:
         assert response.status_code == status, response.text
         return response.json()
 
-    def until(self, run_id: str, status: str, timeout: float = 30.0) -> Any:
+    def until(self, run_id: str, status: str, timeout: float = 60.0) -> Any:
         """The run, once it has that status."""
         deadline = time.monotonic() + timeout
         while True:
@@ -108,5 +108,5 @@ def served(
         finally:
             found.client.close()
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()

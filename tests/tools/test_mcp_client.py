@@ -6,7 +6,6 @@ import importlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from flowengine.errors import DefinitionError, RunError
 from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import Offer, ToolSet
+from tests.support.pace import done_within
 from tests.support.serving import open_mcp
 
 Settings = Callable[..., McpServer]
@@ -153,18 +153,16 @@ async def test_a_server_that_crashes_at_the_start_is_named_with_its_last_words(s
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_hangs_at_the_start_is_given_up_and_killed(server: Settings) -> None:
-    start = time.perf_counter()
     says = ["-c", "echo still warming up >&2; exec sleep 600"]  # At once: a shell has begun long before Python has.
-    message = await refusal(McpServer(name="test", command="sh", args=says, start_timeout=1.0))
-    assert time.perf_counter() - start < 8
+    with done_within(8):
+        message = await refusal(McpServer(name="test", command="sh", args=says, start_timeout=1.0))
     assert message == "MCP server 'test' did not start: it did not answer within 1 s; last on stderr: still warming up"
 
 
 @pytest.mark.long
 async def test_a_server_that_writes_nothing_but_noise_is_given_up(server: Settings) -> None:
-    start = time.perf_counter()
-    message = await refusal(server("noise_at_start", start_timeout=1.5))
-    assert time.perf_counter() - start < 10
+    with done_within(10):
+        message = await refusal(server("noise_at_start", start_timeout=1.5))
     assert "did not answer within 1.5 s" in message or "floods its stdout" in message
 
 
@@ -266,11 +264,10 @@ async def test_a_server_that_cannot_be_started_again_is_given_up(server: Setting
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_call_that_hangs_ends_at_its_timeout_and_the_server_is_killed(server: Settings) -> None:
-    start = time.perf_counter()
-    async with open_mcp([server(), server(timeout=0.3)]) as (patient, hasty):
-        pid = (await call((patient,), "pid")).text
-        result = await call((hasty,), "hang")
-    assert time.perf_counter() - start < 8
+    with done_within(8):
+        async with open_mcp([server(), server(timeout=0.3)]) as (patient, hasty):
+            pid = (await call((patient,), "pid")).text
+            result = await call((hasty,), "hang")
     assert result == ToolResult("tool 'test_hang' did not answer within 0.3 s and was given up", None, True)
     assert not is_running(pid)
 
@@ -285,11 +282,10 @@ async def test_a_line_without_end_ends_the_connection_and_not_the_run(server: Se
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_ignores_every_request_to_end_is_killed(server: Settings) -> None:
-    start = time.perf_counter()
-    async with open_mcp([server("stubborn")]) as sets:
-        pid = (await call(sets, "pid")).text
-        assert is_running(pid)
-    assert time.perf_counter() - start < 8
+    with done_within(8):
+        async with open_mcp([server("stubborn")]) as sets:
+            pid = (await call(sets, "pid")).text
+            assert is_running(pid)
     assert not is_running(pid)
 
 
@@ -297,12 +293,11 @@ async def test_a_server_that_ignores_every_request_to_end_is_killed(server: Sett
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("anyio_backend", ["trio"])  # it takes 6 s, which the library waits for
 async def test_a_server_that_reads_no_more_holds_nobody_up(server: Settings) -> None:
-    start = time.perf_counter()
-    async with open_mcp([server(), server(timeout=0.5)]) as (patient, hasty):
-        pid = (await call((patient,), "pid")).text
-        await call((patient,), "deaf")
-        result = await call((hasty,), "echo", value="x" * 5_000_000)
-    assert time.perf_counter() - start < 15
+    with done_within(15):
+        async with open_mcp([server(), server(timeout=0.5)]) as (patient, hasty):
+            pid = (await call((patient,), "pid")).text
+            await call((patient,), "deaf")
+            result = await call((hasty,), "echo", value="x" * 5_000_000)
     assert result.text == "tool 'test_echo' did not answer within 0.5 s and was given up"
     assert not is_running(pid)
 
@@ -328,7 +323,7 @@ async def test_what_the_block_raises_comes_out_as_it_is_and_ends_the_server(serv
 
 async def test_cancelling_the_block_ends_the_server(server: Settings) -> None:
     pid = ""
-    with anyio.move_on_after(5) as scope:
+    with anyio.move_on_after(60) as scope:
         async with open_mcp([server()]) as sets:
             pid = (await call(sets, "pid")).text
             scope.cancel()
@@ -339,12 +334,10 @@ async def test_cancelling_the_block_ends_the_server(server: Settings) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_cancelling_the_start_ends_the_server(server: Settings) -> None:
-    start = time.perf_counter()
-    with anyio.move_on_after(0.5) as scope:
+    with done_within(8), anyio.move_on_after(0.5) as scope:
         async with open_mcp([server("hang_at_start")]):
             pytest.fail("it opened")
     assert scope.cancelled_caught
-    assert time.perf_counter() - start < 8
 
 
 async def test_calls_under_way_together_are_all_told_when_the_server_dies(server: Settings) -> None:

@@ -39,7 +39,7 @@ async def call(served: Served, name: str) -> str:
 
 async def renewed(served: Served) -> bool:
     """Whether a change that was told comes to be seen."""
-    with anyio.move_on_after(5):
+    with anyio.move_on_after(60):
         while not await served.renew():  # noqa: ASYNC110 - nobody is told: who wants to know looks again
             await anyio.sleep(0.005)
         return True
