@@ -19,8 +19,9 @@ function secondsText(seconds) {
 }
 
 function dollars(amount) {
-  if (amount === 0) return "$0";
-  return amount < 0.1 ? `$${amount.toFixed(4)}` : `$${amount.toFixed(2)}`;
+  if (amount > 0 && amount < 0.000001) return "under $0.000001";
+  if (amount < 0.1) return amount === 0 ? "$0" : `$${amount.toFixed(amount < 0.0001 ? 6 : 4)}`;
+  return `$${amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
 function costText(found) {
@@ -39,10 +40,15 @@ function cutTo(text, length) {
   return clean.length <= length ? clean : `${clean.slice(0, length - 1)}…`;
 }
 
-// The same of a name with a count behind it (`timesOf`), which stays whole as long as there is room.
+// A name with a count behind it (`timesOf`), which stays whole as long as there is room. Names of one flow often begin
+// alike, so the middle goes.
 function cutName(text, length) {
   const [, id, count = ""] = /^(.*?)( ×[\d,]+)?(?: of .*)?$/su.exec(text);
-  return text.length <= length || length - count.length < 2 ? cutTo(text, length) : cutTo(id, length - count.length) + count;
+  if (text.length <= length || length - count.length < 2) return cutTo(text, length);
+  const room = length - count.length;
+  if (id.length <= room) return id + count;
+  const end = id.endsWith("…") ? 0 : Math.floor((room - 1) / 2); // What lost its end before is not cut twice.
+  return `${id.slice(0, room - 1 - end)}…${end ? id.slice(-end) : ""}${count}`;
 }
 
 function together(rows) {

@@ -4,8 +4,8 @@ const test = require("node:test");
 const assert = require("node:assert");
 const { load } = require("./load.cjs");
 
-const { Times, Clock, partsOf, partsText } = load(
-  ["fold.js", "graph.js", "times.js"], ["Times", "Clock", "partsOf", "partsText"],
+const { Times, Clock, partsOf, partsText, dollars, cutName } = load(
+  ["fold.js", "graph.js", "times.js"], ["Times", "Clock", "partsOf", "partsText", "dollars", "cutName"],
 );
 const DAY = 86400;
 const plain = {
@@ -15,6 +15,15 @@ const plain = {
 const row = (id, more) => ({ id, status: "succeeded", started: 1000, ended: 1004, cause: null, ...more });
 const shape = (bars) => bars.map((bar) => [bar.status, ...bar.spans.map((span) => [span.part, span.start - 1000, span.end - 1000])]);
 const same = (one, other) => assert.strictEqual(JSON.stringify(one), JSON.stringify(other));
+
+test("what was paid is never shown as nothing, in the words of core/records.py", () => {
+  const shown = ["$0", "$1,234.50", "$0.25", "$0.0012", "$0.000034", "under $0.000001"];
+  assert.deepStrictEqual([0, 1234.5, 0.25, 0.0012, 0.0000345, 1e-9].map(dollars), shown);
+});
+
+test("a name is cut in the middle, before its count, and once", () => {
+  assert.deepStrictEqual(["step_01", "step_02 ×3 of 9", "a_long_nam…", "step"].map((name) => cutName(name, 6)), ["ste…01", "s…2 ×3", "a_lon…", "step"]);
+});
 
 test("a row has its attempts, as far as they had come", () => {
   const times = new Times(plain);
