@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_table, format_tokens
@@ -21,13 +21,27 @@ MAX_VALUE_TEXT: Final = 2000
 """Characters of one value that are shown."""
 
 
-def format_run(progress: Progress, status: str = "", now: float | None = None) -> Iterator[str]:
+_MOST_UNITS: Final = 10
+"""Items of a map, or rounds of a loop, that ended well and are listed one by one."""
+
+
+def format_run(
+    progress: Progress, status: str = "", now: float | None = None, *, is_whole: bool = False
+) -> Iterator[str]:
     """The lines of `runs show`. `status`: instead of the record's, which does not know that nobody works on a run.
-    `now`: until when a run is told of that goes on or waits."""
+    `now`: until when a run is told of that goes on or waits. `is_whole`: every item and round is listed."""
     yield from _format_head(progress, status or progress.status, now)
     yield ""
     rows = in_order(progress)
-    yield from format_table([_format_row(row, now) for row in rows], right=(3, 4, 5))
+    folded = {} if is_whole else _find_folded(rows)
+    hidden = {unit for units in folded.values() for unit in units}
+    lines: list[list[str]] = []
+    for row in rows:
+        if hidden.isdisjoint(_units_around(progress, row)):
+            lines.append(_format_row(row, now))
+            if row.id in folded:
+                lines.append(_format_folded(row, len(folded[row.id])))
+    yield from format_table(lines, right=(3, 4, 5))
     for row in rows:
         if row.error is not None:
             yield ""
@@ -55,6 +69,33 @@ def format_run(progress: Progress, status: str = "", now: float | None = None) -
     if finished is not None and finished.outputs:
         yield ""
         yield from _format_values("outputs", finished.outputs)
+
+
+def _units_around(progress: Progress, row: NodeRow) -> Iterator[str]:
+    """The prefixes of the items and rounds that a row is in, from the nearest on."""
+    while row.spot.container is not None:
+        yield row.spot.unit
+        row = progress.nodes[row.spot.container]
+
+
+def _find_folded(rows: Sequence[NodeRow]) -> dict[str, set[str]]:
+    """Container → the prefixes of its items or rounds that ended well, where those are many."""
+    eventful = {row.id for row in rows if row.error is not None or row.status not in ("succeeded", "skipped")}
+    units: dict[str, set[str]] = {}
+    opened: set[str] = set()
+    for row in reversed(rows):  # What is inside a container comes behind it.
+        if row.spot.container is not None and row.spot.number is not None:
+            units.setdefault(row.spot.container, set()).add(row.spot.unit)
+        if row.id in eventful and row.spot.container is not None:
+            opened.add(row.spot.unit)
+            eventful.add(row.spot.container)
+    ended = {name: found - opened for name, found in units.items()}
+    return {name: found for name, found in ended.items() if len(found) > _MOST_UNITS}
+
+
+def _format_folded(row: NodeRow, count: int) -> list[str]:
+    what = "rounds" if row.kind == "loop" else "items"
+    return [f"{row.id}[…]", "", "succeeded", "", "", "", f"{count:,} {what} without a failure: --all lists them"]
 
 
 def format_told(told: Notified) -> str:

@@ -212,6 +212,7 @@ _FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
 @click.option("--calls", is_flag=True, help="Its calls of models, one a line.")
 @click.option("--call", type=click.IntRange(0), metavar="N", help="One call, by its number in --calls or --events.")
 @click.option("--state", is_flag=True, help="Its shared state.")
+@click.option("--all", "is_whole", is_flag=True, help="Every item of a map and every round of a loop.")
 @click.option("--at", type=click.IntRange(0), metavar="N", help="As the run stood after event N, counted from 0.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; nothing is cut.")
 @click.option("--events", is_flag=True, help="Print each event as a line of JSON; nothing is cut.")
@@ -225,6 +226,7 @@ def show(
     calls: bool,
     call: int | None,
     state: bool,
+    is_whole: bool,
     at: int | None,
     as_json: bool,
     events: bool,
@@ -246,6 +248,8 @@ def show(
             raise click.UsageError(f"{view} goes with --node and --json only")
         if node is not None and view in ("--call", "--state"):
             raise click.UsageError(f"{view} and --node exclude each other: --node tells what it saw, wrote and asked")
+    if is_whole and (views or events or as_json or node is not None):
+        raise click.UsageError("--all goes with the list of all nodes only; the other forms leave out nothing")
     if len(views) > 1:
         raise click.UsageError(f"{views[0]} and {views[1]} exclude each other")
     if watch:
@@ -287,7 +291,8 @@ def show(
         lines = format_node(run, run.progress.nodes[node], records_of(chosen))
         results.line("\n".join([*lines, *_format_definition(run.progress, node)]))
     else:
-        results.line("\n".join(format_run(fold_events(everything), "interrupted" if is_left else "", now)))
+        status = "interrupted" if is_left else ""
+        results.line("\n".join(format_run(fold_events(everything), status, now, is_whole=is_whole)))
         for lines in (standing, [f"forked, or reused by: {', '.join(led_to)}"] if led_to else [], format_notes(said)):
             if lines:
                 results.line("\n" + "\n".join(lines))
