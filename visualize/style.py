@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 from unicodedata import category
 
+from flowengine.core.records import cost_text
 from visualize.picture import Picture, PictureNode
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
     "Heat",
     "Look",
     "cut",
-    "dollars",
     "heading",
     "heat_value",
     "heats_of",
@@ -162,7 +162,7 @@ def heading(picture: Picture) -> list[str]:
         said.append(seconds_text(run.seconds))
     if run.tokens or run.unpriced:
         unknown = f" and {_calls(run.unpriced)} of unknown price" if run.unpriced else ""
-        said.append(f"{run.tokens:,} tokens · {dollars(run.cost_usd)}{unknown}")
+        said.append(f"{run.tokens:,} tokens · {cost_text(run.cost_usd)}{unknown}")
     lines = [cut(f"{picture.name} · run {run.run_id}", 80), cut(" · ".join(said), 120)]
     return [*lines, cut(run.error, 120)] if run.error else lines
 
@@ -206,9 +206,5 @@ def _calls(count: int) -> str:
 
 def _cost(node: PictureNode) -> str:
     if node.unpriced:
-        return "cost unknown" if node.cost_usd is None else f"over {dollars(node.cost_usd)}"
-    return dollars(node.cost_usd or 0.0)
-
-
-def dollars(amount: float) -> str:
-    return "$0" if amount == 0 else f"${amount:.4f}" if amount < 0.1 else f"${amount:.2f}"
+        return "cost unknown" if node.cost_usd is None else f"over {cost_text(node.cost_usd)}"
+    return cost_text(node.cost_usd or 0.0)

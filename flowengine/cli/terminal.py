@@ -190,11 +190,9 @@ def format_dollars(cost: float | None, *, is_whole: bool = True) -> str:
     >>> format_dollars(0.001234), format_dollars(12.5), format_dollars(0.01, is_whole=False)
     ('$0.0012', '$12.50', '$0.0100+')
     """
-    if cost is None:
-        return ""
-    if not cost and is_whole:
-        return "$0"
-    return f"${cost:.{2 if cost >= 1 else 4}f}{'' if is_whole else '+'}"
+    from flowengine.core.records import cost_text  # `--help` needs no records.
+
+    return "" if cost is None else cost_text(cost) + "+" * (not is_whole)
 
 
 def format_clock(at: float) -> str:

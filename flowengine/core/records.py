@@ -47,6 +47,7 @@ __all__ = [
     "ToolCall",
     "UsageTotals",
     "Waited",
+    "cost_text",
     "node_of_question",
     "question_path",
     "tool_key",
@@ -144,6 +145,17 @@ class UsageTotals:
     def is_whole(self) -> bool:
         """Whether the cost counts every call."""
         return self.priced >= self.answered
+
+
+def cost_text(amount: float) -> str:
+    """US dollars with the digits that people need; what was paid is never shown as nothing.
+
+    >>> [cost_text(each) for each in (0, 1234.5, 0.25, 0.0012, 0.0000345, 1e-9)]
+    ['$0', '$1,234.50', '$0.25', '$0.0012', '$0.000034', 'under $0.000001']
+    """
+    if 0 < amount < 0.000001:
+        return "under $0.000001"
+    return "$0" if amount == 0 else f"${amount:,.{2 if amount >= 0.1 else 4 if amount >= 0.0001 else 6}f}"
 
 
 class ToolCall(NamedTuple):

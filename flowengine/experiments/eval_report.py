@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from flowengine.core.records import cost_text
 from flowengine.errors import InputError, did_you_mean
 from flowengine.experiments.eval_sets import EvalRow, EvalSet
 from flowengine.experiments.score_statistics import Difference, Estimate, estimate_difference, estimate_mean
@@ -125,11 +126,9 @@ def format_dollars_short(amount: float, unpriced_calls: int) -> str:
     """A cost in US dollars, with a `+` where some calls have no known price.
 
     >>> format_dollars_short(1.1, 0), format_dollars_short(0.0, 0), format_dollars_short(0.0, 2)
-    ('$1.10', '$0', '$0.0000+')
+    ('$1.10', '$0', '$0+')
     """
-    if not amount and not unpriced_calls:
-        return "$0"
-    return f"${amount:,.{2 if amount >= 0.1 else 4}f}{'+' if unpriced_calls else ''}"
+    return cost_text(amount) + "+" * bool(unpriced_calls)
 
 
 def make_report(made: EvalSet, before: EvalSet | None = None, bounds: Mapping[str, float] | None = None) -> EvalReport:

@@ -75,8 +75,8 @@ def test_an_unknown_price_is_not_reported_as_nothing(
         said = flowengine("eval", "say.floweval.yaml", "-q", "--html", "report.html")
         again = flowengine("eval", "say.floweval.yaml", "-q", "--format", "json")
     assert said.code == 0, said.err
-    assert "paid 2 of 2 calls, $0.0000+ instead of $0.0000+; the price of 2 calls is not known" in said.out
-    assert said.out.count("$0.0000+\n") == 2  # The judge, and the slice.
+    assert "paid 2 of 2 calls, $0+ instead of $0+; the price of 2 calls is not known" in said.out
+    assert said.out.count("$0+\n") == 2  # The judge, and the slice.
     assert "$0<" not in (folder / "report.html").read_text()
     counts = json.loads(again.out)
     assert (counts["unpriced_calls"], counts["paid_unpriced_calls"]) == (2, 0)

@@ -91,7 +91,7 @@ def test_the_tree_fits_narrow_terminals_and_few_rows(width: int) -> None:
 
 def test_a_line_tells_how_far_a_run_is() -> None:
     line = format_progress_line(fold_events(mapped(31, failed=[7])), 11.0)
-    assert line == "10.0 s: 1 of 3 nodes · each 31/50 ███▋ ✗ 1 · 2,000 tokens · $0.5000"
+    assert line == "10.0 s: 1 of 3 nodes · each 31/50 ███▋ ✗ 1 · 2,000 tokens · $0.50"
     assert draw_bar(1, 0) == "██████"
 
 

@@ -97,7 +97,7 @@ def test_the_list_tells_cost_model_session_input_and_what_people_say(listed: Com
     said = listed("runs", "list", "--search", "refund")
     head, row = said.out.splitlines()
     for name, cell in {
-        "COST": "$0.2500", "TOKENS": "1,000", "MODEL": "gpt-4o", "SESSION": "ann", "LABELS": "team=r1",
+        "COST": "$0.25", "TOKENS": "1,000", "MODEL": "gpt-4o", "SESSION": "ann", "LABELS": "team=r1",
         "MARKS": "golden quality=0.5 1 notes", "INPUT": "input: q: Refund the order",
     }.items():  # fmt: skip
         assert row[head.index(name) :].startswith(cell), said.out

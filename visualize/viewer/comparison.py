@@ -12,6 +12,7 @@ from itertools import combinations
 from shlex import quote
 from typing import Any, Final
 
+from flowengine.core.records import cost_text
 from visualize.plain import format_value, jsonable
 from visualize.progress import NodeRow
 from visualize.run_difference import (
@@ -26,7 +27,7 @@ from visualize.run_difference import (
     models_of,
     outputs_of,
 )
-from visualize.style import dollars, seconds_text
+from visualize.style import seconds_text
 from visualize.viewer.feed import preview
 from visualize.viewer.html import Child, Markup, compare_url, element, run_url
 from visualize.viewer.overlay import overlay_markup
@@ -130,7 +131,7 @@ def _tell(how: Callable[[Any], str], figure: float | None) -> str:
 _FIGURES: Final[Sequence[tuple[str, str, Callable[[Any], str]]]] = (
     ("Took", "seconds", partial(_tell, seconds_text)),
     ("Worked", "worked", partial(_tell, seconds_text)),
-    ("Cost", "cost_usd", partial(_tell, dollars)),
+    ("Cost", "cost_usd", partial(_tell, cost_text)),
     ("Tokens", "tokens", partial(_tell, "{:,}".format)),
     ("Model calls", "calls", partial(_tell, "{:,}".format)),
 )
@@ -190,7 +191,7 @@ def _make_cells(sides: Sequence[RunSide], node: NodeDifference) -> list[Child]:
         took(a.seconds),
         took(b.seconds),
         delta_text(a.seconds, b.seconds, seconds_text),
-        delta_text(a.cost_usd, b.cost_usd, dollars),
+        delta_text(a.cost_usd, b.cost_usd, cost_text),
         delta_text(a.tokens, b.tokens, "{:,}".format),
     ]
 
@@ -254,7 +255,7 @@ def _list_runs(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool
             took(own.seconds),
             delta_text(first.seconds, own.seconds, seconds_text),
             format_cost(run.progress.usage) if own.calls else "",
-            delta_text(first.cost_usd, own.cost_usd, dollars),
+            delta_text(first.cost_usd, own.cost_usd, cost_text),
             "" if own.tokens is None else f"{own.tokens:,}",
             delta_text(first.tokens, own.tokens, "{:,}".format),
             f"{own.calls:,}",

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from flowengine.core.records import cost_text
 from flowengine.errors import Diagnostic
 from visualize.picture import Picture, close_containers
-from visualize.style import dollars, seconds_text
+from visualize.style import seconds_text
 from visualize.usual_times import RunPoint
 from visualize.viewer.actions import ActionField, command_line, compose_command, group_fields
 from visualize.viewer.forms import Acting, fields_for, form, simple_properties
@@ -37,7 +38,7 @@ def plot_svg(points: Sequence[RunPoint]) -> Markup:
     """The runs from left to right in the order given, the oldest first; each point leads to its run."""
     strips = [
         list(_draw_strip(points, "Time", [each.seconds for each in points], seconds_text, 0.0)),
-        list(_draw_strip(points, "Cost", [each.cost_usd for each in points], dollars, _HEIGHT + 14)),
+        list(_draw_strip(points, "Cost", [each.cost_usd for each in points], cost_text, _HEIGHT + 14)),
     ]
     return element(
         "svg", strips, class_="plot", viewBox=f"0 0 {_WIDTH:.0f} {2 * _HEIGHT + 14:.0f}", role="group",

@@ -16,10 +16,10 @@ from flowengine.core.records import (
     Reused,
     Round,
     ToolCall,
+    cost_text,
 )
 from visualize.plain import format_value
 from visualize.record_text import describe, explain_waits
-from visualize.style import dollars
 from visualize.viewer.html import Child, Markup, element, run_url
 from visualize.viewer.parts import facts, fold, note, section, table, took, value
 
@@ -68,7 +68,7 @@ def _make_model_call(call: ModelCall, seq: int) -> Markup:
         ("Model", f"{call.model} ({call.provider})" if call.provider else call.model),
         ("Took", took(call.seconds)),
         ("Tokens", _format_tokens(call)),
-        ("Cost", "unknown" if call.cost_usd is None else dollars(call.cost_usd)),
+        ("Cost", "unknown" if call.cost_usd is None else cost_text(call.cost_usd)),
         ("Requests", str(call.attempts) if call.attempts > 1 else None),
         ("Ended by", call.finish_reason or None),
         ("Vectors", str(len(call.vectors)) if call.vectors else None),

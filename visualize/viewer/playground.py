@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.records import ModelCall
+from flowengine.core.records import ModelCall, cost_text
 from visualize.plain import format_value
-from visualize.style import dollars
 from visualize.viewer.actions import command_line
 from visualize.viewer.forms import Acting, form, make_label
 from visualize.viewer.html import Child, Markup, element, play_url, run_url
@@ -111,7 +110,7 @@ def _call_facts(call: ModelCall, score: float | None) -> Markup:
         ("Model", call.model),
         ("Took", took(call.seconds)),
         ("Tokens", f"{call.prompt_tokens or 0:,} in, {call.completion_tokens or 0:,} out" if known else "unknown"),
-        ("Cost", "unknown" if call.cost_usd is None else dollars(call.cost_usd)),
+        ("Cost", "unknown" if call.cost_usd is None else cost_text(call.cost_usd)),
         ("Score", meter(score)),
     ]
     return facts(told)
@@ -217,7 +216,7 @@ def _list_tries(it: PlaygroundPage) -> Markup:
             element("a", each.run_id, href=play_url(it.run_id, it.seq, each.run_id)),
             each.call.model if each.call is not None else "",
             meter(each.score),
-            "" if each.call is None or each.call.cost_usd is None else dollars(each.call.cost_usd),
+            "" if each.call is None or each.call.cost_usd is None else cost_text(each.call.cost_usd),
             took(each.call.seconds) if each.call is not None else each.error,
         ]
         for each in it.tries

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from flowengine.core.context import EMPTY
+from flowengine.core.records import cost_text
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.run_index import ListedRuns, RunLine
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
-from visualize.style import dollars
 from visualize.viewer.forms import Acting, form
 from visualize.viewer.html import (
     Child,
@@ -297,7 +297,7 @@ def _make_row(line: RunLine, in_file: bool) -> list[Child]:
     has_calls = digest is not None and digest.calls > 0
     cost, tokens = None, None
     if digest is not None and has_calls:
-        cost = "unknown" if digest.cost_usd is None else dollars(digest.cost_usd) + ("" if digest.is_whole else " +")
+        cost = "unknown" if digest.cost_usd is None else cost_text(digest.cost_usd) + " +" * (not digest.is_whole)
         tokens = "unknown" if digest.tokens is None else f"{digest.tokens:,}"
     found = line.excerpt or ("" if digest is None else digest.first_input)
     return [
