@@ -92,7 +92,7 @@ def _kind_of(hint: Any) -> _Kind | None:
         return _Kind(callable, "a function", "functions")
     if kind is Mapping:
         return _mapping_of(*map(_kind_of, arguments))
-    if kind is Sequence:
+    if kind is Sequence or kind is Collection:
         return _sequence_of(*map(_kind_of, arguments))
     if not isinstance(kind, type) or kind in (Any, object) or not _can_be_asked(kind):
         return None

@@ -65,6 +65,7 @@ def check_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
     Traceback (most recent call last):
     flowengine.errors.InputError: label 'a team': a name is 1 to 64 letters, digits, _ . / and -
     """
+    refuse_other_kind(labels, Mapping, "labels are a mapping, as {'team': 'billing'}", InputError)
     if len(labels) > _MAX_LABELS:
         raise InputError(f"a run has at most {_MAX_LABELS} labels, found {len(labels)}")
     for name, value in labels.items():

@@ -21,7 +21,7 @@ from flowengine.core.context import Context
 from flowengine.core.file_values import FileRules
 from flowengine.core.json_values import load_json
 from flowengine.core.media_types import allows_media_type
-from flowengine.core.values import describe_value, freeze, is_json_type, is_one_of
+from flowengine.core.values import describe_value, freeze, frozen_dict, is_json_type, is_one_of
 from flowengine.engine.graph import Graph
 from flowengine.engine.merging import StateKey, state_rules
 from flowengine.engine.ports import Node, Notifier
@@ -310,7 +310,7 @@ def outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:
             found[name] = freeze(value)
         except RecursionError:
             raise RunError(f"output '{name}' contains itself, or is nested too deep") from None
-    return freeze(found)
+    return frozen_dict(found)
 
 
 def partial_outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final, TypeAlias
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
 from flowengine.engine.events import ErrorInfo, Event, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.ports import Journal
-from flowengine.errors import DefinitionError, refuse_other_kind
+from flowengine.errors import DefinitionError, InputError, refuse_other_kind
 from flowengine.journal.run_lookup import check_labels, check_run_id
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.sessions import check_session_name
@@ -43,7 +44,7 @@ class RunOptions:
     opposite.
 
     Raises `DefinitionError` for limits of another kind, `InputError` for an id, a session's name or labels that no run
-    can have.
+    can have, and for names that are no list of texts.
     """
 
     limits: RunLimits | None = None
@@ -87,6 +88,9 @@ class RunOptions:
             check_session_name(self.session)
         if self.labels:
             check_labels(self.labels)
+        if self.reuse is not None or self.retry_effects != () or self.assume_done != ():
+            named = {"reuse": self.reuse, "retry_effects": self.retry_effects, "assume_done": self.assume_done}
+            check_arguments(RunOptions.__init__, named, InputError)
 
 
 DEFAULTS: Final = RunOptions()

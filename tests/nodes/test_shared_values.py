@@ -317,3 +317,16 @@ async def test_a_value_that_contains_itself_is_reported_wherever_it_is_taken(any
     assert f"a value {told}" in str(run.nodes["again"].error)
     with pytest.raises(InputError, match="the inputs are nested too deep"):
         await Flow("f", {"a": one}).run({"x": endless})
+
+
+def test_an_output_of_a_flow_is_copied_once() -> None:
+    copies: list[object] = []
+
+    class Noted:
+        def __deepcopy__(self, memo: object) -> Noted:
+            copies.append(memo)
+            return self
+
+    flow = Flow("f", {"a": FunctionNode(lambda: 1)}, outputs={"noted": lambda context: Noted()})
+    flow.run_sync(store=MemoryStore())
+    assert len(copies) == 1

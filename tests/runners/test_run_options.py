@@ -14,6 +14,10 @@ IMPOSSIBLE: list[tuple[dict[str, Any], type[FlowEngineError], str]] = [
     ({"run_id": "../x"}, InputError, "'../x' is no run's id"),
     ({"session": " "}, InputError, "a session is named by 1 to 200 characters"),
     ({"labels": {"a team": "billing"}}, InputError, "label 'a team'"),
+    ({"labels": ["billing"]}, InputError, "labels are a mapping, as .*, not list"),
+    ({"reuse": 5}, InputError, "reuse must be a text, a list of texts or None, not int 5"),
+    ({"retry_effects": "send"}, InputError, "retry_effects must be a list of texts, not str 'send'"),
+    ({"assume_done": None}, InputError, "assume_done must be a list of texts, not NoneType None"),
 ]
 
 
