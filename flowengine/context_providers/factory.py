@@ -125,7 +125,7 @@ def make_provider(entry: Configured, root: Path | None, load: Load) -> ContextPr
     for name in parameters:
         kinds = kinds_of(schema["parameters"][name])
         if "code" in kinds and "string" not in kinds and isinstance(parameters[name], str):
-            parameters[name] = _loaded(entry.name, name, parameters[name], load)
+            parameters[name] = _load_code(entry.name, name, parameters[name], load)
     try:
         return kind.from_config(parameters, root=root)
     except ParameterError as error:
@@ -140,7 +140,7 @@ def make_provider(entry: Configured, root: Path | None, load: Load) -> ContextPr
         raise ParameterError(f"context provider '{entry.name}' cannot be made: {problem}") from error
 
 
-def _loaded(provider: str, parameter: str, target: str, load: Load) -> Any:
+def _load_code(provider: str, parameter: str, target: str, load: Load) -> Any:
     try:
         return load(target)
     except DefinitionError as error:
