@@ -20,6 +20,7 @@ from flowengine.flow import Flow
 from flowengine.journal.codec import encode
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_queue import submit
+from flowengine.runs import Runs
 from tests.support.model_server import ModelServer
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, status
@@ -173,3 +174,13 @@ def test_a_run_that_is_imported_and_resumed_chooses_no_place_for_memories(here: 
     assert main(["resume", "r2", "--store", "runs.db"]) == 0
     assert not target.exists()
     assert Path("own.db").exists()
+
+
+def test_a_run_that_is_imported_is_no_callers_own(here: Path) -> None:
+    labels = {"caller": "ann", "team": "tea"}
+    started = RunStarted("r1", "f", 1.0, {}, {}, {}, settings={"labels": labels, "served": {"caller": "ann"}})
+    head = json.dumps({"flowengine_run": 1, "run_id": "r1", "events": 1})
+    Path("run.jsonl").write_text("\n".join([head, encode(started), ""]))
+    assert main(["runs", "import", "run.jsonl", "--store", "runs.db"]) == 0
+    assert Runs("runs.db").list(labels={"caller": "ann"}) == []
+    assert [each.labels for each in Runs("runs.db").list()] == [{"team": "tea"}]

@@ -35,6 +35,7 @@ from flowengine.journal.run_export import (
     store_run,
     unpack_runs,
 )
+from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.run_notes import notes_of
 from flowengine.journal.sqlite.repair import Repair, repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
@@ -91,6 +92,8 @@ def _to_data(done: Repair, opened: SQLiteStore) -> dict[str, object]:
 
 _MACHINE_FIELDS: Final = frozenset({"folder", "queue", "priority", "served"})
 """Settings of a run that speak of the machines where it began, and of whom a server there began it for."""
+_CALLER: Final = "caller"
+"""The label by which `flowengine serve` lists a run as one of a caller's own."""
 
 
 @click.command("export", cls=ReadingCommand)
@@ -215,11 +218,13 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
 
 def _drop_foreign_paths(events: list[Event]) -> list[Event]:
     """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
-    which neither a worker nor a server takes up: it was not submitted here."""
+    which neither a worker nor a server takes up or shows to a caller: it was not submitted here."""
     started = events[0]
     assert isinstance(started, RunStarted)  # `unpack_runs` gives no other.
     path = None if started.path is None else PurePath(started.path)
     if path is not None and (path.is_absolute() or ".." in path.parts):
         path = PurePath(path.name)
     settings = {name: value for name, value in started.settings.items() if name not in _MACHINE_FIELDS}
+    if _CALLER in (labels := labels_of(started)):
+        settings["labels"] = {name: value for name, value in labels.items() if name != _CALLER}
     return [started._replace(path=None if path is None else str(path), settings=settings), *events[1:]]
