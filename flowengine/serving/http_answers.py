@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
@@ -10,7 +11,9 @@ from starlette.responses import Response
 
 from flowengine.core.json_values import to_json_value
 from flowengine.engine.events import Event, NodeFailed, TokenStreamed
-from flowengine.server.problems import ProblemError, problem_response
+from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
+from flowengine.masking.masker import Masker
+from flowengine.server.problems import ProblemError, problem_of, problem_response
 from flowengine.serving.api_keys import QuotaError
 from flowengine.serving.outcomes import NODE_STATES, AccessError, KeyReusedError, RunOutcome
 from flowengine.serving.run_driver import OverloadedError, StoppingError
@@ -21,12 +24,14 @@ __all__ = [
     "accepted_response",
     "encode_message",
     "error_response",
+    "hide_store",
     "json_response",
     "outcome_response",
     "progress_messages",
     "to_run_state",
 ]
 
+_LOG: Final = logging.getLogger("flowengine.serving")
 _PROBLEMS: Final[Mapping[type[Exception], tuple[int, str]]] = {
     AccessError: (403, "Not allowed"),
     KeyReusedError: (422, "The key was used with other inputs"),
@@ -43,6 +48,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 def error_response(error: Exception) -> Response:
     """A problem object (RFC 9457), with `Retry-After` where asking again may help."""
+    error = hide_store(error)
     known = next((each for kind, each in _PROBLEMS.items() if isinstance(error, kind)), None)
     response = problem_response(error if known is None else ProblemError(*known, str(error)), as_page=False)
     wait = getattr(error, "retry_after", None)
@@ -51,6 +57,15 @@ def error_response(error: Exception) -> Response:
     if response.status_code == 401:
         response.headers["WWW-Authenticate"] = 'Bearer realm="flowengine"'
     return response
+
+
+def hide_store(error: Exception) -> Exception:
+    """The error for a caller: one of the store, which names its file or server, goes to the log."""
+    if not isinstance(error, StoreUnavailableError | StoreCorruptError | StoreVersionError):
+        return error
+    _LOG.error("%s", Masker().mask(f"{type(error).__name__}: {error}"))
+    found = problem_of(error)
+    return ProblemError(found.status, found.title, f"{found.title}; the server's log says more")
 
 
 def to_run_state(outcome: RunOutcome, root: str = "") -> dict[str, Any]:

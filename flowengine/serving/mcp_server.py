@@ -23,6 +23,7 @@ from flowengine.errors import ApprovalError, FlowEngineError, InputError, did_yo
 from flowengine.journal.run_export import dumps
 from flowengine.serving.flow_inspection import explain_code, plan_flow, validate_flow
 from flowengine.serving.flow_service import FlowService
+from flowengine.serving.http_answers import hide_store
 from flowengine.serving.mcp_tools import (
     CONTROL_TOOLS,
     data_result,
@@ -121,7 +122,7 @@ class _Calls:
                 return await control(call)
             return await self._run_flow(call)
         except FlowEngineError as error:
-            return _error_result(str(error))
+            return _error_result(str(hide_store(error)))
 
     async def _run_flow(self, call: FlowToolCall) -> Result:
         if call.params.request_state is not None:

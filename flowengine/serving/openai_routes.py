@@ -30,7 +30,7 @@ from flowengine.serving.chat_requests import (
 )
 from flowengine.serving.chat_shape import ChatShape, find_chat_shape
 from flowengine.serving.flow_service import FlowService
-from flowengine.serving.http_answers import json_response
+from flowengine.serving.http_answers import hide_store, json_response
 from flowengine.serving.openai_bodies import (
     ChatAnswer,
     ChatCall,
@@ -107,7 +107,7 @@ def error_response(found: Exception) -> Response:
 
 def openai_error_of(error: Exception) -> OpenAiError:
     """Makes an OpenAI error of an exception; foreign exceptions are not described."""
-    match error:
+    match error := hide_store(error):
         case OpenAiError():
             return error
         case FlowNotFoundError():

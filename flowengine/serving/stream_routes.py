@@ -27,6 +27,7 @@ from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, fol
 from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of, stopping_unheard
 from flowengine.serving.chat_shape import ChatShape, find_text_output
 from flowengine.serving.flow_routes import answering_errors
+from flowengine.serving.http_answers import hide_store
 from flowengine.serving.openai_bodies import OpenAiError, read_content
 from flowengine.serving.outcomes import FlowCaller
 from flowengine.serving.question_texts import PersonsAnswer, format_questions
@@ -141,7 +142,7 @@ class _StreamRoutes:
                     for event in encoder.encode(part, questions):
                         yield _frame(event)
         except Exception as error:
-            problem = problem_of(error)
+            problem = problem_of(hide_store(error))
             for event in encoder.fail(problem.detail or problem.title):
                 yield _frame(event)
         if last:

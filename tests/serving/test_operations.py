@@ -1,14 +1,19 @@
-"""What `/readyz` says of a store."""
+"""What `/readyz` and answers to callers say of a store."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 
 import psycopg
 import pytest
+from starlette.responses import Response
 
+from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres.store import PostgresStore
+from flowengine.serving.http_answers import error_response
+from flowengine.serving.openai_routes import error_response as openai_response
 from flowengine.serving.operations import find_unreadiness
 from tests.support.pace import done_within
 from tests.support.postgres import empty_database
@@ -32,3 +37,14 @@ async def test_a_store_that_a_newer_version_has_changed_is_reported_at_once(is_c
 
 async def test_a_store_without_versions_is_ready() -> None:
     assert await find_unreadiness(MemoryStore()) is None
+
+
+@pytest.mark.parametrize("answer", [error_response, openai_response])
+@pytest.mark.parametrize("kind", [StoreUnavailableError, StoreCorruptError, StoreVersionError])
+def test_callers_are_not_told_where_the_store_is_but_the_log_is(
+    answer: Callable[[Exception], Response], kind: type[JournalError], caplog: pytest.LogCaptureFixture
+) -> None:
+    told = answer(kind("/srv/ann/runs.db cannot be opened")).body
+    assert b"the server's log says more" in bytes(told)
+    assert b"/srv" not in bytes(told)
+    assert "/srv/ann/runs.db cannot be opened" in caplog.text
