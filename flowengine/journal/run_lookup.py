@@ -136,6 +136,7 @@ def resolve(reference: str, run_ids: Sequence[str], store: str) -> str:
     >>> resolve("@last", ["b7", "a1"], "runs.db"), resolve("a", ["b7", "a1"], "runs.db")
     ('b7', 'a1')
     """
+    refuse_other_kind(reference, str, "a run's id is text", InputError)
     if reference == "@last" and run_ids:
         return run_ids[0]
     if reference in run_ids:

@@ -51,9 +51,14 @@ class ApprovalNode(FlowNode):
     ) -> None:
         check_arguments(ApprovalNode.__init__, locals())
         super().__init__(**settings)
+        if not targets:
+            raise DefinitionError("there is nothing to choose from: give at least one choice")
         check_least("expires", expires, 0)
+        if (expires is None) != (on_expire is None):
+            given, lacks = ("expires", "on_expire") if on_expire is None else ("on_expire", "expires")
+            raise DefinitionError(f"'{given}' goes with '{lacks}', which is missing")
         if on_expire is not None and on_expire not in targets:
-            near = did_you_mean(on_expire, targets) or f"; there are {', '.join(targets) or 'none'}"
+            near = did_you_mean(on_expire, targets) or f"; there are {', '.join(targets)}"
             raise DefinitionError(f"on_expire names no choice: '{on_expire}'{near}")
         self.message = message
         self.form = form

@@ -26,6 +26,7 @@ from flowengine import (
     StateKey,
 )
 from flowengine.errors import DefinitionError, InputError
+from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
 
 
@@ -67,7 +68,10 @@ NEEDED: dict[type[Any], dict[str, Any]] = {
         (ConditionNode, {"then": 5}, "then must be a text, a mapping or None, not int 5"),
         (ConditionNode, {"otherwise": ["x"]}, "otherwise must be a text or None, not list"),
         (ApprovalNode, {"expires": -1}, "expires must be a number, and 0 at least, not -1"),
-        (ApprovalNode, {"on_expire": "yess"}, "did you mean 'yes'?"),
+        (ApprovalNode, {"expires": 60, "on_expire": "yess"}, "did you mean 'yes'?"),
+        (ApprovalNode, {"expires": 60}, "'expires' goes with 'on_expire', which is missing"),
+        (ApprovalNode, {"on_expire": "yes"}, "'on_expire' goes with 'expires', which is missing"),
+        (ApprovalNode, {"targets": {}}, "there is nothing to choose from"),
         (Flow, {"name": 5}, "name must be a text, not int 5"),
         (
             Flow,
@@ -113,3 +117,5 @@ def test_a_file_a_text_an_id_and_a_sessions_name_are_texts() -> None:
         flow.run_sync(run_id=number)
     with pytest.raises(InputError, match="a session's name is text, not int"):
         flow.run_sync(session=number)
+    with pytest.raises(InputError, match="a run's id is text, not int"):
+        MemoryStore().find(number)
