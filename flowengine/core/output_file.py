@@ -1,12 +1,15 @@
 """Writes a file that a user asked for, whole or not at all: what was there stays until all of the new one is written.
 
-The new file is written beside its place and takes it at the end. A link keeps leading to the file; devices and pipes
+The new file is written beside its place, locked by its writer, and takes it at the end; the next write in the folder
+removes what a killed writer left there. A link keeps leading to the file; devices and pipes
 are written to as they are. It knows nothing of what is written.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -23,6 +26,7 @@ __all__ = ["open_output", "tells_refusals", "write_output"]
 
 _STREAM_FOLDERS: Final = ("/dev", "/dev/fd", "/proc/self/fd")
 """What is named there is a stream that somebody holds open, also where a shell led it into a file."""
+_PART: Final = re.compile(r"\..{1,40}\.[0-9a-f]{8}\.part", re.DOTALL)
 _IN_PLACE: Final = (EACCES, EBUSY, EPERM, EXDEV)
 """Why a file can be written and not replaced: its folder may not be, or it is mounted by itself."""
 
@@ -48,10 +52,17 @@ def open_output(path: str | Path, *, follows_link: bool = True) -> Generator[Bin
     place = Path(path if replaces_link else os.path.realpath(path))
     with tells_refusals(path):
         status = None if replaces_link else _find_status(path)
-        beside = _place_beside(Path(path), place, status)
         opener = None if status is None else _open_private
-        file = open(beside or path, "xb" if beside else "wb", opener=opener)  # noqa: SIM115 - closed below, before it is put
+        while True:
+            beside = _place_beside(Path(path), place, status)
+            file = open(beside or path, "xb" if beside else "wb", opener=opener)  # noqa: SIM115 - closed below, before it is put
+            if beside is None or _lock(file.fileno()):
+                break
+            file.close()
+        locked = os.dup(file.fileno())  # Until the file is in its place.
     try:
+        if beside is not None:
+            _remove_left_behind(beside.parent)
         yield file
         with tells_refusals(path):
             file.close()
@@ -62,6 +73,7 @@ def open_output(path: str | Path, *, follows_link: bool = True) -> Generator[Bin
             file.close()
         if beside is not None:
             beside.unlink(missing_ok=True)
+        os.close(locked)
 
 
 @contextmanager
@@ -82,7 +94,7 @@ def _find_status(path: str | Path) -> os.stat_result | None:
 
 def _place_beside(path: Path, place: Path, status: os.stat_result | None) -> Path | None:
     """Returns the path to write to first; None to write in place. `status` is that of the existing file."""
-    # Where a process is killed the file stays, and says whose it is.
+    # Where a process is killed the file stays, until the next write in its folder.
     name = f".{place.name[:40]}.{secrets.token_hex(4)}.part"
     if status is None:
         return place.with_name(name)
@@ -91,6 +103,32 @@ def _place_beside(path: Path, place: Path, status: os.stat_result | None) -> Pat
     if not os.access(place, os.W_OK):
         raise PermissionError(EACCES, os.strerror(EACCES))
     return (place.parent if os.access(place.parent, os.W_OK) else Path(tempfile.gettempdir())) / name
+
+
+def _lock(handle: int) -> bool:
+    """Marks a new file as being written; False if another process has just taken it for one that was left behind."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # A file system without locks; there nothing is removed.
+        return True
+    return os.fstat(handle).st_nlink > 0
+
+
+def _remove_left_behind(folder: Path) -> None:
+    """Removes the files of writers that are gone: those that nobody has locked."""
+    left: list[str] = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        left = [each.path for each in entries if _PART.fullmatch(each.name) and each.is_file(follow_symlinks=False)]
+    for path in left:
+        with suppress(OSError):
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                os.unlink(path)
+            finally:
+                os.close(handle)
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -128,3 +131,25 @@ def test_what_cannot_be_written_is_told_with_its_name(tmp_path: Path) -> None:
     if os.path.exists("/dev/full"):
         with pytest.raises(InputError, match=r"^/dev/full cannot be written: No space left on device$"):
             write_output("/dev/full", ["a"])
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    write = """
+        import os, signal, sys
+        from flowengine.core.output_file import open_output
+        with open_output("killed.txt"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    subprocess.run([sys.executable, "-c", dedent(write)], cwd=tmp_path, check=False)
+    (left,) = tmp_path.iterdir()
+    own = tmp_path / ".own.part"
+    own.touch()
+    with open_output(tmp_path / "slow.txt") as file:
+        file.write(b"slow")
+        write_output(tmp_path / "new.txt", ["new"])
+    assert left.suffix == ".part"
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {
+        "slow.txt": "slow",
+        "new.txt": "new",
+        ".own.part": "",
+    }
