@@ -215,7 +215,7 @@ function timelineRows(run, now, times) {
       for (const call of row.calls) {
         bars.append(bar(clock, call.at - call.seconds, call.at, "call", `${call.purpose}: ${secondsText(call.seconds)}`));
       }
-      bars.append(beside(clock, start, end, tookText(end - start, partsOf(tried))));
+      bars.append(beside(clock, tried[0].spans[0].start, end, tookText(end - start, partsOf(tried))));
     }
     element.append(name, bars);
   };

@@ -116,6 +116,29 @@ def test_a_timeline_tells_work_from_waits_attempts_and_breaks(browser: Browser, 
         assert tab.trouble == []
 
 
+def test_how_long_a_row_took_is_not_written_over_its_wait(browser: Browser, tmp_path: Path):
+    begun = timed_run()[:1]
+    ok = NodeResult("ok")
+    for number, (at, end) in enumerate([(0, 8), (8, 10)]):
+        begun += [
+            NodeStarted(f"each[{number}].page", START + at),
+            NodeFinished(f"each[{number}].page", START + end, ok),
+        ]
+    begun[1:1] = [NodeStarted("each", START), NodeRecorded("each", START, MapBegan(2))]
+    path = tmp_path / "run.html"
+    path.write_text(
+        export_page(Reading([*begun, NodeFinished("each", START + 10, ok), RunFinished(START + 10, "succeeded")]))
+    )
+    with browser.tab() as tab:
+        tab.goto(path.as_uri())
+        tab.wait("document.querySelectorAll('#rows .row .took').length > 2")
+        row = "document.querySelector('#rows .name[title=\"each[1].page\"]').parentElement"
+        assert tab.evaluate(f"{row}.querySelector('.p-queued') !== null")
+        assert tab.evaluate(f"{row}.querySelector('.took.inside') !== null"), (
+            "words on a bar have a ground of their own"
+        )
+
+
 def test_a_page_of_a_server_asks_where_the_time_went_again_when_more_is_known(browser: Browser):
     events = timed_run()
     with page_server(events[:9]) as pages, browser.tab() as tab:
