@@ -152,6 +152,8 @@ def test_a_type_of_another_language_is_told_by_its_name_here(line: str, expected
         ("{type: foreach, over: '[1]'}", "unknown node type 'foreach'; did you mean 'map'?"),
         ("{type: function, function: json:loads}", "unknown key 'function'; did you mean 'call'?"),
         ("{prompt: x, system_prompt: y}", "unknown key 'system_prompt'; did you mean 'instructions'?"),
+        ("{prompt: x, context_providers: []}", "unknown key 'context_providers'; did you mean 'context'?"),
+        ("{type: map, over: '[1]', max_parallel: 2}", "unknown key 'max_parallel'; did you mean 'concurrency'?"),
         ("{prompt: x, on: y}", "unknown key 'on'"),
     ],
 )
