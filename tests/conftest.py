@@ -66,13 +66,12 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collects tests without the garbage collector: what a collection makes lives to the end."""
+    """Collects tests without the garbage collector, which also passes over what was made: it lives to the end."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.unfreeze()  # Both together: all that is there now counts as old, and no young pass goes through it.
         gc.enable()
 
 
