@@ -38,7 +38,7 @@ JUDGED = {
 ROUTED = {"next_route": "a", "confidence": 0.9, "reasoning": "because"}
 
 
-def told(model: ScriptedModel, call: int = 0) -> list[tuple[str, str]]:
+def sent_messages(model: ScriptedModel, call: int = 0) -> list[tuple[str, str]]:
     """Role and text of each message of one request."""
     return [(each.role, each.content) for each in model.requests[call].messages]
 
@@ -128,7 +128,7 @@ async def test_messages_of_the_context_come_between_the_system_message_and_the_i
     model = ScriptedModel(["ok"])
     earlier = [Message("user", "Hello"), {"role": "assistant", "content": "Hi"}]
     await Agent("a", "Be brief.", model=model).run_async("Go on", Context(messages=earlier))
-    assert told(model) == [
+    assert sent_messages(model) == [
         ("system", "Be brief."),
         ("user", "Hello"),
         ("assistant", "Hi"),
@@ -143,8 +143,8 @@ async def test_the_history_is_the_callers_list_and_its_newest_entries_enter_the_
     for text in ("first", "second", "third"):
         await agent.run_async(text)
     assert history == ["User: first\nAssistant: one", "User: second\nAssistant: two", "User: third\nAssistant: three"]
-    assert told(model, 0) == [("user", "User input: first")]
-    assert told(model, 2) == [
+    assert sent_messages(model, 0) == [("user", "User input: first")]
+    assert sent_messages(model, 2) == [
         ("user", "Previous context:\nUser: second\nAssistant: two\n\nUser input: third"),
     ]
 
@@ -152,7 +152,7 @@ async def test_the_history_is_the_callers_list_and_its_newest_entries_enter_the_
 async def test_a_history_of_size_zero_is_written_and_not_read() -> None:
     model, history = ScriptedModel(["one"]), ["User: before\nAssistant: zero"]
     await Agent("a", "", model=model, session_history=history, history_size=0).run_async("first")
-    assert told(model) == [("user", "User input: first")]
+    assert sent_messages(model) == [("user", "User input: first")]
     assert len(history) == 2
 
 
@@ -161,7 +161,7 @@ async def test_without_a_history_an_agent_remembers_nothing() -> None:
     agent = Agent("a", "", model=model)
     await agent.run_async("first")
     await agent.run_async("second")
-    assert told(model, 1) == [("user", "User input: second")]
+    assert sent_messages(model, 1) == [("user", "User input: second")]
 
 
 async def test_an_empty_answer_is_asked_for_once_more() -> None:
@@ -249,8 +249,8 @@ async def test_a_validation_error_is_fed_back_to_the_model() -> None:
     after = await Agent("a", "Extract.", model=model, output_model=Person).run_async("Ann is 36")
     assert after.result.content.age == 36
     assert after.result.attempts == 2
-    assert told(model, 1)[:2] == told(model, 0)
-    (role, answer), (asker, correction) = told(model, 1)[2:]
+    assert sent_messages(model, 1)[:2] == sent_messages(model, 0)
+    (role, answer), (asker, correction) = sent_messages(model, 1)[2:]
     assert (role, answer, asker) == ("assistant", '{"name": "Ann", "age": -1}', "user")
     assert "age: Input should be greater than or equal to 0 (it is -1)" in correction
 
@@ -268,7 +268,7 @@ async def test_an_output_may_be_declared_as_a_json_schema() -> None:
     model = ScriptedModel([{"tags": [1]}, {"tags": ["a"]}])
     after = await Agent("a", "Tag.", model=model, output_model=schema).run_async("x")
     assert after.result.content == {"tags": ["a"]}
-    assert "$.tags[0]: 1 is not of type 'string'" in told(model, 1)[-1][1]
+    assert "$.tags[0]: 1 is not of type 'string'" in sent_messages(model, 1)[-1][1]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def is_running(pid: str) -> bool:
         return False
 
 
-def told(request: Request) -> list[str]:
+def list_texts(request: Request) -> list[str]:
     return [each.content for each in request.messages if each.role == "tool"]
 
 
@@ -60,7 +60,7 @@ async def test_a_servers_tools_are_offered_after_the_agents_own_and_called(
     agent = Agent("a", "", model=model, tools=[double], mcp_servers=[{**settings, "allow": ["echo", "count"]}])
     await agent.run_async("x", gateway=recorder)
     assert [each["function"]["name"] for each in model.requests[0].tools] == ["double", "test_echo", "test_count"]
-    assert told(model.requests[-1]) == ['{"value": "hello"}', "8"]
+    assert list_texts(model.requests[-1]) == ['{"value": "hello"}', "8"]
     assert [(each.name, each.effect) for each in recorder.of(ToolCall)] == [("test_echo", "none"), ("double", "none")]
 
 
@@ -77,7 +77,7 @@ async def test_a_tool_that_a_server_adds_is_offered_in_the_next_round(settings: 
         await agent.run_async("x")
     offered = [[each["function"]["name"] for each in request.tools] for request in model.requests]
     assert ["test_grown" in names for names in offered] == [False, True, True]
-    assert told(model.requests[2]) == ["{}", "{}"]
+    assert list_texts(model.requests[2]) == ["{}", "{}"]
 
 
 async def test_an_external_call_is_told_before_it_begins(settings: dict[str, Any], recorder: Any) -> None:
@@ -96,19 +96,19 @@ async def test_the_server_runs_for_one_run_and_ends_with_it(settings: dict[str, 
                 assert len([piece async for piece in pieces]) == 2
         else:
             await agent.run_async("x")
-    first, second = told(model.requests[1]) + told(model.requests[3])
+    first, second = list_texts(model.requests[1]) + list_texts(model.requests[3])
     assert first != second
     assert not is_running(first)
     assert not is_running(second)
 
 
 async def test_runs_at_once_have_servers_of_their_own(settings: dict[str, Any]) -> None:
-    model = ScriptedModel(lambda request: "done" if told(request) else PID)
+    model = ScriptedModel(lambda request: "done" if list_texts(request) else PID)
     agent = Agent("a", "", model=model, mcp_servers=[settings])
     async with anyio.create_task_group() as tasks:
         for _ in range(3):
             tasks.start_soon(agent.run_async, "x")
-    pids = {pid for request in model.requests for pid in told(request)}
+    pids = {pid for request in model.requests for pid in list_texts(request)}
     assert len(pids) == 3
     assert not any(is_running(pid) for pid in pids)
 
@@ -153,7 +153,7 @@ async def test_a_run_that_fails_ends_its_server_and_raises_no_group(
     agent = Agent("a", "", model=model, mcp_servers=[settings])
     with pytest.raises(error, match="agent 'a': "):
         await agent.run_async("x")
-    assert not is_running(told(model.requests[1])[0])
+    assert not is_running(list_texts(model.requests[1])[0])
 
 
 @pytest.mark.usefixtures("impatient")
@@ -161,7 +161,7 @@ async def test_cancelling_a_run_while_a_server_works_leaves_no_process(settings:
     asked = anyio.Event()
 
     def script(request: Request) -> Any:
-        if not told(request):
+        if not list_texts(request):
             return PID
         asked.set()
         return wish("test_hang")
@@ -174,7 +174,7 @@ async def test_cancelling_a_run_while_a_server_works_leaves_no_process(settings:
             await asked.wait()
             await anyio.sleep(0.05)
             tasks.cancel_scope.cancel()
-    assert not is_running(told(model.requests[1])[0])
+    assert not is_running(list_texts(model.requests[1])[0])
 
 
 async def test_leaving_a_stream_early_leaves_no_process(settings: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ async def test_leaving_a_stream_early_leaves_no_process(settings: dict[str, Any]
     async with agent.stream("x") as pieces:
         async for _ in pieces:
             break
-    assert not is_running(told(model.requests[1])[0])
+    assert not is_running(list_texts(model.requests[1])[0])
 
 
 async def test_an_error_in_the_block_of_a_stream_comes_out_as_it_is(settings: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import fragments_of
 
 
-def said(number: int, **more: Any) -> dict[str, Any]:
+def make_turn(number: int, **more: Any) -> dict[str, Any]:
     return {
         "user_input": f"Question {number}",
         "result": f"Answer {number}",
@@ -23,7 +23,7 @@ def said(number: int, **more: Any) -> dict[str, Any]:
 def test_the_newest_exchanges_are_shown_oldest_first():
     history = ConversationHistoryProvider(max_items=2)
     for number in range(3):
-        history.update(said(number))
+        history.update(make_turn(number))
     assert history.get_context("").split("\n\n") == [
         "User: Question 1\nAssistant: Answer 1",
         "User: Question 2\nAssistant: Answer 2",
@@ -33,7 +33,7 @@ def test_the_newest_exchanges_are_shown_oldest_first():
 async def test_each_exchange_is_a_fragment_and_the_oldest_ranks_lowest():
     history = ConversationHistoryProvider()
     for number in range(3):
-        history.update(said(number))
+        history.update(make_turn(number))
     found = await fragments_of(history, "", ())
     assert [each.priority for each in found] == [-2, -1, 0]
     assert found[0].label == "2026-01-01T00:00:00+00:00"
@@ -41,29 +41,29 @@ async def test_each_exchange_is_a_fragment_and_the_oldest_ranks_lowest():
 
 def test_its_words_are_of_the_agents_locale():
     history = ConversationHistoryProvider()
-    history.update(said(1))
+    history.update(make_turn(1))
     assert "Question 1" in history.get_context("", locale="ja")
     assert "User:" not in history.get_context("", locale="ja")
 
 
 def test_what_failed_is_no_exchange():
     history = ConversationHistoryProvider()
-    history.update(said(1, success=False))
+    history.update(make_turn(1, success=False))
     assert history.get_context("") == ""
-    assert entry_of(said(1, success=False)) is None
+    assert entry_of(make_turn(1, success=False)) is None
 
 
 @pytest.mark.parametrize("include_system", [True, False])
 def test_words_of_the_application_enter_only_where_that_is_asked_for(include_system: bool):
     history = ConversationHistoryProvider(include_system=include_system)
     history.update({"result": "The customer is on the large plan now.", "metadata": {"role": "system"}})
-    history.update(said(1))
+    history.update(make_turn(1))
     assert history.get_context("").startswith("The customer is on") is include_system
 
 
 def test_what_it_remembers_goes_through_json_and_a_fresh_one_remembers_nothing():
     history = ConversationHistoryProvider(max_items=3)
-    history.update(said(1))
+    history.update(make_turn(1))
     other = history.fresh()
     assert (other.max_items, other.get_context("")) == (3, "")
     assert other.dump() is None
@@ -76,7 +76,7 @@ def test_what_it_remembers_goes_through_json_and_a_fresh_one_remembers_nothing()
 
 def test_no_item_at_all_is_a_memory_that_stays_empty():
     history = ConversationHistoryProvider(max_items=0)
-    history.update(said(1))
+    history.update(make_turn(1))
     assert history.get_context("") == ""
     with pytest.raises(ParameterError, match="max_items must be 0 or more"):
         ConversationHistoryProvider(max_items=-1)

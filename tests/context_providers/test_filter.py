@@ -14,12 +14,14 @@ from flowengine.context_providers.parameters import ParameterError
 from flowengine.core.context import Fragment
 
 
-def kept(query: str, fragments: list[Fragment], **options: Any) -> list[Fragment]:
+def filter_fragments(query: str, fragments: list[Fragment], **options: Any) -> list[Fragment]:
     return list(ContextFilterProvider(**options).fragments(query, fragments))
 
 
 def texts(query: str, *given: str, **options: Any) -> list[str]:
-    return [each.text for each in kept(query, [Fragment(text, "conversation") for text in given], **options)]
+    return [
+        each.text for each in filter_fragments(query, [Fragment(text, "conversation") for text in given], **options)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -68,30 +70,32 @@ def test_the_threshold_is_a_share_of_the_terms(threshold: float, expected: int) 
 def test_a_long_text_is_filtered_by_its_sections() -> None:
     text = "# Payment\nInvoices are paid in 30 days.\n\n# Garden\nRoses.\n\n# Reminders\nLate invoices are reminded of."
     fragment = Fragment(text, "fixed_file", label="policies.md", tokens=40, priority=3)
-    (found,) = kept("When are invoices paid?", [fragment])
+    (found,) = filter_fragments("When are invoices paid?", [fragment])
     assert found.text == "# Payment\nInvoices are paid in 30 days.\n\n# Reminders\nLate invoices are reminded of."
     assert (found.label, found.priority, found.tokens) == ("policies.md", 3, None)
 
 
 def test_a_fragment_of_which_all_stays_is_itself() -> None:
     fragment = Fragment("Tea one.\n\n\nTea two.", "fixed_file", tokens=9)
-    assert kept("tea", [fragment]) == [fragment]
+    assert filter_fragments("tea", [fragment]) == [fragment]
 
 
 def test_a_call_and_its_result_stay_or_go_together() -> None:
     call, result = Fragment("look_up(7)", "tools", group="1"), Fragment("invoice 7 is late", "tools", group="1")
     other = [Fragment("look_up(8)", "tools", group="2"), Fragment("no such thing", "tools", group="2")]
-    assert kept("late invoice", [call, *other, result]) == [call, result]
+    assert filter_fragments("late invoice", [call, *other, result]) == [call, result]
 
 
 def test_code_is_not_cut_at_its_blank_lines() -> None:
     code = Fragment("src/a.py:1-5 pay\n```py\ndef pay():\n\n    invoice()\n```", "source_code", group="src/a.py:1-5")
-    assert kept("pay invoice", [code]) == [code]
+    assert filter_fragments("pay invoice", [code]) == [code]
 
 
 def test_what_is_pinned_stays_and_counts_for_nothing() -> None:
     rules = Fragment("Be kind.", "fixed_file", pinned=True)
-    found = kept("tea", [rules, Fragment("tea", "x"), Fragment("be kind.", "x"), Fragment("teas", "x")], max_sections=1)
+    found = filter_fragments(
+        "tea", [rules, Fragment("tea", "x"), Fragment("be kind.", "x"), Fragment("teas", "x")], max_sections=1
+    )
     assert found == [rules, Fragment("teas", "x")]
 
 
@@ -133,7 +137,7 @@ FRAGMENT = st.builds(
 @settings(deadline=None, max_examples=100)
 @given(st.text("abc 茶水", max_size=8), st.lists(FRAGMENT, max_size=8))
 def test_what_stays_was_there_and_groups_are_whole(query: str, fragments: list[Fragment]) -> None:
-    found = kept(query, fragments)
+    found = filter_fragments(query, fragments)
     before = "".join("".join(each.text.split()) for each in fragments)
     assert all("".join(each.text.split()) in before for each in found if "\n" not in each.text)
     assert [each for each in found if each.pinned] == [each for each in fragments if each.pinned]

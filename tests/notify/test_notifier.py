@@ -54,7 +54,7 @@ class Known(NamedTuple):
     events: Sequence[Event]
 
 
-def told(run: Run | Known, node: str = "sign_off") -> list[Notified]:
+def find_notified(run: Run | Known, node: str = "sign_off") -> list[Notified]:
     records = [each.record for each in run.events if isinstance(each, NodeRecorded) and each.node == node]
     return sorted((each for each in records if isinstance(each, Notified)), key=lambda each: each[:2])
 
@@ -64,7 +64,7 @@ async def test_the_channels_of_the_project_tell_each_of_their_people_with_links_
 ):
     run = await load(folder).run(store=MemoryStore())
     assert run.status == "waiting"
-    assert [(each.channel, each.to, each.error) for each in told(run)] == [
+    assert [(each.channel, each.to, each.error) for each in find_notified(run)] == [
         ("finance", "ada@example.com", None),
         ("finance", "cfo@example.com", None),
     ]
@@ -91,7 +91,7 @@ async def test_posts_hold_the_question_and_a_link_for_each_choice(
 ):
     monkeypatch.setenv("POST_TOKEN", "secret-token-123")
     run = await load(folder, f"    notify: {channel}").run(store=MemoryStore())
-    assert [(each.channel, each.to, each.error) for each in told(run)] == [(channel, "127.0.0.1", None)]
+    assert [(each.channel, each.to, each.error) for each in find_notified(run)] == [(channel, "127.0.0.1", None)]
     (seen,) = posts.seen
     body = json.loads(seen.body)
     assert seen.headers["idempotency-key"]
@@ -113,12 +113,12 @@ async def test_posts_hold_the_question_and_a_link_for_each_choice(
 async def test_a_question_tells_people_of_its_own(folder: Path, mails: MailServer, posts: OddServer):
     own = f"    notify: [{{type: mail, to: '{{{{ inputs.to }}}}'}}, {{type: http, url: '{posts.url}/hooks/x'}}]"
     run = await load(folder, own).run({"to": ["bo@example.com", "eve@example.org"]}, store=MemoryStore())
-    assert [(each.channel, each.to, each.error is None) for each in told(run)] == [
+    assert [(each.channel, each.to, each.error is None) for each in find_notified(run)] == [
         ("http", "127.0.0.1", True),
         ("mail", "bo@example.com", True),
         ("mail", "eve@example.org", False),
     ]
-    assert "`allow_to` of [notify.mail] does not list it" in (told(run)[2].error or "")
+    assert "`allow_to` of [notify.mail] does not list it" in (find_notified(run)[2].error or "")
     assert [each.to for each in mails.mails] == [["bo@example.com"]]
     assert json.loads(posts.seen[0].body)["question"]["message"] == "Pay 7 EUR?"
 
@@ -134,11 +134,11 @@ async def test_a_refusal_for_now_is_tried_again_and_one_for_good_is_not(folder: 
     node = "    notify: {type: mail, to: bo@example.com}"
     mails.refusals[:] = ["451 come again", "452 and again"]
     run = await load(folder, node).run(store=MemoryStore())
-    assert [(each.error, each.attempts) for each in told(run)] == [(None, 3)]
+    assert [(each.error, each.attempts) for each in find_notified(run)] == [(None, 3)]
     mails.refusals[:] = ["550 never"]
     mails.tries = 0
     run = await load(folder, node).run(store=MemoryStore())
-    assert "550" in (told(run)[0].error or "")
+    assert "550" in (find_notified(run)[0].error or "")
     assert (run.status, mails.tries) == ("waiting", 1)
 
 
@@ -147,7 +147,7 @@ async def test_a_mail_that_was_taken_is_sent_once_however_its_server_parts(
 ):
     monkeypatch.setattr(mails, "farewell", "421 too busy")
     run = await load(folder, "    notify: {type: mail, to: bo@example.com}").run(store=MemoryStore())
-    assert [(each.error, each.attempts) for each in told(run)] == [(None, 1)]
+    assert [(each.error, each.attempts) for each in find_notified(run)] == [(None, 1)]
     assert mails.tries == 1
 
 
@@ -189,7 +189,7 @@ async def test_what_cannot_be_sent_is_told_and_the_run_waits_all_the_same(
     store, flow = MemoryStore(), load(folder, node)
     run = await flow.run(store=store)
     assert run.status == "waiting"
-    failed = told(run)
+    failed = find_notified(run)
     assert all(expected in (each.error or "") for each in failed), failed
     assert "secret-path" not in repr(run.events)
     assert "/answer/" not in repr(failed)
@@ -201,9 +201,9 @@ async def test_whoever_goes_on_with_the_run_tells_those_who_could_not_be_told(fo
     store, flow = MemoryStore(), load(folder, "    notify: {type: mail, to: bo@example.com}")
     mails.refusals[:] = ["451 later"] * 3
     run = await flow.run(store=store)
-    assert (told(run)[0].attempts, mails.mails) == (3, [])
+    assert (find_notified(run)[0].attempts, mails.mails) == (3, [])
     run = await flow.resume(run.id, store=store)
-    assert ([each.error is None for each in told(run)], len(mails.mails)) == ([False, True], 1)
+    assert ([each.error is None for each in find_notified(run)], len(mails.mails)) == ([False, True], 1)
 
 
 @pytest.mark.long
@@ -212,7 +212,7 @@ async def test_a_server_that_never_answers_neither_fails_the_run_nor_takes_of_it
     slow = "    notify: team\nlimits: {timeout: 2s}"
     run = await load(folder, slow, DeliveryPace(attempt=2.2, pauses=())).run(store=MemoryStore())
     assert run.status == "waiting"
-    assert told(run)[0].error == "there was no answer within 2.2 s"
+    assert find_notified(run)[0].error == "there was no answer within 2.2 s"
 
 
 async def test_an_answer_ends_the_waiting_for_deliveries_and_other_branches_work_meanwhile(
@@ -266,7 +266,7 @@ async def test_the_testing_kit_tells_nobody(folder: Path, mails: MailServer):
 async def test_a_template_that_fails_is_told(folder: Path, posts: OddServer):
     node = f"    notify: {{type: http, url: '{posts.url}/hooks/x', body: 'to {{{{ links.gone }}}}'}}"
     run = await load(folder, node).run(store=MemoryStore())
-    assert "a template of the channel fails: links.gone" in (told(run)[0].error or "")
+    assert "a template of the channel fails: links.gone" in (find_notified(run)[0].error or "")
 
 
 def test_no_representation_shows_the_environment(folder: Path):
@@ -284,7 +284,7 @@ async def test_a_password_goes_to_the_mail_server_and_into_no_record(folder: Pat
         for password, arrives in (("right-password-1", True), ("wrong-password-2", False)):
             monkeypatch.setenv("MAIL_PASSWORD", password)
             run = await load(folder, "    notify: {type: mail, to: bo@example.com}").run(store=MemoryStore())
-            assert (told(run)[0].error is None) == arrives
+            assert (find_notified(run)[0].error is None) == arrives
             assert password not in repr(run.events)
         assert len(server.mails) == 1
 
@@ -300,7 +300,7 @@ async def test_a_run_that_was_killed_at_any_event_tells_everybody_at_least_once(
         await store_run(killed, events[:length], run.id)
         assert (await flow.resume(run.id, store=killed)).status == "waiting"
         has_asked = any(isinstance(getattr(each, "record", None), Asked) for each in events[:length])
-        known = {each.to for each in told(Known(events[:length]))}
+        known = {each.to for each in find_notified(Known(events[:length]))}
         assert {each.to[0] for each in mails.mails} == marks.keys() - known
         assert not has_asked or all(each.mail["Message-ID"] == marks[each.to[0]] for each in mails.mails)
 

@@ -78,7 +78,7 @@ def messages(response: httpx.Response) -> Iterator[tuple[str | None, Any]]:
             seq = None
 
 
-def told(server: Served, path: str, **headers: str) -> list[tuple[str | None, Any]]:
+def read_watched(server: Served, path: str, **headers: str) -> list[tuple[str | None, Any]]:
     with server.client.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -88,7 +88,7 @@ def told(server: Served, path: str, **headers: str) -> list[tuple[str | None, An
 def test_events_are_told_whole_from_the_api_and_short_to_the_pages(server: Served):
     run_id = server.post("/api/runs", {"flow": "shout"}, 201)["run_id"]
     server.until(run_id, "succeeded")
-    whole = told(server, f"/api/runs/{run_id}/events")
+    whole = read_watched(server, f"/api/runs/{run_id}/events")
     assert [seq for seq, _ in whole] == [str(number) for number in range(len(whole))]
     assert [each["type"] for _, each in whole] == [
         "RunStarted",
@@ -99,7 +99,7 @@ def test_events_are_told_whole_from_the_api_and_short_to_the_pages(server: Serve
     ]
     assert whole[3][1]["result"]["output"] == "HELLO"
     assert [each["seq"] for _, each in whole] == [0, 1, 2, 3, 4]
-    short = told(server, f"/runs/{run_id}/events?after=1")
+    short = read_watched(server, f"/runs/{run_id}/events?after=1")
     assert [each["kind"] for _, each in short] == ["start", "told", "finish", "end"]
 
 
@@ -107,8 +107,8 @@ def test_a_follower_goes_on_after_the_last_event_that_it_has(server: Served):
     run_id = server.post("/api/runs", {"flow": "shout"}, 201)["run_id"]
     server.until(run_id, "succeeded")
     path = f"/api/runs/{run_id}/events"
-    assert [seq for seq, _ in told(server, f"{path}?after=2")] == ["2", "3", "4"]
-    assert [seq for seq, _ in told(server, f"{path}?after=0", **{"Last-Event-ID": "1"})] == ["2", "3", "4"]
+    assert [seq for seq, _ in read_watched(server, f"{path}?after=2")] == ["2", "3", "4"]
+    assert [seq for seq, _ in read_watched(server, f"{path}?after=0", **{"Last-Event-ID": "1"})] == ["2", "3", "4"]
     assert server.client.get(path, headers={"Last-Event-ID": "4"}).status_code == 204
     for wrong in ("x", "-1", "99999999999999", "1.5"):
         assert server.get(f"{path}?after={wrong}", 400)["title"] == "No such position"

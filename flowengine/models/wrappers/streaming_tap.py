@@ -70,7 +70,7 @@ class _StreamingTap(PassThroughModel):
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        async def told() -> AsyncGenerator[str | Reply]:
+        async def pass_pieces() -> AsyncGenerator[str | Reply]:
             begins = True
             async for piece in pieces:
                 if not isinstance(piece, Reply):
@@ -79,5 +79,5 @@ class _StreamingTap(PassThroughModel):
                 yield piece
 
         self._tell("", True, self.name)
-        async with self._model.stream(request) as pieces, aclosing(told()) as heard_pieces:
+        async with self._model.stream(request) as pieces, aclosing(pass_pieces()) as heard_pieces:
             yield heard_pieces
