@@ -98,8 +98,8 @@ async def start(
     await plan.ready()
     thrifty = _reuse_results(plan, store, run_id, options.reuse)
     journal = options.journal or store.create(run_id)
-    rules = StateStore(plan.rules, started.kept)
-    walk = Walk(thrifty.graph, rules, inputs=started.inputs, env=started.env, run_id=run_id)
+    state = StateStore(plan.rules, started.kept)
+    walk = Walk(thrifty.graph, state, inputs=started.inputs, env=started.env, run_id=run_id)
     leave = partial(leave_behind, thrifty, store, started, walk)
     run = await _drive(thrifty, walk, journal, [started], limits, leave, store, options)
     return await _taken_up(plan, run, store, options) if run.status == "waiting" else run

@@ -69,7 +69,7 @@ class _CallerSessions:
             tasks.cancel_scope.cancel()
 
     async def of(self, caller: str | None) -> StreamableHTTPSessionManager:
-        """Returns the sessions of a caller; None: of whoever reaches a server without keys."""
+        """Returns the sessions of a caller; None: of all callers of a server without keys."""
         async with self._starting:
             if caller not in self._managers:
                 if self._tasks is None:
