@@ -82,7 +82,10 @@ def tells_refusals(path: str | Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+        folder = Path(path).parent
+        is_missing = isinstance(error, FileNotFoundError) and not folder.exists()
+        reason = f"there is no folder '{folder}'" if is_missing else error.strerror or error
+        raise InputError(f"{path} cannot be written: {reason}") from error
 
 
 def _find_status(path: str | Path) -> os.stat_result | None:

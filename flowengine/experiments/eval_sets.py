@@ -139,13 +139,13 @@ def find_set(infos: Iterable[SetInfo], reference: str, *, but: str = "") -> SetI
     if reference.upper() in ("LAST", "@LAST"):
         if listed:
             return listed[0]
-        raise RunNotFoundError("there is no earlier set of this eval to compare with")
+        raise RunNotFoundError("this eval file was not run to its end before: only its own sets can be compared with")
     found = [each for each in listed if each.id.startswith(reference)]
     if len(found) == 1:
         return found[0]
     known = ", ".join(each.id for each in listed[:5]) or "none"
     said = f"'{reference}' is the start of {len(found)} sets" if found else f"no set '{reference}'"
-    raise RunNotFoundError(f"{said} of this eval; it has {known}")
+    raise RunNotFoundError(f"{said} of this eval file, which has {known}")
 
 
 def load_set(store: JournalStore, set_id: str) -> EvalSet:

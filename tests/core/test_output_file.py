@@ -153,3 +153,8 @@ def test_what_a_killed_writer_left_goes_with_the_next_write_and_what_is_being_wr
         "new.txt": "new",
         ".own.part": "",
     }
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no folder '.*/tests'"):
+        write_output(tmp_path / "tests" / "x.txt", ["x"])
