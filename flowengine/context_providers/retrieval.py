@@ -27,7 +27,7 @@ from flowengine.models.embedding import ModelEmbedder, check_embedding
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.named import PROCESS_MODELS, Models
 from flowengine.models.throttle import CallSlots
-from flowengine.retrieval.retriever import Embedder, Hit, Retriever, SourcedRetriever
+from flowengine.retrieval.retriever import Embedder, Hit, Retriever, Searchable, SourcedRetriever
 from flowengine.retrieval.retrievers import open_retriever
 
 __all__ = ["RetrievalProvider"]
@@ -101,7 +101,7 @@ class RetrievalProvider(ContextProvider):
         documents: str | os.PathLike[str] | None = None,
         max_results: int = 5,
         store: str | os.PathLike[str] | None = None,
-        retriever: str | Retriever = "sqlite",
+        retriever: str | Searchable = "sqlite",
         settings: Mapping[str, Any] | None = None,
         embedding: str | None = None,
         where: Mapping[str, Any] | None = None,
@@ -120,6 +120,10 @@ class RetrievalProvider(ContextProvider):
         self._embedder = None if embedding is None else NamedEmbedder(embedding)
         named = isinstance(retriever, str)
         self._retriever = _make_retriever(retriever, store, settings, self._embedder) if named else retriever
+        if documents is not None and not isinstance(self._retriever, Retriever):
+            raise ParameterError(
+                "context provider 'retrieval': a retriever without 'add' and 'remove' takes no 'documents'", "documents"
+            )
         self._place = "" if documents is None else _name_source(documents, store)
         self._turn = CallSlots(1)
 
@@ -215,6 +219,7 @@ class RetrievalProvider(ContextProvider):
                     if is_all or any(changes):
                         await self._retriever.synchronise(self._place, *changes, is_all=is_all)
                     return
+                assert isinstance(self._retriever, Retriever)
                 if changes.removed:
                     await self._retriever.remove(changes.removed)
                 if changes.added:

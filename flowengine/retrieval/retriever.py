@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-__all__ = ["Document", "Embedder", "Hit", "Ranking", "Retriever", "SourcedRetriever", "fuse_rankings"]
+__all__ = ["Document", "Embedder", "Hit", "Ranking", "Retriever", "Searchable", "SourcedRetriever", "fuse_rankings"]
 
 
 class Document(NamedTuple):
@@ -32,16 +32,8 @@ class Hit(NamedTuple):
 
 
 @runtime_checkable
-class Retriever(Protocol):
-    """An index of documents. Calls may come from several tasks at once."""
-
-    async def add(self, documents: Sequence[Document]) -> None:
-        """Take documents in, all or none."""
-        ...
-
-    async def remove(self, ids: Sequence[str]) -> None:
-        """Take documents out; an unknown id is nothing to complain about."""
-        ...
+class Searchable(Protocol):
+    """What documents can be found in. Calls may come from several tasks at once."""
 
     async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
         """The best documents for a query, best first.
@@ -49,6 +41,19 @@ class Retriever(Protocol):
         `where`: only documents whose metadata have these values; of a list, any of its values. A query in
         which there is nothing to search for finds nothing.
         """
+        ...
+
+
+@runtime_checkable
+class Retriever(Searchable, Protocol):
+    """An index that takes documents in and out."""
+
+    async def add(self, documents: Sequence[Document]) -> None:
+        """Take documents in, all or none."""
+        ...
+
+    async def remove(self, ids: Sequence[str]) -> None:
+        """Take documents out; an unknown id is nothing to complain about."""
         ...
 
 

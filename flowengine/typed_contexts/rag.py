@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -16,12 +16,13 @@ from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, InputError, RunError, did_you_mean, refuse_other_kind
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
-from flowengine.retrieval.retriever import Hit, Ranking, Retriever, fuse_rankings
+from flowengine.retrieval.retriever import Hit, Ranking, Retriever, Searchable, fuse_rankings
 from flowengine.typed_contexts.typed import TypedContext
 
 __all__ = ["NoData", "RetrievalContext"]
 
 D = TypeVar("D", bound=BaseModel)
+S = TypeVar("S", bound=Searchable)
 
 
 class NoData(BaseModel):
@@ -50,10 +51,14 @@ class RetrievalContext(TypedContext[D], Generic[D]):
 
     def __init__(self, initial_data: D | Mapping[str, Any] | None = None) -> None:
         super().__init__(initial_data)
-        self._rags: dict[str, Retriever] = {}
+        self._rags: dict[str, Searchable] = {}
 
-    def register_rag(self, name: str, rag: Retriever | None = None) -> Retriever:
-        """Look things up in `rag` as well: any engine behind the protocol. None: one in memory, made here.
+    @overload
+    def register_rag(self, name: str, rag: None = None) -> Retriever: ...
+    @overload
+    def register_rag(self, name: str, rag: S) -> S: ...
+    def register_rag(self, name: str, rag: Searchable | None = None) -> Searchable:
+        """Look things up in `rag` as well: anything with a `search`. None: an index in memory, made here.
 
         A name that is there already is a `DefinitionError`.
         """
@@ -61,7 +66,7 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         if not name:
             raise DefinitionError(f"context '{self.id}': a retriever needs a name")
         refuse_other_kind(
-            rag, (Retriever, NoneType), f"context '{self.id}': the retriever '{name}' is a Retriever", DefinitionError
+            rag, (Searchable, NoneType), f"context '{self.id}': the retriever '{name}' has a search", DefinitionError
         )
         if name in self._rags:
             raise DefinitionError(f"context '{self.id}' has a retriever '{name}' already: choose another name")

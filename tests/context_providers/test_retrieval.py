@@ -85,18 +85,16 @@ async def test_many_may_ask_at_once_and_nobody_sees_half_an_index(root: Path) ->
     assert found[0]
 
 
-async def test_a_retriever_of_ones_own_is_asked(root: Path) -> None:
+async def test_a_retriever_of_ones_own_is_asked_and_takes_documents_only_where_it_can(root: Path) -> None:
     class Own:
-        async def add(self, documents: Sequence[Document]) -> None: ...
-
-        async def remove(self, ids: Sequence[str]) -> None: ...
-
         async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
             return [Hit("1", f"about {query}", 1.0, {"path": "own.txt"})][:limit]
 
     provider = RetrievalProvider(retriever=Own())
     assert join_fragments(await provider.fragments("tea", ())) == "own.txt\nabout tea"
     assert provider.fresh() is provider
+    with pytest.raises(ParameterError, match="a retriever without 'add' and 'remove' takes no 'documents'"):
+        RetrievalProvider(root / "docs", retriever=Own())
 
 
 async def test_documents_that_could_not_be_taken_in_are_tried_again(

@@ -20,16 +20,12 @@ NOTES = [Document("n1", "The red button sticks, says Mika."), Document("n2", "Mi
 
 
 class Fixed:
-    """A larger engine behind the same protocol."""
+    """An index of somebody else, which can only be searched."""
 
     def __init__(self, *hits: Hit, error: Exception | None = None) -> None:
         self.hits = hits
         self.error = error
         self.asked: list[tuple[str, int]] = []
-
-    async def add(self, documents: Sequence[Document]) -> None: ...
-
-    async def remove(self, ids: Sequence[str]) -> None: ...
 
     async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
         self.asked.append((query, limit))
@@ -123,7 +119,7 @@ def test_two_retrievers_of_one_name_are_refused():
 
 def test_what_is_no_retriever_is_refused_before_it_is_asked():
     wrong: Any = "manual.db"
-    with pytest.raises(DefinitionError, match="context 'manual': the retriever 'pages' is a Retriever, not str"):
+    with pytest.raises(DefinitionError, match="context 'manual': the retriever 'pages' has a search, not str"):
         context(manual=None).register_rag("pages", wrong)
 
 
