@@ -13,13 +13,18 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import ModelConfigError
-from flowengine.models.definitions import ModelMeaning, find_meaning, read_said_key
+from flowengine.models.definitions import (
+    ModelMeaning,
+    default_options,
+    definition_of,
+    find_meaning,
+    innermost_models,
+    read_said_key,
+)
 from flowengine.models.model import LoadsLibrary, Model
 from flowengine.models.open import default_model, get_llm
-from flowengine.models.option_refusals import find_refusals
 from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
-from flowengine.models.worst_case import innermost_models
-from flowengine.models.wrappers.configured import configure_model, default_options, definition_of
+from flowengine.models.wrappers.configured import configure_model
 from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
@@ -120,8 +125,11 @@ def check_taken(model: Model, settings: CallSettings) -> None:
     """`ModelConfigError` for an option that one of the models that may answer is known to refuse."""
     for each in innermost_models(model):
         options = {**default_options(each), **settings.extra}
-        said = {**options, "max_tokens": settings.max_tokens} if options else {}
-        for refusal in find_refusals(each.provider, each.name, said):
+        if not options:
+            continue
+        from flowengine.models.option_refusals import find_refusals  # Few agents set options.
+
+        for refusal in find_refusals(each.provider, each.name, {**options, "max_tokens": settings.max_tokens}):
             raise ModelConfigError(f"model '{each.provider}/{each.name}' refuses `{refusal.option}`: {refusal.reason}")
 
 
@@ -166,9 +174,11 @@ def _open_by_name(model: str, max_retries: int, around: Surroundings) -> Model:
 def _add_said(made: Model, written: str, meaning: ModelMeaning, around: Surroundings) -> Model:
     """The model with its price and all else that is said of it."""
     definition = meaning.definition
-    said = None if definition is None else definition.price
-    price = said or find_user_price(around.prices, written, made.provider, made.name)
-    made = configure_model(made, definition)
+    price = None if definition is None else definition.price
+    if price is None and around.prices:
+        price = find_user_price(around.prices, written, made.provider, made.name)
+    if definition is not None:
+        made = configure_model(made, definition)
     return made if price is None else with_price(made, price)
 
 

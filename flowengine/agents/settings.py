@@ -116,8 +116,8 @@ class CallSettings:
     """Whose settings these are."""
 
     def __post_init__(self) -> None:
-        for problem in find_option_problems(self.extra):
-            raise DefinitionError(str(problem))
+        if self.extra:
+            _check_options(self.extra)
         if self.model is not None:
             _check_model("model", self.model)
         for each in self.fallbacks:
@@ -159,7 +159,7 @@ class CallSettings:
         check_options(further, _OVERRIDES)
         if "model" in own:
             own["fallbacks"] = ()
-        return replace(self, **own, extra={**self.extra, **_check_options(further)})
+        return replace(self, **own, extra={**self.extra, **_read_options(further)})
 
 
 _OF_ALL_RUNS: Final = frozenset({"agent", "extra", "fallbacks", "max_retries", "surroundings"})
@@ -346,10 +346,16 @@ def call_settings(
     refuse_other_kind(agent, str, "name is text", DefinitionError)
     check_options(extra, known)
     models = _check_list("fallbacks", fallbacks, "models")
-    return CallSettings(**settings, agent=agent, fallbacks=models, extra=_check_options(extra))
+    return CallSettings(**settings, agent=agent, fallbacks=models, extra=_read_options(extra))
 
 
-def _check_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    if not options:
+        return {}
+    _check_options(options)
+    return normalize_options(options)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
     for problem in find_option_problems(options):
         raise DefinitionError(str(problem))
-    return normalize_options(options)

@@ -18,6 +18,7 @@ import anyio
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
+from flowengine.core.run_scope import RunScope
 from flowengine.core.threads import short_lived
 from flowengine.errors import ModelError, NotJournalableError, PermanentModelError, RunError
 from flowengine.models.call_timeline import collect_steps
@@ -95,10 +96,10 @@ class DirectGateway:
     else the agent has to tell (`Round`, `Notice`).
     """
 
-    def __init__(self, note: Listener = _ignore_record, files: FileKeeper | None = None) -> None:
-        """`files`: takes in what tools give as bytes; None: they stay bytes."""
+    def __init__(self, note: Listener = _ignore_record, scope: RunScope | None = None) -> None:
+        """`scope`: takes in what tools give as bytes; None: they stay bytes."""
         self._listener = note
-        self._files = files
+        self._scope = scope
         self.seen: defaultdict[str, int] = defaultdict(int)
         """Key → how many equal calls have begun."""
 
@@ -165,8 +166,9 @@ class DirectGateway:
             await self.note(begun)
         start = time.perf_counter()
         result = await tool.call(arguments)
-        if self._files is not None:
-            result = await _keep_files(tool, result, self._files)
+        files = None if self._scope is None else self._scope.files
+        if files is not None:
+            result = await _keep_files(tool, result, files)
         seconds = time.perf_counter() - start
         record = begun._replace(
             started=False,

@@ -1,25 +1,19 @@
-"""Reads the environment of a command: the real one, and under it the `.env` file of the working folder.
+"""Says in whose name a command runs, and what its project says of models.
 
-A flow's project adds the file of its root under both, and its names of models are looked up in that. `os.environ` is
-never written to.
+A project adds the `.env` file of its root under that of the working folder, and its names of models are looked up in
+both. `os.environ` is never written to.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
 
 from flowengine.agents.settings import Surroundings
 from flowengine.flowfile.project.project import Project
-from flowengine.models.dotenv import read_environment
+from flowengine.models.dotenv import load_environment, read_environment
 from flowengine.models.worst_case import ModelFacts
 
-__all__ = ["find_account", "find_user", "load_environment", "read_model_facts", "surroundings_of"]
-
-
-def load_environment() -> Mapping[str, str]:
-    return read_environment(Path.cwd(), os.environ)
+__all__ = ["find_account", "find_user", "read_model_facts", "surroundings_of"]
 
 
 def find_user() -> str:

@@ -18,11 +18,11 @@ from flowengine.cli.run_access import choose_store, format_command, keeps, open_
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting, watching
 from flowengine.core.context import NodeStatus, RunStatus
+from flowengine.core.json_values import dumps, format_value
 from flowengine.engine.events import ErrorInfo, Event
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import LimitError
 from flowengine.journal.approvals import open_questions, told_last
-from flowengine.journal.run_export import dumps, format_value
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.terminal import format_dollars, format_span, format_table
+from flowengine.core.json_values import format_value
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event, NodeRecorded
-from flowengine.journal.run_export import format_value
 from visualize.edge_states import critical_path, in_order
 from visualize.progress import Progress, fold_events
 from visualize.run_times import PARTS, Part, RunTimes, Stretch, times_of

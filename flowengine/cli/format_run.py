@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_table, format_tokens
+from flowengine.core.json_values import format_value
 from flowengine.core.records import Notified
 from flowengine.engine.events import RunStarted
 from flowengine.journal.approvals import fields_of
-from flowengine.journal.run_export import format_value
 from flowengine.journal.run_index import digest_of
 from flowengine.journal.run_lookup import labels_of
 from visualize.edge_states import in_order

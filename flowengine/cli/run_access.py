@@ -13,9 +13,8 @@ import click
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import RunNotFoundError, StoreCorruptError, did_you_mean
-from flowengine.journal.codec import reading_record
 from flowengine.journal.stores import without_password
-from flowengine.journal.value_types import only_looking
+from flowengine.journal.value_types import only_looking, reading_record
 from visualize.progress import Progress
 
 __all__ = [

@@ -19,12 +19,12 @@ from flowengine.cli.run_access import choose_store, keeps, open_journal
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, has_live_stderr
 from flowengine.cli.watch import Reporting
 from flowengine.core.budget import Budget
+from flowengine.core.json_values import dumps
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import FlowChangedError, InputError
 from flowengine.experiments.batch_collector import BatchPace, open_collector
 from flowengine.experiments.data_file import DataFile, open_data, parse_mapping
 from flowengine.experiments.results_file import ResultsFile, to_record
-from flowengine.journal.run_export import dumps
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.row_runs import RowResult, RowRuns, RowSet, open_row_set
 from flowengine.runners.run_options import RunOptions

@@ -12,9 +12,9 @@ import anyio
 
 from flowengine.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
 from flowengine.core.json_values import to_json_value
+from flowengine.core.values import is_map
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import InputError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.journal.run_lookup import check_run_id
 from flowengine.models.http.chat_protocol import EventReader, IncompleteAnswerError
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call

@@ -23,6 +23,8 @@ from flowengine.errors import RunError
 
 __all__ = [
     "check_text",
+    "dumps",
+    "format_value",
     "load_json",
     "parse_json",
     "parse_value",
@@ -189,3 +191,17 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         name = Counter(each for each, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"{name!r:.80} stands twice in an object")
     return found
+
+
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """One JSON text; characters stay as they are."""
+    return json.dumps(to_json_value(value), ensure_ascii=False, indent=indent)
+
+
+def format_value(value: Any) -> str:
+    """A value for people: text as it is, anything else as JSON.
+
+    >>> format_value("text"), format_value({"a": [1]})
+    ('text', '{"a": [1]}')
+    """
+    return value if isinstance(value, str) else dumps(value)

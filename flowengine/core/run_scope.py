@@ -40,7 +40,7 @@ class RunScope:
         self,
         fence: Fence | None = None,
         threads: int | None = None,
-        files: FileKeeper | None = None,
+        make_files: Callable[[], FileKeeper | None] | None = None,
         *,
         has_tasks: bool = True,
     ) -> None:
@@ -49,8 +49,7 @@ class RunScope:
         self._most = threads or DEFAULT_THREADS
         self.fence = fence
         """Asked before a node and before a model call begins; None where the run can be nobody else's."""
-        self.files = files
-        """Takes files in for the run; None where its store keeps none."""
+        self._make_files = make_files
         self._held: dict[Hashable, Any] = {}
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self._may_start = has_tasks
@@ -62,6 +61,11 @@ class RunScope:
         if key not in self._held:
             self._held[key] = make()
         return cast(T, self._held[key])
+
+    @property
+    def files(self) -> FileKeeper | None:
+        """Takes files in for the run; None where its store keeps none."""
+        return None if self._make_files is None else self.once("files", self._make_files)
 
     @property
     def threads(self) -> anyio.CapacityLimiter:

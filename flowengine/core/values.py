@@ -18,7 +18,7 @@ from copy import deepcopy
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import PosixPath, PurePosixPath, PureWindowsPath
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, TypeGuard, cast
 from uuid import UUID
 
 from flowengine.core.file_values import FileValue
@@ -36,6 +36,7 @@ __all__ = [
     "frozen_dict",
     "frozen_list",
     "is_json_type",
+    "is_map",
     "is_one_of",
     "label_key",
     "thaw",
@@ -238,3 +239,8 @@ def find_label(answer: str, labels: Iterable[str], *, in_any_case: bool = False)
         return answer
     keys = {label_key(each, in_any_case=in_any_case): each for each in known}
     return keys.get(label_key(answer, in_any_case=in_any_case))
+
+
+def is_map(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Tells whether a value of a file is a map; its keys are strings already."""
+    return isinstance(value, dict)

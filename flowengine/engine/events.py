@@ -200,20 +200,17 @@ Event: TypeAlias = (
 )
 
 EVENTS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind
-    for kind in (
-        RunStarted,
-        RunResumed,
-        NodeStarted,
-        NodeRecorded,
-        NodeFinished,
-        NodeFailed,
-        NodeSkipped,
-        NodeCancelled,
-        RunFinished,
-    )
+    "RunStarted": RunStarted,
+    "RunResumed": RunResumed,
+    "NodeStarted": NodeStarted,
+    "NodeRecorded": NodeRecorded,
+    "NodeFinished": NodeFinished,
+    "NodeFailed": NodeFailed,
+    "NodeSkipped": NodeSkipped,
+    "NodeCancelled": NodeCancelled,
+    "RunFinished": RunFinished,
 }
-"""Class name → class, for the journal's codec."""
+"""Name in the journal → class."""
 
 
 class TokenStreamed(NamedTuple):

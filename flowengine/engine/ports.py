@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from flowengine.core.context import EMPTY, Context, NodeResult, RunStatus, SkipCause
 from flowengine.core.records import Decided
@@ -25,28 +23,10 @@ __all__ = [
     "QuestionDelivery",
     "RunInfo",
     "Skip",
-    "run_clock",
 ]
 
 Durability = Literal["full", "process", "memory"]
 """What a store keeps of what it took: through a failure of the machine, of the process, or neither."""
-
-# --- Times of events
-
-_elapsed: Final[Callable[[], float]] = (
-    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
-)
-"""Seconds that also count while the machine sleeps, where the operating system has such a clock."""
-
-
-def run_clock() -> Callable[[], float]:
-    """Unix seconds as of now, which only go forward."""
-    offset = time.time() - _elapsed()
-    if not hasattr(time, "CLOCK_BOOTTIME"):
-        passed = time.monotonic
-        return lambda: offset + passed()
-    read, clock = time.clock_gettime, time.CLOCK_BOOTTIME
-    return lambda: offset + read(clock)  # Called twice for each node, so without the partial.
 
 
 class Skip(NamedTuple):

@@ -16,12 +16,12 @@ from flowengine.agents.settings import CallSettings, Improvement
 from flowengine.agents.tooling import Tooling
 from flowengine.core.file_values import find_files
 from flowengine.core.locale import load_messages
+from flowengine.core.values import is_map
 from flowengine.estimate.cost_bound import NONE, Most, most_of_calls
 from flowengine.estimate.output_sizes import OutputSizes, foreseen_value
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size
 from flowengine.flowfile.analysis.flow_nodes import NodePath, level_of, nodes_of, options_of, retry_of, settings_of
 from flowengine.flowfile.analysis.references import edges_of
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.attached_files import attached_in_node
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
 from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec

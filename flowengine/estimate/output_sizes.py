@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import Context
 from flowengine.core.node_traits import traits_of
+from flowengine.core.values import is_map
 from flowengine.errors import FlowEngineError
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size, size_of_expression, size_of_template, size_of_value
 from flowengine.flowfile.analysis.flow_nodes import NodePath, home_of, level_of, levels_of, setting_of
 from flowengine.flowfile.analysis.inferred_shapes import over_shape, shape_of
 from flowengine.flowfile.analysis.references import edges_of, last_of
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.compile.scope import expression, values
 from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EvaluationResult
+from flowengine.core.json_values import dumps
+from flowengine.core.values import is_map
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InactiveError, InputError, did_you_mean
@@ -24,9 +26,7 @@ from flowengine.experiments.batch_collector import BatchPace, open_collector
 from flowengine.experiments.recorded_rows import parse_runs
 from flowengine.experiments.spending import Effort, whole_effort
 from flowengine.flow import Flow
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.yaml.parser import parse_yaml
-from flowengine.journal.run_export import dumps
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import file_path

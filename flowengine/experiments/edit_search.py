@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
+from flowengine.core.values import is_map
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowError, InputError, did_you_mean
 from flowengine.experiments.edited_files import FileEdit, edits_between, version_with
@@ -26,7 +27,6 @@ from flowengine.experiments.eval_run import EvalRun
 from flowengine.experiments.eval_sets import EvalRow, EvalSet
 from flowengine.experiments.score_statistics import Difference, estimate_difference
 from flowengine.flow import Flow
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.yaml.parser import parse_yaml
 from flowengine.runners.row_runs import RowResult
 

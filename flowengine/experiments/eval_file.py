@@ -21,10 +21,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, FlowError, TemplateSyntaxError, did_you_mean
 from flowengine.experiments.eval_effects import explain_unfaked, list_unfaked
 from flowengine.flow import Flow
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.agent_settings import ModelSettings
 from flowengine.flowfile.schema.fields import CodePath, Keys, Maybe, Plain, Score, Template, format_found, refuse

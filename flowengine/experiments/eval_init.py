@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flowengine.core.context import EMPTY
+from flowengine.core.json_values import dumps
 from flowengine.core.output_file import write_output
 from flowengine.engine.events import RunFinished
 from flowengine.engine.ports import JournalStore
@@ -17,7 +18,7 @@ from flowengine.experiments.eval_effects import list_unfaked
 from flowengine.experiments.eval_file import SUFFIX
 from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.flow import Flow
-from flowengine.journal.run_export import dumps, mask_events
+from flowengine.journal.run_export import mask_events
 from flowengine.runners.row_runs import DataRow
 from flowengine.testing.flowtest import FakesSpec
 from flowengine.testing.recorded_case import name_columns

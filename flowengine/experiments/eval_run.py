@@ -18,6 +18,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
+from flowengine.core.json_values import format_value
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
@@ -31,7 +32,6 @@ from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.experiments.scoring import Score, Scorers, ScoringView
 from flowengine.experiments.spending import Effort, effort_of_calls, effort_of_reused, effort_of_spending
 from flowengine.flow import Flow
-from flowengine.journal.run_export import format_value
 from flowengine.nodes.code_digest import digest_of
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import read_run

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from flowengine.core.flow_paths import is_withheld
+from flowengine.core.values import is_map
 from flowengine.errors import Diagnostic, ProjectError, did_you_mean, find_nearest
 from flowengine.flowfile.analysis.flow_nodes import node_at
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.yaml.parser import MAX_BYTES, decode, refuse_characters

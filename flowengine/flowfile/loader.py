@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
+from flowengine.core.values import is_map
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.flowfile.analysis.gaps import Gaps
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.agent_sources import check_models
 from flowengine.flowfile.checks.checks import check
 from flowengine.flowfile.file_texts import DISK, FlowFiles, Subflows, names_text_files, read_text_files, with_texts

@@ -13,10 +13,10 @@ from functools import cache
 from typing import Any, Final, cast
 
 from flowengine.core.node_traits import TRAITS
+from flowengine.core.values import is_map
 from flowengine.errors import Diagnostic, did_you_mean
 from flowengine.flowfile.analysis.flow_nodes import key_path, node_at
 from flowengine.flowfile.analysis.gaps import Gaps
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import ID_PATTERN
 from flowengine.flowfile.schema.node_kinds import spec_of
 from flowengine.flowfile.translate import Problem

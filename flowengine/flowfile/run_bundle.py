@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 from flowengine.core.context import EMPTY
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.file_texts import DISK, BroughtFiles, FlowFiles, below
 from flowengine.flowfile.loader import is_flow_file
 from flowengine.flowfile.project.project import Project, project_of

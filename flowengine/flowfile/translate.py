@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get
 
 from pydantic import BaseModel, Tag, ValidationError
 
+from flowengine.core.values import is_map
 from flowengine.errors import Diagnostic
 from flowengine.flowfile.analysis.flow_nodes import node_at
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.report import Nearest
 from flowengine.flowfile.schema.fields import RACE, format_found, shorten_message
 from flowengine.flowfile.schema.flow_file import FlowSpec

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.importers.carried_code import CarriedCode
 from flowengine.importers.crew_ai_classes import CrewClass, PythonFiles, crew_classes
 from flowengine.importers.crew_ai_parts import PARTS, PARTS_MODULE, lead_import

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.core.values import is_map
 from flowengine.importers.crew_ai_agents import AgentReader, config_field
 from flowengine.importers.crew_ai_classes import CrewClass, config_key, crew_classes
 from flowengine.importers.crew_ai_settings import (

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.flow_paths import is_withheld
+from flowengine.core.json_values import dumps
 from flowengine.core.output_file import write_output
 from flowengine.errors import Diagnostic, InputError
 from flowengine.flowfile.loader import check_file
@@ -23,7 +24,6 @@ from flowengine.flowfile.yaml.dump import to_yaml
 from flowengine.importers.form import GIVE, CarriedFile, FlowStep, ImportedFlow, ImportedProject, Stub
 from flowengine.importers.import_report import format_report
 from flowengine.importers.sample_values import Shapes, sample_of_schema
-from flowengine.journal.run_export import dumps
 
 __all__ = ["OWN_FILES", "Written", "write_project"]
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.core.values import is_map
 from flowengine.importers.form import (
     ImportedFlow,
     ImportedProject,

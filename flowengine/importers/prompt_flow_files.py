@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from typing import Any, Final, cast
 
 from flowengine.core.flow_paths import is_withheld
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.importers.form import CarriedFile, ImportedProject, ImportLedger, Names, SourcePlace
 from flowengine.importers.prompt_flow_code import PromptFlowCode
 from flowengine.importers.prompt_flow_parts import PARTS

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.core.values import is_map
 from flowengine.importers.carried_code import argument_name
 from flowengine.importers.form import (
     GIVE,

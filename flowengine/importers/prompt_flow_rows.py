@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.core.values import is_map
 from flowengine.importers.form import (
     FlowStep,
     ImportedFlow,

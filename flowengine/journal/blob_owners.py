@@ -14,7 +14,7 @@ from flowengine.core.file_keeper import BlobStore
 from flowengine.core.file_values import hash_of
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError, NotJournalableError, StoreUnavailableError
-from flowengine.journal.encode_values import FILE_TAG
+from flowengine.journal.value_types import FILE_TAG
 
 __all__ = [
     "MAX_BLOB",

@@ -9,8 +9,6 @@ where the text is kept.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -23,23 +21,9 @@ from flowengine.journal.decode_values import unpack
 from flowengine.journal.encode_values import UnpackableError, locate, pack, pack_fields, protect
 from flowengine.journal.value_types import check_fields, check_graph
 
-__all__ = ["decode", "decode_value", "encode", "encode_value", "reading_record"]
+__all__ = ["decode", "decode_value", "encode", "encode_value"]
 
 # --- Errors of unreadable records
-
-_DAMAGE: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What code that takes a record for sound raises where it is not."""
-
-
-@contextmanager
-def reading_record(run_id: str = "") -> Generator[None]:
-    """Raises errors inside the block as `StoreCorruptError` with the run's name."""
-    try:
-        yield
-    except _DAMAGE as error:
-        name = f"of run {run_id} " if run_id else ""
-        problem = f"{type(error).__name__}: {error}"
-        raise StoreCorruptError(f"the record {name}does not fit together ({problem:.200})") from error
 
 
 _MAX_LENGTH: Final = 200_000_000

@@ -27,8 +27,8 @@ from flowengine.core.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.core.file_values import FileValue
 from flowengine.core.values import frozen_dict, frozen_list
 from flowengine.errors import JournalError, StoreCorruptError
-from flowengine.journal.encode_values import FILE_TAG, TUPLES
-from flowengine.journal.value_types import check_fields, find_class, is_only_looking
+from flowengine.journal.encode_values import TUPLES
+from flowengine.journal.value_types import FILE_TAG, check_fields, find_class, is_only_looking
 
 __all__ = ["unpack"]
 

@@ -45,11 +45,10 @@ from flowengine.core.file_values import FileValue
 from flowengine.core.records import RECORDS
 from flowengine.core.values import FrozenDict, FrozenList, MixedDict, MixedList
 from flowengine.engine.events import EVENTS, ErrorInfo
-from flowengine.journal.value_types import class_name
+from flowengine.journal.value_types import FILE_TAG, class_name
 
-__all__ = ["FILE_TAG", "MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
+__all__ = ["MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
 
-FILE_TAG: Final = "$file"
 MAX_DEPTH: Final = 120
 """Levels of JSON that a value may have; readers of JSON stop at 200."""
 _MOST_BITS: Final = 13_000

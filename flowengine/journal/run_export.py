@@ -11,26 +11,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY, NodeResult
 from flowengine.core.file_values import binding_files, clean_name, find_files, hash_of
-from flowengine.core.json_values import to_json_value
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
-from flowengine.journal.encode_values import FILE_TAG
 from flowengine.journal.run_digest import RunNotes
 from flowengine.journal.run_lookup import check_run_id
 from flowengine.journal.run_notes import decode_notes, encode_notes, keep_notes
+from flowengine.journal.value_types import FILE_TAG
 
 if TYPE_CHECKING:
     from flowengine.masking.masker import Masker
 
 __all__ = [
     "UnpackedRun",
-    "dumps",
     "event_line",
-    "format_value",
     "mask_events",
     "masked_notes",
     "pack_run",
@@ -43,23 +40,9 @@ __all__ = [
 # --- Values and events as JSON
 
 
-def dumps(value: Any, *, indent: int | None = None) -> str:
-    """One JSON text; characters stay as they are."""
-    return json.dumps(to_json_value(value), ensure_ascii=False, indent=indent)
-
-
 def event_line(event: Event) -> str:
     """One event on one line."""
     return json.dumps(event.as_dict(), ensure_ascii=False)
-
-
-def format_value(value: Any) -> str:
-    """A value for people: text as it is, anything else as JSON.
-
-    >>> format_value("text"), format_value({"a": [1]})
-    ('text', '{"a": [1]}')
-    """
-    return value if isinstance(value, str) else dumps(value)
 
 
 # --- Events without personal data and secrets

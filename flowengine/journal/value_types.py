@@ -17,9 +17,21 @@ from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
 from flowengine.core.user_code import unprefixed_name
-from flowengine.errors import JournalError
+from flowengine.errors import JournalError, StoreCorruptError
 
-__all__ = ["check_fields", "check_graph", "class_name", "find_class", "is_only_looking", "only_looking"]
+__all__ = [
+    "FILE_TAG",
+    "check_fields",
+    "check_graph",
+    "class_name",
+    "find_class",
+    "is_only_looking",
+    "only_looking",
+    "reading_record",
+]
+
+FILE_TAG: Final = "$file"
+"""The key under which a record has a file (`flowengine.journal.encode_values`)."""
 
 # --- Names of users' classes
 
@@ -199,3 +211,20 @@ _SIMPLE: Final[dict[Any, Fits]] = {
     float: _is_number,
     type(None): lambda value: value is None,
 }
+
+
+# --- Errors of unreadable records
+
+_DAMAGE: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What code that takes a record for sound raises where it is not."""
+
+
+@contextmanager
+def reading_record(run_id: str = "") -> Generator[None]:
+    """Raises errors inside the block as `StoreCorruptError` with the run's name."""
+    try:
+        yield
+    except _DAMAGE as error:
+        name = f"of run {run_id} " if run_id else ""
+        problem = f"{type(error).__name__}: {error}"
+        raise StoreCorruptError(f"the record {name}does not fit together ({problem:.200})") from error

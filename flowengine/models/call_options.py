@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from typing_extensions import TypedDict
@@ -88,21 +89,13 @@ _SEEDS: Final = 2**63
 """A seed is an integer of 64 bits."""
 
 
-def _check_between(low: int, high: int) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return None if is_number and low <= value <= high else f"a number from {low} to {high}"
-
-    return check
+def _check_between(low: int, high: int, value: Any) -> str | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if is_number and low <= value <= high else f"a number from {low} to {high}"
 
 
-def _one_of(words: Sequence[str]) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        if isinstance(value, str) and value in words:
-            return None
-        return f"one of {', '.join(words)}"
-
-    return check
+def _check_word(words: Sequence[str], value: Any) -> str | None:
+    return None if isinstance(value, str) and value in words else f"one of {', '.join(words)}"
 
 
 def _check_seed(value: Any) -> str | None:
@@ -131,15 +124,15 @@ def _check_flag(value: Any) -> str | None:
 
 
 OPTIONS: Final[Mapping[str, Callable[[Any], str | None]]] = {
-    "top_p": _check_between(0, 1),
+    "top_p": partial(_check_between, 0, 1),
     "seed": _check_seed,
     "stop": _check_stop,
-    "reasoning_effort": _one_of(get_args(ReasoningEffort)),
-    "verbosity": _one_of(get_args(Verbosity)),
+    "reasoning_effort": partial(_check_word, get_args(ReasoningEffort)),
+    "verbosity": partial(_check_word, get_args(Verbosity)),
     "thinking": _check_thinking,
-    "presence_penalty": _check_between(-2, 2),
-    "frequency_penalty": _check_between(-2, 2),
-    "service_tier": _one_of(get_args(ServiceTier)),
+    "presence_penalty": partial(_check_between, -2, 2),
+    "frequency_penalty": partial(_check_between, -2, 2),
+    "service_tier": partial(_check_word, get_args(ServiceTier)),
     "parallel_tool_calls": _check_flag,
 }
 """Option → what is expected of its value where that is something else; None: the value is fine."""

@@ -19,7 +19,15 @@ from typing import Final
 from flowengine.core.secret_values import NO_SECRETS, Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.errors import DefinitionError
 
-__all__ = ["dotenv_name", "file_secrets", "find_dotenv", "is_planted", "parse_dotenv", "read_environment"]
+__all__ = [
+    "dotenv_name",
+    "file_secrets",
+    "find_dotenv",
+    "is_planted",
+    "load_environment",
+    "parse_dotenv",
+    "read_environment",
+]
 
 _ASSIGNMENT: Final = re.compile(
     r"""
@@ -48,6 +56,11 @@ def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, s
     except OSError as error:
         raise DefinitionError(f"{file} cannot be read: {error.strerror}") from error
     return _Merged(environ, {name: value for name, value in parse_dotenv(text).items() if name != _CHOICE})
+
+
+def load_environment() -> Mapping[str, str]:
+    """The environment of this process, and under it the file of the working folder."""
+    return read_environment(Path.cwd(), os.environ)
 
 
 def find_dotenv(folder: Path, environ: Mapping[str, str]) -> Path | None:

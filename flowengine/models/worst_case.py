@@ -10,53 +10,25 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Final, NamedTuple
 
 from flowengine.models.attachments import most_file_tokens
-from flowengine.models.definitions import ModelDefinition, find_meaning
+from flowengine.models.definitions import ModelDefinition, definition_of, find_meaning, innermost_models
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, Request
 from flowengine.models.open import default_model
 from flowengine.models.pricing import Price, context_window, listed_price, listed_vision, longest_answer
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendors import is_stand_in
-from flowengine.models.wrappers.configured import ConfiguredModel, definition_of
-from flowengine.models.wrappers.priced import find_user_price, has_own_price, price_of
+from flowengine.models.wrappers.priced import find_user_price, price_of
 
 __all__ = [
     "LONGEST_ANSWER",
     "KnownModel",
     "ModelFacts",
     "WorstCase",
-    "innermost_models",
-    "longest_answer_of",
-    "window_of",
     "worst_cases",
 ]
-
-# --- Models that may answer
-
-
-@runtime_checkable
-class _Wrapper(Protocol):
-    def inside(self) -> Sequence[Model]: ...
-
-
-def innermost_models(model: Model, *, past_prices: bool = False) -> Iterator[Model]:
-    """The innermost models, in the order in which they would be asked. One with a price of its own counts as such, and
-    one of which a project says something, unless `past_prices`."""
-    if (isinstance(model, ConfiguredModel) and not past_prices) or not _is_wrapper(type(model), past_prices):
-        yield model
-        return
-    for each in cast(_Wrapper, model).inside():
-        yield from innermost_models(each, past_prices=past_prices)
-
-
-@cache
-def _is_wrapper(kind: type[Model], past_prices: bool) -> bool:
-    """Looked up once a class: asking a protocol takes longer than all else that a reservation does."""
-    return issubclass(kind, _Wrapper) and (past_prices or not has_own_price(kind))
 
 
 LONGEST_ANSWER: Final = 4096
@@ -125,18 +97,6 @@ class _AskedModel:
             return own.longest_answer
         listed = longest_answer(self._model.provider, self._model.name, prompt_tokens=self._counted)
         return _modest_bound(self._request.extra) if listed is None else listed
-
-
-def window_of(model: Model) -> int | None:
-    """The longest question of a model, in tokens, as the project or a list says; None where neither does."""
-    own = definition_of(model)
-    return (own and own.window) or context_window(model.provider, model.name)
-
-
-def longest_answer_of(model: Model) -> int | None:
-    """The longest answer of a model, in tokens; None where neither the project nor a list says it."""
-    own = definition_of(model)
-    return (own and own.longest_answer) or longest_answer(model.provider, model.name)
 
 
 # --- The question

@@ -30,7 +30,6 @@ from flowengine.engine.state import ENGINE_OWNED
 from flowengine.engine.state_view import KeptView, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import NotJournalableError
-from flowengine.journal.codec import encode_value
 
 __all__ = ["ViewDigests", "digest_handed", "digest_of", "left_by", "level_digest", "source_of", "views_of"]
 
@@ -172,6 +171,8 @@ _ATOMS: Final[frozenset[type[Any]]] = frozenset({type(None), bool, int, float})
 
 def digest_of(value: Any) -> str:
     """The digest of a value that a journal can hold; `NotJournalableError` for any other."""
+    from flowengine.journal.codec import encode_value  # Most runs hand on nothing whose digest is asked for.
+
     return hashlib.sha256(encode_value(value).encode()).hexdigest()[:32]
 
 

@@ -217,6 +217,11 @@ class CompiledFlow:
         return [(path, node) for path, node in every_node(self.definitions) if node.checks_servers]
 
     @cached_property
+    def takes_files(self) -> bool:
+        """Whether an input is a file, or may hold one."""
+        return self.inputs is None or any(each.type == "file" for each in self.inputs.values())
+
+    @cached_property
     def starts_tasks(self) -> bool:
         """Whether tasks may begin in a run of it that live as long as the run."""
         return any(node.starts_tasks for _, node in every_node(self.definitions))

@@ -80,9 +80,7 @@ def _make_asking_gateway(
 
 
 def _gateway_of(context: Context) -> CountingGateway:
-    gateway: CountingGateway = DirectGateway(
-        _listener_of(context), None if context.scope is None else context.scope.files
-    )
+    gateway: CountingGateway = DirectGateway(_listener_of(context), context.scope)
     if context.ledger is not None:
         said = set[str]() if context.scope is None else context.scope.once(_LedgerGateway, set[str])
         gateway = _LedgerGateway(gateway, context.ledger, said)

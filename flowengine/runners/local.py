@@ -7,18 +7,18 @@ outputs); what happens between them is the scheduler's, and which of them run is
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import anyio
 
 from flowengine.core.batching import BATCHING
 from flowengine.core.budget import Ledger
 from flowengine.core.context import EMPTY
-from flowengine.core.file_keeper import FileKeeper
+from flowengine.core.file_keeper import BlobStore, FileKeeper
 from flowengine.core.file_values import FileValue, find_files
 from flowengine.core.records import node_of_question
 from flowengine.core.run_scope import Fence, RunScope
@@ -26,7 +26,7 @@ from flowengine.core.user_code import is_interrupt
 from flowengine.core.values import freeze
 from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.parked import Parked
-from flowengine.engine.ports import Journal, JournalStore, run_clock
+from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
@@ -41,10 +41,9 @@ from flowengine.errors import (
     StoreCorruptError,
 )
 from flowengine.journal.approvals import Mail, answers_left, open_questions
-from flowengine.journal.blob_owners import blobs_of
-from flowengine.journal.codec import reading_record
 from flowengine.journal.replay import decided_effects
 from flowengine.journal.run_export import store_run
+from flowengine.journal.value_types import reading_record
 from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
 from flowengine.nodes.file_inputs import take_files
 from flowengine.nodes.node import RunLimits
@@ -82,6 +81,17 @@ class _Refused(NamedTuple):
     error: DefinitionError
 
 
+def _run_clock() -> Callable[[], float]:
+    """Unix seconds as of now, which only go forward, while the machine sleeps too where it has such a clock."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        passed = time.monotonic
+        since = time.time() - passed()
+        return lambda: since + passed()
+    read, clock = time.clock_gettime, time.CLOCK_BOOTTIME
+    offset = time.time() - read(clock)
+    return lambda: offset + read(clock)  # Called twice for each node, so without a partial.
+
+
 def new_run_id() -> str:
     """Twelve random hex digits: short enough to type a unique prefix of."""
     return os.urandom(6).hex()
@@ -100,8 +110,7 @@ async def start(
     journal = options.journal or store.create(run_id)
     state = StateStore(plan.rules, started.kept)
     walk = Walk(thrifty.graph, state, inputs=started.inputs, env=started.env, run_id=run_id)
-    leave = partial(leave_behind, thrifty, store, started, walk)
-    run = await _drive(thrifty, walk, journal, [started], limits, leave, store, options)
+    run = await _drive(thrifty, walk, journal, [started], limits, started, store, options)
     return await _taken_up(plan, run, store, options) if run.status == "waiting" else run
 
 
@@ -109,7 +118,7 @@ async def inputs_with_files(
     plan: CompiledFlow, inputs: Mapping[str, Any], store: JournalStore, run_id: str
 ) -> Mapping[str, Any]:
     """The inputs for `beginning`, with the files among them in the store."""
-    if not inputs and not plan.inputs:
+    if not plan.takes_files or (not inputs and not plan.inputs):
         return inputs
     return await take_files(plan.inputs, inputs, _keeper(plan, store, run_id))
 
@@ -122,7 +131,7 @@ def beginning(
     Whether the plan could run here is not asked.
     """
     given = checked_inputs(plan.inputs, inputs)
-    kept = load_session(store, options.session)
+    kept = EMPTY if options.session is None else load_session(store, options.session)
     settings = options.settings
     if options.limits is not None:
         settings = {**settings, **chosen_limits(options.limits, limits_under(plan.limits, settings))}
@@ -136,7 +145,7 @@ def beginning(
     return RunStarted(
         run_id,
         plan.name,
-        time(),
+        time.time(),
         given,
         env,
         plan.fingerprints,
@@ -181,7 +190,7 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         repeated: Collection[str] = ()
         if repeats:
             repeated = refuse_repeated_deeds(plan, events, repeats, options.retry_effects)
-        walk = _make_walk(thrifty, started, [*events, RunResumed(time(), repeats=repeats)] if repeats else events)
+        walk = _make_walk(thrifty, started, [*events, RunResumed(time.time(), repeats=repeats)] if repeats else events)
         retry = [each for each in options.retry_effects if each not in repeated]
         decided = decided_effects(run_id, walk.attempts, retry=retry, done=options.assume_done)
         answers = answers_left(store, run_id, events)
@@ -196,13 +205,12 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         limits = options.limits or under
         anew = {**options.settings, **chosen_limits(limits, under)}
         anew = {name: value for name, value in anew.items() if name not in before or before[name] != value}
-        resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats)
-        first = [resumed, *(NodeRecorded(node, time(), record) for node, record in records)]
-        leave = partial(leave_behind, thrifty, store, started, walk) if acts else _leave_nothing
+        resumed = RunResumed(time.time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats)
+        first = [resumed, *(NodeRecorded(node, time.time(), record) for node, record in records)]
     except BaseException:
         await journal.close()
         raise
-    run = await _drive(thrifty, walk, journal, first, limits, leave, store, options)
+    run = await _drive(thrifty, walk, journal, first, limits, started if acts else None, store, options)
     return await _taken_up(plan, run, store, options)
 
 
@@ -275,7 +283,7 @@ async def write_fork(
     events = store.events(run_id)
     if inputs is not None:
         inputs = checked_inputs(plan.inputs, await inputs_with_files(plan, inputs, store, new_id))
-    started, *shared = fork_events(plan, events, new_id, node, state, time(), inputs)
+    started, *shared = fork_events(plan, events, new_id, node, state, time.time(), inputs)
     if isinstance(started, RunStarted):
         own = {**started.settings, **settings}
         if not (acts and labels is None):
@@ -284,10 +292,6 @@ async def write_fork(
             own = {**asked, **({} if labels is None else {"labels": freeze(labels)})}
         started = started._replace(settings=own)
     await store_run(store, [started, *shared, *begun], new_id)
-
-
-async def _leave_nothing(fence: Fence | None) -> None:
-    """A run that only asks what would have been leaves nothing behind."""
 
 
 def _reuse_results(
@@ -356,22 +360,22 @@ async def _drive(
     journal: Journal,
     first: Sequence[Event],
     limits: RunLimits,
-    leave: Callable[[Fence | None], Awaitable[None]],
+    leaving: RunStarted | None,
     store: JournalStore,
     options: RunOptions,
 ) -> Run:
     """Journal the first events, run, journal the last one; the journal is closed whatever happens.
 
-    A run that succeeds leaves what it leaves before that is on record: if it is interrupted meanwhile, it is resumed,
-    and leaves it again, of which nothing is kept twice.
+    `leaving`: the start of the run; None for one that leaves nothing. A run that succeeds leaves what it leaves before
+    that is on record: if it is interrupted meanwhile, it is resumed, and leaves it again: nothing is kept twice.
     """
     run_id = walk.run_id or ""
     fence: Fence | None = getattr(journal, "fence", None)  # Only where others can take the run over.
-    clock, mail, live = run_clock(), Mail(store, run_id), options.live
+    clock, mail, live = _run_clock(), Mail(store, run_id), options.live
     try:
         await _commit(journal, *first)  # From here on the run can be found and resumed.
         with mail:
-            files = _keeper(plan, store, run_id, lambda: find_files(list(store.events(run_id))))
+            files = partial(_keeper, plan, store, run_id, lambda: find_files(list(store.events(run_id))))
             ledger = _ledger(walk, limits, options.above)
             shown = (
                 partial(_tell_elsewhere, live, store, run_id) if live and getattr(store, "is_shared", False) else None
@@ -382,8 +386,8 @@ async def _drive(
             else:
                 stop = await _tell_beside(plan, walk, journal, clock, mail, limits, scheduled)
         finished = _finish(plan, walk, stop, clock())
-        if finished.status == "succeeded":
-            await leave(fence)
+        if finished.status == "succeeded" and leaving is not None and _has_more_to_keep(leaving, walk):
+            await leave_behind(plan, store, leaving, walk, fence)
         await _commit(journal, finished)
     except BaseException as error:
         with anyio.CancelScope(shield=True):
@@ -396,11 +400,15 @@ async def _drive(
     return Run(run_id, walk, finished, partial(store.events, run_id), limits)
 
 
+def _has_more_to_keep(started: RunStarted, walk: Walk) -> bool:
+    return started.settings.get("session") is not None or walk.store.may_keep("memory")
+
+
 def _keeper(
     plan: CompiledFlow, store: JournalStore, run_id: str, known: Callable[[], Iterable[FileValue]] = tuple
 ) -> FileKeeper | None:
     """Takes files in for a run; None where the store, of another package, keeps none."""
-    return FileKeeper(blobs_of(store), run_id, plan.files, known) if hasattr(store, "put_blob") else None
+    return FileKeeper(cast("BlobStore", store), run_id, plan.files, known) if hasattr(store, "put_blob") else None
 
 
 async def _commit(journal: Journal, *events: Event) -> None:
@@ -466,7 +474,7 @@ async def _schedule(
     clock: Callable[[], float],
     fence: Fence | None,
     mail: Mail,
-    files: FileKeeper | None,
+    files: Callable[[], FileKeeper | None],
     ledger: Ledger | None,
     tell: Callable[[], None] | None,
 ) -> LimitError | _Refused | None:

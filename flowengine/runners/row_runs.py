@@ -32,6 +32,7 @@ import anyio
 from flowengine.core.batching import BATCHING
 from flowengine.core.budget import Budget, Ledger, Spending
 from flowengine.core.context import EMPTY, RunStatus
+from flowengine.core.json_values import dumps
 from flowengine.engine.events import ErrorInfo, RunFinished
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.engine.restoring import History
@@ -44,7 +45,6 @@ from flowengine.errors import (
     NotJournalableError,
     RunError,
 )
-from flowengine.journal.run_export import dumps
 from flowengine.journal.run_lookup import check_labels
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import resume, start

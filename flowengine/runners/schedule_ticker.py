@@ -17,9 +17,9 @@ import anyio.to_thread
 
 from flowengine.core.schedule import Schedule, ScheduleState, TickDecision, decide_ticks
 from flowengine.core.user_code import describe_error
+from flowengine.core.values import is_map
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, JournalError, StoreUnavailableError
-from flowengine.flowfile.analysis.shapes import is_map
 
 __all__ = ["LABEL", "SIGN_OF_LIFE", "ScheduleHost", "ScheduleTicker", "recall_state"]
 

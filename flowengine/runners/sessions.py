@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flowengine.core.context import EMPTY
 from flowengine.core.run_scope import Fence
 from flowengine.core.values import freeze
 from flowengine.engine.events import RunStarted
@@ -44,10 +43,8 @@ def check_session_name(name: str) -> str:
     return name
 
 
-def load_session(store: JournalStore, session: str | None) -> Mapping[str, Any]:
-    """Returns the stored session; empty for a new one, or without a session."""
-    if session is None:
-        return EMPTY
+def load_session(store: JournalStore, session: str) -> Mapping[str, Any]:
+    """Returns the stored session; empty for a new one."""
     found = dict(store.recall(_KIND, check_session_name(session)) or {})
     found.pop(_SAVED, None)
     return freeze(found)
@@ -62,8 +59,6 @@ async def leave_behind(
     is asked first, so that nobody leaves anything of a run that another goes on with.
     """
     session = started.settings.get("session")
-    if session is None and not walk.store.may_keep("memory"):
-        return
     kept = FinalContext(walk).kept
     if "memory" not in kept and session is None:
         return

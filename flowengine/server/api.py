@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from flowengine.journal.run_export import dumps
+from flowengine.core.json_values import dumps
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.server.problems import MEDIA_TYPE, ProblemError, problem_response, reading_records
 from flowengine.server.requests import get_parts, read_json

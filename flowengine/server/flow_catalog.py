@@ -223,7 +223,7 @@ def _says_flowengine(path: Path) -> bool:
 
 def _list_text_files(path: Path) -> Sequence[Path]:
     """The files that texts of a flow file stand in, be they there or not."""
-    from flowengine.flowfile.analysis.shapes import is_map  # As above.
+    from flowengine.core.values import is_map  # As above.
     from flowengine.flowfile.file_texts import named_text_files
     from flowengine.flowfile.yaml.parser import parse_yaml
 

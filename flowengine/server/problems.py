@@ -15,6 +15,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from flowengine.core.json_values import dumps
 from flowengine.errors import (
     ApprovalError,
     DefinitionError,
@@ -31,8 +32,7 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from flowengine.journal.codec import reading_record
-from flowengine.journal.run_export import dumps
+from flowengine.journal.value_types import reading_record
 from flowengine.masking.masker import Masker
 from flowengine.server.safety import Refusal
 from visualize.viewer.html import Child, element, whole

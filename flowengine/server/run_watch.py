@@ -17,6 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from flowengine.core.json_values import dumps
 from flowengine.engine.events import (
     Event,
     NodeCancelled,
@@ -28,7 +29,6 @@ from flowengine.engine.events import (
 )
 from flowengine.errors import JournalError, StoreUnavailableError
 from flowengine.journal.live_texts import LiveReader, LiveTexts, read_live
-from flowengine.journal.run_export import dumps
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
 from visualize.viewer.feed import feed_line

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.json_values import to_json_value
+from flowengine.core.json_values import dumps, to_json_value
+from flowengine.core.values import is_map
 from flowengine.errors import InputError
-from flowengine.flowfile.analysis.shapes import is_map
-from flowengine.journal.run_export import dumps
 from flowengine.runs import Question
 from flowengine.serving.stream_parts import (
     Part,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from flowengine.core.json_values import to_json_value
+from flowengine.core.values import is_map
 from flowengine.errors import InputError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.runs import Question
 from flowengine.serving.ag_ui import ResumeAnswer
 from flowengine.serving.stream_parts import (

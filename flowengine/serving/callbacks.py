@@ -21,10 +21,10 @@ import anyio
 import anyio.to_thread
 
 from flowengine.core.address_rules import allowed_url
+from flowengine.core.json_values import dumps
 from flowengine.core.values import thaw
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, InputError, RunNotFoundError
-from flowengine.journal.run_export import dumps
 from flowengine.nodes.http_request import HttpRequest
 from flowengine.nodes.http_sender import HttpSender, Sender
 from flowengine.runs import RunRecord

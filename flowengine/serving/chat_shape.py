@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from flowengine.core.json_values import dumps
 from flowengine.core.node_traits import TRAITS
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
-from flowengine.journal.run_export import dumps
 from flowengine.nodes.compiled_flow import REQUIRED, InputField
 from flowengine.nodes.container import every_node
 

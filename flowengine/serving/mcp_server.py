@@ -18,9 +18,9 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
+from flowengine.core.json_values import dumps
 from flowengine.engine.events import NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.errors import ApprovalError, FlowEngineError, InputError, did_you_mean
-from flowengine.journal.run_export import dumps
 from flowengine.serving.flow_inspection import explain_code, plan_flow, validate_flow
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.http_answers import hide_store

@@ -12,9 +12,8 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 
-from flowengine.core.json_values import to_json_value
+from flowengine.core.json_values import dumps, to_json_value
 from flowengine.flow import Flow
-from flowengine.journal.run_export import dumps
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import every_node
 from flowengine.runs import Question

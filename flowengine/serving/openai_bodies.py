@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.core.values import is_map
 from flowengine.errors import FlowEngineError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.serving.stream_parts import TokenCounts
 
 __all__ = [

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.core.json_values import dumps
 from flowengine.core.values import find_label
 from flowengine.journal.approvals import fields_of
-from flowengine.journal.run_export import dumps
 from flowengine.runs import Question
 
 __all__ = ["PersonsAnswer", "format_questions", "read_answer"]

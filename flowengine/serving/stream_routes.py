@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from flowengine.core.context import EMPTY
 from flowengine.core.json_values import to_json_value
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, InputError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.runs import Question
 from flowengine.server.problems import problem_of
 from flowengine.server.requests import check_schema, read_json_object

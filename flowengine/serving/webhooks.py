@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, FlowNotFoundError, TemplateError, did_you_mean
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.webhook_tables import WebhookRule
 from flowengine.server.problems import ProblemError
 from flowengine.server.requests import FORM, parse_form, parse_json, read_body

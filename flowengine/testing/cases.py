@@ -15,10 +15,10 @@ from flowengine.agents.standalone import run_sync
 from flowengine.core.context import RoutingResult
 from flowengine.core.json_values import to_json_value
 from flowengine.core.records import ModelCall
+from flowengine.core.values import is_map
 from flowengine.engine.events import NodeFinished, NodeRecorded
 from flowengine.errors import ApprovalError, DefinitionError, Diagnostic, FlowError, InputError
 from flowengine.flow import Flow
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.journal.approvals import answer, open_questions
 from flowengine.journal.memory import MemoryStore

@@ -26,9 +26,9 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast
 from pydantic import BeforeValidator, Field, model_validator
 
 from flowengine.core.context import RunStatus
+from flowengine.core.values import is_map
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import Keys, Maybe, format_found, refuse
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.agent import AgentNode

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY
 from flowengine.core.file_values import find_files
-from flowengine.core.json_values import to_json_value
+from flowengine.core.json_values import dumps, to_json_value
 from flowengine.core.records import PREPARING, Answered, ModelCall, ToolCall, question_path
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunFinished, RunStarted
 from flowengine.errors import InputError
 from flowengine.flow import Flow
 from flowengine.flowfile.yaml.dump import to_yaml
-from flowengine.journal.run_export import dumps, mask_events
+from flowengine.journal.run_export import mask_events
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.container import every_node, file_path
 from flowengine.nodes.function import FunctionNode

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from flowengine.core.flow_paths import open_regular
+from flowengine.core.values import is_map
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.translate import Problem, problems_of
 from flowengine.flowfile.yaml.parser import decode, parse_yaml
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText

@@ -19,9 +19,8 @@ from flowengine.cli.execute import exit_code_of, format_outputs
 from flowengine.cli.options import gather_inputs
 from flowengine.cli.terminal import Results, escape_controls, format_table
 from flowengine.core.context import LLMResult
-from flowengine.core.json_values import to_json_value
+from flowengine.core.json_values import dumps, to_json_value
 from flowengine.engine.events import ErrorInfo, NodeFailed
-from flowengine.journal.run_export import dumps
 
 
 class Terminal(io.TextIOWrapper):

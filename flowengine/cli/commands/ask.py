@@ -16,12 +16,12 @@ from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, collect_settings
 from flowengine.cli.run_access import ReadingCommand, beginning, choose_store, keeps, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
+from flowengine.core.json_values import dumps
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, RunNotFoundError
 from flowengine.experiments.call_change import ChangedCall, RecordedCall, ask_call, read_answer
-from flowengine.journal.run_export import dumps
 from flowengine.runners.run_options import settings_of
 from visualize.viewer.playground import answer_text
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import click
 
-from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.budget import Budget
+from flowengine.core.json_values import dumps
 from flowengine.experiments.edit_search import Blame, BlameReport, Probe
 from flowengine.experiments.eval_file import load_eval
 from flowengine.experiments.git_version import PREFIX, revision_of, tree_at
 from flowengine.experiments.score_statistics import require_statistics
-from flowengine.journal.run_export import dumps
+from flowengine.models.dotenv import load_environment
 
 __all__ = ["command"]
 

@@ -13,10 +13,10 @@ import click
 from flowengine.cli.options import duration, label_option
 from flowengine.cli.run_access import ReadingCommand, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
+from flowengine.core.json_values import dumps
 from flowengine.errors import FlowEngineError
 from flowengine.experiments.results_file import to_safe_cell
 from flowengine.experiments.spending import SpendingRow, parse_dimensions, spending_of
-from flowengine.journal.run_export import dumps
 from flowengine.journal.run_lookup import RunQuery
 
 __all__ = ["command"]

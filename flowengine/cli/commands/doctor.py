@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 import anyio
 import click
 
-from flowengine.cli.environment import load_environment
 from flowengine.cli.run_access import choose_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, format_table
 from flowengine.core.user_code import package_of
@@ -32,7 +31,7 @@ from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.journal.stores import without_password
 from flowengine.models.definitions import find_key_source, find_meaning
-from flowengine.models.dotenv import dotenv_name, find_dotenv, is_planted, read_environment
+from flowengine.models.dotenv import dotenv_name, find_dotenv, is_planted, load_environment, read_environment
 from flowengine.models.model_probe import ProbePlace, probe
 from flowengine.models.open import DefaultModel, default_model, served_natively
 from flowengine.models.vendor_choice import default_vendor

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
@@ -28,6 +27,7 @@ from flowengine.experiments.report_formats import report_lines, to_annotations, 
 from flowengine.experiments.report_page import report_page
 from flowengine.experiments.score_statistics import require_statistics
 from flowengine.flow import Flow
+from flowengine.models.dotenv import load_environment
 
 __all__ = ["command"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import click
 
 from flowengine.cli.terminal import Results, complain
+from flowengine.core.json_values import dumps
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.checks.codes import CODES
-from flowengine.journal.run_export import dumps
 
 __all__ = ["explain_command", "schema_command"]
 

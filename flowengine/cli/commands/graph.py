@@ -17,7 +17,7 @@ from flowengine.errors import RunNotFoundError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import find_project
-from flowengine.journal.codec import reading_record
+from flowengine.journal.value_types import reading_record
 from flowengine.nodes.container import every_node
 from visualize.picture import Picture, picture_of_run, picture_of_skeleton
 from visualize.render import render

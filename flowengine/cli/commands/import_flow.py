@@ -8,8 +8,8 @@ from typing import Final
 import click
 
 from flowengine.cli.terminal import Results, complain
+from flowengine.core.json_values import dumps
 from flowengine.errors import InputError
-from flowengine.journal.run_export import dumps
 
 __all__ = ["command"]
 

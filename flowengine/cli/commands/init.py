@@ -16,10 +16,10 @@ import click
 
 import flowengine
 from flowengine.cli.terminal import complain
+from flowengine.core.json_values import dumps
 from flowengine.core.output_file import tells_refusals, write_output
 from flowengine.errors import InputError, did_you_mean
 from flowengine.flowfile.schema.editor_schema import json_schema
-from flowengine.journal.run_export import dumps
 
 __all__ = ["command", "examples_folder"]
 

@@ -10,12 +10,13 @@ from typing import Final
 import anyio
 import click
 
-from flowengine.cli.environment import find_account, load_environment
+from flowengine.cli.environment import find_account
 from flowengine.cli.options import duration
 from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import complain
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flowfile.project.project import project_of
+from flowengine.models.dotenv import load_environment
 from flowengine.version import install_hint, missing_modules
 
 __all__ = ["command"]

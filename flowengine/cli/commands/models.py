@@ -9,9 +9,9 @@ import click
 
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.terminal import Results, complain, format_table
+from flowengine.core.json_values import dumps
 from flowengine.errors import ModelConfigError
 from flowengine.flowfile.project.project import Project, find_project
-from flowengine.journal.run_export import dumps
 from flowengine.models.definitions import KeySource, find_key_source
 from flowengine.models.http.vendor_traits import traits_of
 from flowengine.models.open import served_natively

@@ -15,6 +15,7 @@ from flowengine.cli.options import FiniteRange, gather_inputs
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import FileKeeper
+from flowengine.core.json_values import dumps
 from flowengine.errors import FlowError
 from flowengine.estimate.bounds import FlowBound, NodeBound, bound_of
 from flowengine.estimate.cost_bound import Most
@@ -23,7 +24,6 @@ from flowengine.flowfile.checks.agent_sources import check_models, vendors_of
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.journal.run_export import dumps
 from flowengine.models.worst_case import KnownModel
 from flowengine.nodes.compiled_flow import REQUIRED, InputField, checked_inputs
 from flowengine.nodes.file_inputs import take_files

@@ -17,7 +17,7 @@ from flowengine.cli import options
 from flowengine.cli.options import add_spending_options, collect_settings, duration, label_option
 from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_span, format_table
-from flowengine.journal.run_export import dumps
+from flowengine.core.json_values import dumps
 from flowengine.runners.queue.status import QueueStatus, WorkerStatus, problems_of, queues_of, workers_of
 
 if TYPE_CHECKING:
@@ -150,9 +150,9 @@ def _submit(
     when: dict[str, Any],
     results: Results,
 ) -> str:
-    from flowengine.cli.environment import load_environment
     from flowengine.cli.options import gather_inputs
     from flowengine.flow import Flow
+    from flowengine.models.dotenv import load_environment
     from flowengine.runners.queue.run_queue import submit_runs
 
     with results.alone():  # Code that the flow names may print.

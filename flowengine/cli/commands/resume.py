@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from flowengine.cli.environment import load_environment
 from flowengine.cli.execute import Execution, format_outputs, to_run_json
 from flowengine.cli.options import add_running_options, collect_settings, gather_inputs, reporting_of
 from flowengine.cli.run_access import beginning, choose_store, open_journal, read
@@ -20,6 +19,7 @@ from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.flowfile.run_bundle import place_of
+from flowengine.models.dotenv import load_environment
 from flowengine.runners import local
 from flowengine.runners.run import Run
 from flowengine.runners.run_options import Live, RunOptions, settings_of

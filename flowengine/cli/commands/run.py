@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import click
 
 from flowengine.cli import options
-from flowengine.cli.environment import load_environment
 from flowengine.cli.execute import Execution
 from flowengine.cli.options import add_running_options, collect_settings, gather_inputs, label_option, reporting_of
 from flowengine.cli.terminal import Results
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
+from flowengine.models.dotenv import load_environment
 from flowengine.runners.local import new_run_id, start
 from flowengine.runners.run import Run
 from flowengine.runners.run_options import Live, RunOptions

@@ -11,10 +11,10 @@ from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.file_keeper import BlobStore
 from flowengine.core.file_values import FileValue, clean_name, find_files
+from flowengine.core.json_values import dumps
 from flowengine.core.output_file import tells_refusals, write_output
 from flowengine.errors import InputError
 from flowengine.journal.blob_owners import blobs_of
-from flowengine.journal.run_export import dumps
 from visualize.viewer.parts import files_of_record, unique_files
 
 __all__ = ["list_files"]

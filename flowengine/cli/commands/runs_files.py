@@ -23,18 +23,11 @@ from flowengine.cli.run_access import (
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, format_table, put_lines
 from flowengine.core.file_values import find_files
+from flowengine.core.json_values import dumps
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, JournalError, StoreUnavailableError
-from flowengine.journal.run_export import (
-    dumps,
-    mask_events,
-    masked_notes,
-    pack_run,
-    read_files,
-    store_run,
-    unpack_runs,
-)
+from flowengine.journal.run_export import mask_events, masked_notes, pack_run, read_files, store_run, unpack_runs
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.run_notes import notes_of
 from flowengine.journal.sqlite.repair import Repair, repair_store

@@ -25,8 +25,8 @@ from flowengine.cli.terminal import (
     format_span,
     format_table,
 )
+from flowengine.core.json_values import dumps
 from flowengine.journal.run_digest import RunNotes
-from flowengine.journal.run_export import dumps
 from flowengine.journal.run_index import RunLine
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
 from flowengine.journal.run_notes import add_note, notes_of, parse_score, remove_note, set_mark, set_score

@@ -34,6 +34,7 @@ from flowengine.cli.run_access import (
 )
 from flowengine.cli.terminal import Results, format_clock, format_dollars, format_span, format_table, format_tokens
 from flowengine.cli.watch import Reporting, follow, format_run_standing
+from flowengine.core.json_values import dumps, format_value
 from flowengine.core.records import (
     Brought,
     Decided,
@@ -44,7 +45,7 @@ from flowengine.core.records import (
 )
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.journal.run_digest import session_of
-from flowengine.journal.run_export import dumps, event_line, format_value
+from flowengine.journal.run_export import event_line
 from flowengine.journal.run_notes import notes_of
 from flowengine.runners.queue.run_positions import standing_of
 from flowengine.runners.run_listing import RunLister

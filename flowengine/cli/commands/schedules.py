@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from flowengine.cli.environment import load_environment
 from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_table
+from flowengine.core.json_values import dumps
 from flowengine.core.schedule import Schedule, ScheduleState
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import DefinitionError, InputError, did_you_mean
 from flowengine.flowfile.project.project import Project, find_project
-from flowengine.journal.run_export import dumps
+from flowengine.models.dotenv import load_environment
 
 __all__ = ["command"]
 

@@ -14,13 +14,13 @@ from typing import Any, Final, Literal
 import click
 
 from flowengine.cli.commands.worker import LogFormat, worker_log
-from flowengine.cli.environment import load_environment
 from flowengine.cli.options import FiniteRange, duration
 from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.engine.ports import Durability
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import find_project
+from flowengine.models.dotenv import load_environment
 from flowengine.server.safety import LOOPBACK, is_loopback
 from flowengine.version import install_hint
 

@@ -13,10 +13,9 @@ from flowengine.agents.model_environment import open_model
 from flowengine.agents.settings import CallSettings
 from flowengine.cli.environment import surroundings_of
 from flowengine.cli.terminal import Results, complain, format_table
-from flowengine.core.json_values import parse_json
+from flowengine.core.json_values import dumps, parse_json
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.project.project import find_project, project_of
-from flowengine.journal.run_export import dumps
 from flowengine.models.model import Model
 from flowengine.skills.check import check as checked
 from flowengine.skills.measure import (

@@ -10,14 +10,14 @@ import webbrowser
 
 import click
 
-from flowengine.cli.environment import find_user, load_environment
+from flowengine.cli.environment import find_user
 from flowengine.cli.options import FiniteRange
 from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.engine.ports import Durability
 from flowengine.flowfile.project.project import project_of
 from flowengine.journal.stores import without_password
-from flowengine.models.dotenv import read_environment
+from flowengine.models.dotenv import load_environment, read_environment
 from flowengine.server.safety import LOOPBACK, is_loopback, make_token
 from flowengine.version import install_hint
 

@@ -11,11 +11,11 @@ import click
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.failure import format_excerpt
 from flowengine.cli.terminal import Results, complain
+from flowengine.core.json_values import dumps
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.flowfile.checks.agent_sources import vendors_of
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project.project import find_project
-from flowengine.journal.run_export import dumps
 from flowengine.models.worst_case import ModelFacts
 
 __all__ = ["check_with_models", "command", "list_flow_files"]

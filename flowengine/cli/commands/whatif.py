@@ -8,17 +8,16 @@ from typing import Any
 
 import click
 
-from flowengine.cli.environment import load_environment
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.budget import Budget
-from flowengine.core.json_values import parse_value
+from flowengine.core.json_values import dumps, parse_value
 from flowengine.errors import InputError
 from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, WhatIfRow
-from flowengine.journal.run_export import dumps
+from flowengine.models.dotenv import load_environment
 
 __all__ = ["command", "read_change"]
 

@@ -15,13 +15,13 @@ from typing import Any, Final, Literal
 import anyio
 import click
 
-from flowengine.cli.environment import load_environment
 from flowengine.cli.failure import exit_code
 from flowengine.cli.options import duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
 from flowengine.flowfile.project.project import find_project
+from flowengine.models.dotenv import load_environment
 from flowengine.runners.queue.heartbeat import WorkerNotice
 from flowengine.version import install_hint
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.core.context import LLMResult
 from flowengine.core.node_traits import traits_of
+from flowengine.core.values import is_map
 from flowengine.flowfile.analysis.flow_nodes import NodePath, home_of, level_of, setting_of
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import last_of
-from flowengine.flowfile.analysis.shapes import fields_of, is_map, item_of
 from flowengine.flowfile.analysis.texts import EACH, LOOP_OUTPUT, ROUND, holders_of
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
 from flowengine.flowfile.schema.keys import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NODE_FIELDS",
     "input_shape",
+    "item_of",
     "lone_path",
     "node_shape",
     "outputs_schema",
@@ -267,3 +268,29 @@ def unknown_field(shape: Shape | None, fields: tuple[str, ...]) -> tuple[str, Co
             return field, known
         shape = item_of(shape, field)
     return None
+
+
+_COMBINING: Final = ("anyOf", "allOf", "oneOf", "prefixItems", "$ref", "patternProperties", "if")
+
+
+def fields_of(schema: Any) -> Collection[str] | None:
+    """The fields that a value of this schema has; None where it may have others or is not described.
+
+    >>> sorted(fields_of({"type": "object", "properties": {"a": {}, "b": {}}}))
+    ['a', 'b']
+    """
+    if not is_map(schema):
+        return None
+    open_ended = schema.get("additionalProperties", False) not in (False, None)
+    combined = any(
+        word in schema for word in ("anyOf", "allOf", "oneOf", "prefixItems", "$ref", "patternProperties", "if")
+    )
+    if schema.get("type", "object") != "object" or "properties" not in schema or open_ended or combined:
+        return None
+    return cast("dict[str, Any]", schema["properties"]).keys()
+
+
+def item_of(schema: Any, field: str) -> Any:
+    """The schema of one field of a value, or None where nothing is known of it."""
+    properties = schema.get("properties") if is_map(schema) else None
+    return properties.get(field) if is_map(properties) else None

@@ -1,17 +1,17 @@
-"""Reads what a JSON Schema says about the fields of a value, and checks that it is a JSON Schema at all.
+"""Checks that what a flow file gives as a JSON Schema is one, and whether a value is of a JSON type.
 
-It reads the keywords that describe shape (`type`, `properties`, `items`, `required`, `enum` and their
-kin) and leaves values alone: nothing is validated against a schema here.
+Nothing is validated against a schema here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, TypeGuard, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
 
+from flowengine.core.values import is_map
 from flowengine.errors import did_you_mean
 
-__all__ = ["TYPES", "check_json_schema", "fields_of", "fits", "is_map", "item_of"]
+__all__ = ["TYPES", "check_json_schema", "fits"]
 
 TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
@@ -21,11 +21,6 @@ _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _MAPS_OF_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS_OF_SCHEMAS: Final = ("anyOf", "allOf", "oneOf", "prefixItems")
 _SCHEMAS: Final = ("items", "additionalProperties", "not", "contains", "propertyNames")
-
-
-def is_map(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Tells whether a value of a file is a map; its keys are strings already."""
-    return isinstance(value, dict)
 
 
 def check_json_schema(schema: Any, path: _Path = ()) -> Iterator[tuple[_Path, str]]:
@@ -73,27 +68,6 @@ def _check_type(given: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
         if name is not None and name not in known:
             hint = did_you_mean(name, known) if isinstance(name, str) else ""
             yield (*path, "type"), f"unknown JSON type '{name}'{hint}"
-
-
-def fields_of(schema: Any) -> Collection[str] | None:
-    """The fields that a value of this schema has; None where it may have others or is not described.
-
-    >>> sorted(fields_of({"type": "object", "properties": {"a": {}, "b": {}}}))
-    ['a', 'b']
-    """
-    if not is_map(schema):
-        return None
-    open_ended = schema.get("additionalProperties", False) not in (False, None)
-    combined = any(word in schema for word in (*_LISTS_OF_SCHEMAS, "$ref", "patternProperties", "if"))
-    if schema.get("type", "object") != "object" or "properties" not in schema or open_ended or combined:
-        return None
-    return cast("dict[str, Any]", schema["properties"]).keys()
-
-
-def item_of(schema: Any, field: str) -> Any:
-    """The schema of one field of a value, or None where nothing is known of it."""
-    properties = schema.get("properties") if is_map(schema) else None
-    return properties.get(field) if is_map(properties) else None
 
 
 _KINDS: Final[dict[str, tuple[type, ...]]] = {

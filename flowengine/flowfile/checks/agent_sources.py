@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, ProjectError
 from flowengine.flowfile.analysis.flow_nodes import (
     agent_of,
@@ -20,7 +21,6 @@ from flowengine.flowfile.analysis.flow_nodes import (
     settings_in,
     settings_of,
 )
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.attached_files import check_image_models
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.project import Project, ProjectProblem
@@ -29,7 +29,6 @@ from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_guards import is_asking
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.models.call_options import normalize_options
-from flowengine.models.option_refusals import find_refusals
 
 if TYPE_CHECKING:
     from flowengine.models.worst_case import KnownModel, ModelFacts
@@ -168,6 +167,8 @@ def _check_options(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, repo
         said = normalize_options(options_of(settings)) | _said_beside(settings)
         if not said:
             continue
+        from flowengine.models.option_refusals import find_refusals  # Few flows set options.
+
         path = key_path(node_path)
         asked = (settings.model, *(settings.fallbacks or ())) if stand_in is None else (stand_in,)
         for model in asked:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from flowengine.core.node_traits import TRAITS
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.compile.scope import address, template, values
 from flowengine.flowfile.schema.agent_settings import JsonSchema
 from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Rendered, Template, format_found, refuse

@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from flowengine.core.values import describe_value
+from flowengine.core.values import describe_value, is_map
 from flowengine.errors import ModelConfigError, did_you_mean
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath
 from flowengine.flowfile.project.vendor_tables import read_prices
 from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options

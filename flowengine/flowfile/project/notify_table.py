@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from flowengine.core.address_rules import allowed_url, origin_of
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, did_you_mean
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.toml_positions import TellProblem
 from flowengine.flowfile.schema.notify_keys import ChannelKeys
 from flowengine.notify.channels import MailServer, NotifyChannel, NotifySettings, channel_of

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from flowengine.core.file_values import FileRules
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.user_code import describe_error, unprefixed_name
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, ProjectError, did_you_mean
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.code_names import CodeName, code_name, home_of, names_in
 from flowengine.flowfile.project.imports import load_module
 from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath, find_key_positions, nearest_position

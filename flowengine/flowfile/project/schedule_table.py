@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.schedule import Schedule, find_cron_problem, find_zone_problem
-from flowengine.core.values import describe_value
+from flowengine.core.values import describe_value, is_map
 from flowengine.errors import did_you_mean
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.toml_positions import TellProblem, item
 
 __all__ = ["read_schedules"]

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from sys import float_info
 from typing import Any, Final
 
+from flowengine.core.values import is_map
 from flowengine.errors import did_you_mean, find_nearest
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.toml_positions import TellProblem
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
 from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from flowengine.flowfile.analysis.shapes import is_map, item_of
+from flowengine.core.values import is_map
+from flowengine.flowfile.analysis.inferred_shapes import item_of
 from flowengine.flowfile.schema.keys import BOOLEAN, NUMBER, Shape
 
 __all__ = ["CLOSED", "fields_known_of", "is_closed", "is_narrow", "shape_of_annotation", "shape_within"]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from flowengine.context_providers.registry import ALIASES
 from flowengine.core.node_traits import TRAITS
+from flowengine.core.values import is_map
 from flowengine.errors import ProjectError
 from flowengine.flowfile.analysis.flow_nodes import agent_path, settings_of
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.code_names import Parameters, ToolMark, code_name, parameters_in, tool_mark_in
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.risks.closed_values import shape_of_annotation

@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema import agent_settings as schema_agent
 from flowengine.flowfile.schema import fields
 from flowengine.flowfile.schema import flow_file as schema

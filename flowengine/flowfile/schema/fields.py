@@ -28,8 +28,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from flowengine.core.values import label_key
-from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.core.values import is_map, label_key
 
 __all__ = [
     "APART",

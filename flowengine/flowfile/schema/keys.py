@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from flowengine.core.context import EvaluationResult, RoutingResult
+from flowengine.core.values import is_map
 from flowengine.engine.graph import FALLBACK
 from flowengine.errors import did_you_mean
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import (
     APART,
     RACE,

@@ -16,8 +16,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownEr
 
 from flowengine.core.node_traits import SHAPES, TRAITS, NodeTraits, find_packaged_kinds
 from flowengine.core.user_code import load_entry_point, package_of
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, did_you_mean
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import Identifier, refuse, without_notes
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys
 

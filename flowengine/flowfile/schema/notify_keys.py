@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from flowengine.core.address_rules import origin_of
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Template, format_found, refuse
 
 __all__ = ["ChannelKeys", "Notify"]

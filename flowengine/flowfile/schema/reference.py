@@ -17,7 +17,7 @@ from flowengine.agents.routing import RoutingAgent
 from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
 from flowengine.context_providers.registry import OURS, provider_class
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.core.values import is_map
 from flowengine.flowfile.analysis.texts import DESCRIBED
 from flowengine.flowfile.checks.codes import CODES
 from flowengine.flowfile.kinds.condition_kind import CaseSpec

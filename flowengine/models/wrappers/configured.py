@@ -12,7 +12,7 @@ from flowengine.models.definitions import ModelDefinition
 from flowengine.models.model import Model, PassThroughModel, Reply, Request
 from flowengine.models.wrappers.retrying import RetryingModel
 
-__all__ = ["ConfiguredModel", "configure_model", "default_options", "definition_of"]
+__all__ = ["ConfiguredModel", "configure_model"]
 
 
 class ConfiguredModel(PassThroughModel):
@@ -64,21 +64,3 @@ def configure_model(model: Model, definition: ModelDefinition | None, instead_of
     if isinstance(model, RetryingModel):
         return model.around(lambda each: configure_model(each, definition, instead_of))
     return ConfiguredModel(model, definition, instead_of=instead_of)
-
-
-def definition_of(model: Model) -> ModelDefinition | None:
-    """Returns the project's definition of a model, or of the first of several; None if it has none."""
-    while True:
-        own = getattr(model, "definition", None)
-        if isinstance(own, ModelDefinition):
-            return own
-        inside = getattr(model, "inside", None)
-        if inside is None:
-            return None
-        model = inside()[0]
-
-
-def default_options(model: Model) -> Mapping[str, Any]:
-    """Options that the calls of a model have where no others are said; they count in the key of a request."""
-    definition = definition_of(model)
-    return EMPTY if definition is None else definition.options

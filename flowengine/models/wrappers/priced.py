@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, cast
 
 from flowengine.core.batching import CALL
 from flowengine.errors import ModelError
+from flowengine.models.definitions import SaysItsPrice, has_own_price
 from flowengine.models.model import Model, PassThroughModel, Reply, Request, TokenUsage
 from flowengine.models.pricing import Price, listed_entry, listed_price
 from flowengine.models.vendors import BATCH_PRICE
 from flowengine.models.wrappers.retrying import RetryingModel
 
-__all__ = ["PricedModel", "cost_of", "find_user_price", "has_own_price", "price_of", "with_price"]
+__all__ = ["PricedModel", "cost_of", "find_user_price", "price_of", "with_price"]
 
 # --- What an answer cost, by the tokens that its vendor told and the rates of the table
 #
@@ -126,23 +126,10 @@ class PricedModel(PassThroughModel):
         return reply._replace(cost_usd=cost * share)
 
 
-@runtime_checkable
-class _SaysItsPrice(Protocol):
-    def own_price(self) -> Price: ...
-
-
-@cache
-def has_own_price(kind: type[Model]) -> bool:
-    """Tells whether models of a class say what they cost. Looked up once a class, since asking a protocol takes
-    long.
-    """
-    return issubclass(kind, _SaysItsPrice)
-
-
 def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None) -> Price | None:
     """Returns the model's own price, else that of its vendor's list, or None."""
     if has_own_price(type(model)):
-        return cast(_SaysItsPrice, model).own_price().dearest()
+        return cast(SaysItsPrice, model).own_price().dearest()
     return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)
 
 

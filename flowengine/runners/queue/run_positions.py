@@ -13,11 +13,10 @@ from time import time
 from typing import Any, Final, NamedTuple, Protocol
 
 from flowengine.core.context import EMPTY
-from flowengine.core.values import thaw
+from flowengine.core.values import is_map, thaw
 from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError
-from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.run_lookup import labels_of
 
