@@ -10,7 +10,6 @@ from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider, call_method, join_fragments
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
-from flowengine.core.values import describe_value
 
 __all__ = ["CustomDataProvider", "DataSource"]
 
@@ -35,10 +34,6 @@ class CustomDataProvider(ContextProvider):
     def __init__(self, data_source: DataSource, config: Mapping[str, Any] | None = None) -> None:
         """`config`: further arguments of the function."""
         check_arguments(CustomDataProvider.__init__, locals(), ParameterError)
-        if not isinstance(cast(Any, data_source), Mapping) and not callable(data_source):
-            raise ParameterError(
-                f"data_source must be a mapping or a function, not {describe_value(data_source)}", "data_source"
-            )
         if config and not callable(data_source):
             raise ParameterError("config holds arguments of a function, and data_source is a mapping", "config")
         self.data_source = data_source
