@@ -13,7 +13,7 @@ from flowengine.core.context import Fragment
 
 __all__ = ["CustomDataProvider", "DataSource"]
 
-DataSource: TypeAlias = Mapping[str, Any] | Callable[..., Any]
+DataSource: TypeAlias = Mapping[Any, Any] | Callable[..., Any]
 """A mapping, or a function `(query, **config)`, sync or async, that returns text, a mapping or another JSON value."""
 
 

@@ -46,7 +46,9 @@ def test_arguments_for_a_mapping_and_sources_that_are_neither_are_refused():
     with pytest.raises(ParameterError, match="config holds arguments of a function") as raised:
         CustomDataProvider({"a": 1}, {"b": 2})
     assert raised.value.parameter == "config"
-    with pytest.raises(
-        ParameterError, match="data_source must be a mapping of texts to values or a function, not int 3"
-    ):
+    with pytest.raises(ParameterError, match="data_source must be a mapping or a function, not int 3"):
         CustomDataProvider(3)
+
+
+async def test_entries_may_have_names_that_are_no_texts():
+    assert await CustomDataProvider({1: "a", None: 2}).get_context("q") == "1: a\n\nNone: 2"
