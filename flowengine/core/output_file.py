@@ -1,8 +1,8 @@
 """Writes a file that a user asked for, whole or not at all: what was there stays until all of the new one is written.
 
-The new file is written beside its place, locked by its writer, and takes it at the end; the next write in the folder
-removes what a killed writer left there. A link keeps leading to the file; devices and pipes
-are written to as they are. It knows nothing of what is written.
+The new file is written beside its place, locked by its writer, and takes it at the end; the next write of the file
+removes what a killed writer left there. A link keeps leading to the file; devices and pipes are written to as they are.
+It knows nothing of what is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ __all__ = ["open_output", "tells_refusals", "write_output"]
 
 _STREAM_FOLDERS: Final = ("/dev", "/dev/fd", "/proc/self/fd")
 """What is named there is a stream that somebody holds open, also where a shell led it into a file."""
-_PART: Final = re.compile(r"\..{1,40}\.[0-9a-f]{8}\.part", re.DOTALL)
+_PART: Final = re.compile(r"[0-9a-f]{8}\.part")
+"""How the name of a file ends that is being written."""
 _IN_PLACE: Final = (EACCES, EBUSY, EPERM, EXDEV)
 """Why a file can be written and not replaced: its folder may not be, or it is mounted by itself."""
 
@@ -62,7 +63,7 @@ def open_output(path: str | Path, *, follows_link: bool = True) -> Generator[Bin
         locked = os.dup(file.fileno())  # Until the file is in its place.
     try:
         if beside is not None:
-            _remove_left_behind(beside.parent)
+            _remove_left_behind(beside)
         yield file
         with tells_refusals(path):
             file.close()
@@ -97,7 +98,7 @@ def _find_status(path: str | Path) -> os.stat_result | None:
 
 def _place_beside(path: Path, place: Path, status: os.stat_result | None) -> Path | None:
     """Returns the path to write to first; None to write in place. `status` is that of the existing file."""
-    # Where a process is killed the file stays, until the next write in its folder.
+    # Where a process is killed the file stays, until the next write of the same file.
     name = f".{place.name[:40]}.{secrets.token_hex(4)}.part"
     if status is None:
         return place.with_name(name)
@@ -119,11 +120,18 @@ def _lock(handle: int) -> bool:
     return os.fstat(handle).st_nlink > 0
 
 
-def _remove_left_behind(folder: Path) -> None:
-    """Removes the files of writers that are gone: those that nobody has locked."""
+def _remove_left_behind(beside: Path) -> None:
+    """Removes what writers of the same file left that are gone: what nobody has locked."""
+    begin = _PART.sub("", beside.name)
     left: list[str] = []
-    with suppress(OSError), os.scandir(folder) as entries:
-        left = [each.path for each in entries if _PART.fullmatch(each.name) and each.is_file(follow_symlinks=False)]
+    with suppress(OSError), os.scandir(beside.parent) as entries:
+        left = [
+            each.path
+            for each in entries
+            if each.name.startswith(begin)
+            and _PART.fullmatch(each.name, len(begin))
+            and each.is_file(follow_symlinks=False)
+        ]
     for path in left:
         with suppress(OSError):
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -142,16 +142,16 @@ def test_what_a_killed_writer_left_goes_with_the_next_write_and_what_is_being_wr
     """
     subprocess.run([sys.executable, "-c", dedent(write)], cwd=tmp_path, check=False)
     (left,) = tmp_path.iterdir()
-    own = tmp_path / ".own.part"
-    own.touch()
-    with open_output(tmp_path / "slow.txt") as file:
+    others = [".killed.txt.part", ".other.txt.0123abcd.part"]
+    for name in others:
+        (tmp_path / name).touch()
+    with open_output(tmp_path / "killed.txt") as file:
         file.write(b"slow")
-        write_output(tmp_path / "new.txt", ["new"])
+        write_output(tmp_path / "killed.txt", ["new"])
     assert left.suffix == ".part"
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {
-        "slow.txt": "slow",
-        "new.txt": "new",
-        ".own.part": "",
+        "killed.txt": "slow",
+        **dict.fromkeys(others, ""),
     }
 
 
