@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from flowengine.cli.terminal import Results, complain, format_clock, has_live_stderr
 from flowengine.engine.events import Event, NodeStarted, TokenStreamed
 from flowengine.engine.ports import JournalStore
-from flowengine.journal.run_export import event_line
 from flowengine.journal.value_types import only_looking
-from flowengine.runners.queue.run_positions import Standing, standing_of
 from visualize.progress import Progress
 
 if TYPE_CHECKING:
     from flowengine.cli.run_outlook import RunOutlook
+    from flowengine.runners.queue.run_positions import Standing
 
 __all__ = ["Reporting", "follow", "format_run_standing", "watching"]
 
@@ -28,6 +27,8 @@ __all__ = ["Reporting", "follow", "format_run_standing", "watching"]
 
 def format_run_standing(store: JournalStore, run_id: str) -> Iterator[str]:
     """Formats a run's position in its queue, and what its workers lack; empty if it needs no worker."""
+    from flowengine.runners.queue.run_positions import standing_of
+
     standing = standing_of(store, run_id)
     if standing is not None:
         yield from _format_standing(standing)
@@ -61,6 +62,8 @@ class RunStanding:
         """The lines that are new; `now`: asked at once."""
         if not now and monotonic() < self._not_before:
             return ()
+        from flowengine.runners.queue.run_positions import standing_of  # Most runs wait in no queue.
+
         self._not_before = monotonic() + self.pause
         standing = standing_of(self._store, self._run_id)
         self.is_in_queue = standing is not None and not standing.is_question
@@ -137,6 +140,8 @@ class ProgressWatch:
         elif self._asked and not isinstance(event, NodeStarted):
             self._asked.pop(getattr(event, "node", None) or "", None)
         if self._reporting.events:
+            from flowengine.journal.run_export import event_line  # Reads and writes journals; few commands need it.
+
             self._results.attempt(event_line(event))
         if not self._reporting.quiet and len(self._progress.notices) > told:
             complain(f"notice: {list(self._progress.notices)[-1]}")

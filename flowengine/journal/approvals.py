@@ -22,7 +22,6 @@ from flowengine.engine.events import Event, NodeRecorded, RunFinished
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
-from flowengine.journal.codec import encode_value
 from flowengine.journal.value_types import only_looking
 
 __all__ = [
@@ -272,6 +271,8 @@ def _is_answer(event: Event, path: str, given: Answered) -> bool:
     """Whether it is this answer, read back: `nan`, and objects of some classes, differ from their own copies."""
     if not isinstance(event, NodeRecorded) or event.node != node_of_question(path, given):
         return False
+    from flowengine.journal.codec import encode_value  # For answers that two processes gave at once.
+
     kept = event.record
     return kept == given or (type(kept) is Answered and encode_value(kept._asdict()) == encode_value(given._asdict()))
 

@@ -42,7 +42,6 @@ from flowengine.errors import (
 )
 from flowengine.journal.approvals import Mail, answers_left, open_questions
 from flowengine.journal.replay import decided_effects
-from flowengine.journal.run_export import store_run
 from flowengine.journal.value_types import reading_record
 from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
 from flowengine.nodes.file_inputs import take_files
@@ -291,6 +290,8 @@ async def write_fork(
             asked = own if acts else {**own, "acts": False, "reuse": run_id}
             own = {**asked, **({} if labels is None else {"labels": freeze(labels)})}
         started = started._replace(settings=own)
+    from flowengine.journal.run_export import store_run  # Only forks write whole runs.
+
     await store_run(store, [started, *shared, *begun], new_id)
 
 
