@@ -47,6 +47,7 @@ from tests.support.require import require
 
 ONE = FunctionNode(lambda context: 1)
 FLOW = Flow("one", {"one": ONE})
+DECLARED = Flow("declared", {"one": ONE}, inputs={"n": "integer"})
 
 MISTYPED: dict[str, tuple[Callable[..., Any], str]] = {
     "FunctionNode": (lambda **mistyped: FunctionNode(print, **mistyped), "retries → retry"),
@@ -135,6 +136,7 @@ TAKES_LIMITS: list[Callable[[Any], Any]] = [
 ]
 OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (FLOW.run_sync, "hello", "the inputs of a run are a mapping, as {'name': value}, not str"),
+    (DECLARED.run_sync, 5, "the inputs of a run are a mapping, as {'name': value}, not int"),
     (lambda given: FLOW.run_sync(limits=given), {"concurrency": 1}, "limits are RunLimits, not dict"),
     *((call, {"timeout": 1}, "limits are RunLimits, not dict") for call in TAKES_LIMITS),
     (lambda given: Flow("f", given), [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),

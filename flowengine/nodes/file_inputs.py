@@ -7,7 +7,7 @@ from typing import Any
 
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileValue, RefusedFileError
-from flowengine.errors import InputError, OutputError, refuse_other_kind
+from flowengine.errors import InputError, OutputError
 from flowengine.nodes.compiled_flow import REQUIRED, InputField
 
 __all__ = ["keep_result_files", "take_files"]
@@ -21,7 +21,6 @@ async def take_files(
     Without declared fields, bytes and files are taken in wherever they stand. `keeper`: None where the store
     keeps none.
     """
-    refuse_other_kind(given, Mapping, "the inputs of a run are a mapping, as {'name': value}", InputError)
     if keeper is None:
         return given
     if fields is None:

@@ -34,11 +34,13 @@ from flowengine.engine.walk import Walk
 from flowengine.errors import (
     DefinitionError,
     FlowChangedError,
+    InputError,
     JournalError,
     LimitError,
     RunBusyError,
     RunError,
     StoreCorruptError,
+    refuse_other_kind,
 )
 from flowengine.journal.approvals import Mail, answers_left, open_questions
 from flowengine.journal.replay import decided_effects
@@ -117,6 +119,7 @@ async def inputs_with_files(
     plan: CompiledFlow, inputs: Mapping[str, Any], store: JournalStore, run_id: str
 ) -> Mapping[str, Any]:
     """The inputs for `beginning`, with the files among them in the store."""
+    refuse_other_kind(inputs, Mapping, "the inputs of a run are a mapping, as {'name': value}", InputError)
     if not plan.takes_files or (not inputs and not plan.inputs):
         return inputs
     return await take_files(plan.inputs, inputs, _keeper(plan, store, run_id))
