@@ -23,9 +23,6 @@ from flowengine.journal.value_types import check_fields, check_graph
 
 __all__ = ["decode", "decode_value", "encode", "encode_value"]
 
-# --- Errors of unreadable records
-
-
 _MAX_LENGTH: Final = 200_000_000
 """Characters; SQLite holds no value of more than 1,000,000,000 bytes."""
 

@@ -37,7 +37,7 @@ __all__ = [
     "unpack_runs",
 ]
 
-# --- Values and events as JSON
+# --- Events as JSON
 
 
 def event_line(event: Event) -> str:

@@ -19,14 +19,7 @@ from flowengine.models.pricing import Price
 from flowengine.models.vendor_choice import VendorChoice, VendorQuestion, choose
 from flowengine.models.vendors import ProviderSettings, key_of, needs_key, vendor_named
 
-__all__ = [
-    "KeySource",
-    "ModelDefinition",
-    "ModelMeaning",
-    "find_key_source",
-    "find_meaning",
-    "read_said_key",
-]
+__all__ = ["KeySource", "ModelDefinition", "ModelMeaning", "find_key_source", "find_meaning", "read_said_key"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,7 @@ class SaysItsPrice(Protocol):
 
 @cache
 def has_own_price(kind: type[Model]) -> bool:
-    """Tells whether models of a class say what they cost. Looked up once a class, since asking a protocol takes
-    long.
-    """
+    """Tells whether models of a class say what they cost. Looked up once a class: asking a protocol takes long."""
     return issubclass(kind, SaysItsPrice)
 
 

@@ -171,7 +171,7 @@ def _check_dotenv(root: Path) -> DoctorFinding:
     if (file := find_dotenv(root, os.environ)) is not None:
         there = "is not read, since others may write here" if is_planted(file) else "is read"
         return DoctorFinding("variables' file", f"{name} {there}")
-    others = [each.name for each in root.glob(".env*") if each.is_file() and each.name.split(".")[1] == "env"]
+    others = [each.name for form in (".env", ".env.*") for each in root.glob(form) if each.is_file()]
     return DoctorFinding("variables' file", f"there is no {name}{did_you_mean(name, others)}")
 
 

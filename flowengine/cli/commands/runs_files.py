@@ -85,8 +85,6 @@ def _to_data(done: Repair, opened: SQLiteStore) -> dict[str, object]:
 
 _MACHINE_FIELDS: Final = frozenset({"folder", "queue", "priority", "served"})
 """Settings of a run that speak of the machines where it began, and of whom a server there began it for."""
-_CALLER: Final = "caller"
-"""The label by which `flowengine serve` lists a run as one of a caller's own."""
 
 
 @click.command("export", cls=ReadingCommand)
@@ -198,7 +196,7 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
     with open_journal(choose_store(store)) as kept:
         for each in found:
             try:
-                made = anyio.run(store_run, kept, _drop_foreign_paths(each.events), run_id, each.files, each.notes)
+                made = anyio.run(store_run, kept, _drop_foreign_settings(each.events), run_id, each.files, each.notes)
             except JournalError as error:
                 if len(found) == 1:
                     raise
@@ -209,15 +207,17 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
     return 1 if left else 0
 
 
-def _drop_foreign_paths(events: list[Event]) -> list[Event]:
+def _drop_foreign_settings(events: list[Event]) -> list[Event]:
     """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
     which neither a worker nor a server takes up or shows to a caller: it was not submitted here."""
+    from flowengine.serving.outcomes import CALLER  # Other commands need nothing of serving.
+
     started = events[0]
     assert isinstance(started, RunStarted)  # `unpack_runs` gives no other.
     path = None if started.path is None else PurePath(started.path)
     if path is not None and (path.is_absolute() or ".." in path.parts):
         path = PurePath(path.name)
     settings = {name: value for name, value in started.settings.items() if name not in _MACHINE_FIELDS}
-    if _CALLER in (labels := labels_of(started)):
-        settings["labels"] = {name: value for name, value in labels.items() if name != _CALLER}
+    if CALLER in (labels := labels_of(started)):
+        settings["labels"] = {name: value for name, value in labels.items() if name != CALLER}
     return [started._replace(path=None if path is None else str(path), settings=settings), *events[1:]]

@@ -271,6 +271,7 @@ def unknown_field(shape: Shape | None, fields: tuple[str, ...]) -> tuple[str, Co
 
 
 _COMBINING: Final = ("anyOf", "allOf", "oneOf", "prefixItems", "$ref", "patternProperties", "if")
+"""Words of a schema beside which `properties` need not be all that a value may have."""
 
 
 def fields_of(schema: Any) -> Collection[str] | None:
@@ -282,9 +283,7 @@ def fields_of(schema: Any) -> Collection[str] | None:
     if not is_map(schema):
         return None
     open_ended = schema.get("additionalProperties", False) not in (False, None)
-    combined = any(
-        word in schema for word in ("anyOf", "allOf", "oneOf", "prefixItems", "$ref", "patternProperties", "if")
-    )
+    combined = any(word in schema for word in _COMBINING)
     if schema.get("type", "object") != "object" or "properties" not in schema or open_ended or combined:
         return None
     return cast("dict[str, Any]", schema["properties"]).keys()
