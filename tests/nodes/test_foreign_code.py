@@ -11,13 +11,15 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from flowengine.core import argument_kinds
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Retry, Waited
 from flowengine.engine.events import NodeRecorded
+from flowengine.errors import RunError
 from flowengine.flow import Flow
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
-from flowengine.nodes.node import FlowNode, RetryPolicy, RunLimits
+from flowengine.nodes.node import FlowNode, RetryPolicy, RunLimits, check_result
 from flowengine.nodes.policy import wrap_node
 
 pytestmark = pytest.mark.anyio
@@ -236,3 +238,18 @@ async def test_a_result_that_the_run_cannot_use_fails_its_node(
 async def test_a_nodes_own_kind_may_choose_between_its_routes():
     run = await Flow("f", {"a": Chooser(NodeResult(1, route="left"))}).run()
     assert run.outputs == {"a": 1}
+
+
+def test_a_result_with_an_output_and_state_is_taken_without_reading_annotations() -> None:
+    read: set[str] = set()
+    sys.setprofile(lambda frame, event, argument: read.add(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        check_result(NodeResult(1, state={"counter": 2}), {})
+    finally:
+        sys.setprofile(None)
+    assert argument_kinds.__file__ not in read
+
+
+def test_a_state_whose_keys_are_no_names_is_refused() -> None:
+    with pytest.raises(RunError, match="state must be a mapping of texts"):
+        check_result(NodeResult(1, state=cast("Any", {"a": 1, 2: 3})), {})
