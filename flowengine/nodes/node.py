@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, ClassVar, Final, Literal, Protocol, Self, TypedDict, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, runtime_checkable
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget, OnLimit
@@ -336,14 +336,11 @@ class FlowNode(ABC):
         return changed
 
 
-_NAMES: Final = frozenset((str,))
-
-
 def check_result(result: NodeResult, routes: Mapping[str, str | None]) -> None:
     """Raise for a result, made by an author's code, that the engine could not use: a field of another kind, a route
     that its node does not have."""
     _, state, route, _, routing, evaluation, prompt, _, kept, given = result
-    usual = state is None or (isinstance(state, dict) and set(map(type, state)) <= _NAMES)
+    usual = state is None or (isinstance(state, dict) and set(map(type, state)) <= {str})
     if usual and route is routing is evaluation is prompt is kept is given is None:
         return  # Reading the annotations would take as long as the rest of a node's run.
     check_arguments(NodeResult, result._asdict(), lambda problem: RunError(f"NodeResult: {problem}"))

@@ -250,6 +250,10 @@ def test_a_result_with_an_output_and_state_is_taken_without_reading_annotations(
     assert argument_kinds.__file__ not in read
 
 
-def test_a_state_whose_keys_are_no_names_is_refused() -> None:
-    with pytest.raises(RunError, match="state must be a mapping of texts"):
-        check_result(NodeResult(1, state=cast("Any", {"a": 1, 2: 3})), {})
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("state", {"a": 1, 2: 3}), ("routing", 1), ("evaluation", 1), ("prompt", 1), ("kept", 1), ("given", 1)],
+)
+def test_a_field_of_another_kind_is_refused_also_beside_an_output(field: str, value: object) -> None:
+    with pytest.raises(RunError, match=f"NodeResult: {field} must be "):
+        check_result(NodeResult(1)._replace(**{field: value}), {})
