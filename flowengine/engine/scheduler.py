@@ -51,7 +51,7 @@ from flowengine.engine.events import (
 from flowengine.engine.parked import Parked
 from flowengine.engine.ports import CalledOff, Ended, Journal, Known, Node, Park, Skip
 from flowengine.engine.tasks import NodeSlots, drive, is_being_cancelled, meet_deadline
-from flowengine.engine.view import NodeContext
+from flowengine.engine.view import view_of
 from flowengine.engine.walk import Walk
 from flowengine.errors import (
     FlowEngineError,
@@ -311,7 +311,7 @@ class Scheduler:
         event: Event | None
         try:
             own = self._own.copy()
-            steps = self._nodes[number].run(NodeContext(walk, number, self))
+            steps = self._nodes[number].run(view_of(walk, number, self))
             try:
                 waits_for = own.run(steps.send, None)
                 suspended = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from flowengine.core.values import UNCHANGEABLE
 from flowengine.engine.state import ENGINE_KEYS, Layer, StateStore
 from flowengine.errors import did_you_mean
 
@@ -52,15 +53,13 @@ class StateView(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         store, layer = self._store, self._layer
-        if key in layer.writes and key not in store.folding:
-            return self._give(layer.writes[key])
         try:
-            return self._give(store.get(layer, key))
+            value = layer.writes[key] if key in layer.writes and key not in store.folding else store.get(layer, key)
         except KeyError:
-            pass
-        if key in ENGINE_KEYS and self._store.has(self._layer, key):
-            return self._give(self._store.owned(self._layer, key))
-        raise KeyError(f"shared state has no key '{key}'{did_you_mean(key, self._store.keys)}")
+            if key not in ENGINE_KEYS or not store.has(layer, key):
+                raise KeyError(f"shared state has no key '{key}'{did_you_mean(key, store.keys)}") from None
+            value = store.owned(layer, key)
+        return value if type(value) in UNCHANGEABLE else self._give(value)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._store.keys

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, NoReturn, cast, final
 from uuid import UUID
@@ -112,6 +112,18 @@ _UNSEEN_ITEMS: Final = 256
 _NO_FIELDS: Final[dict[str, int]] = {}
 
 
+def _refuse_field(value: Any, name: str, path: str) -> NoReturn:
+    raise TemplateError(f"{path}: {describe_kind(value)} has no field '{name:.60}'")
+
+
+def _read_further(value: Missing, name: str, path: str) -> Missing:
+    return value.step(name)
+
+
+def _read_null(value: None, name: str, path: str) -> Missing:
+    return Missing(path, "it is a field of null")
+
+
 class Shape(NamedTuple):
     """A type's attributes, as templates see them."""
 
@@ -120,20 +132,25 @@ class Shape(NamedTuple):
     """Declared public fields of an object, with their positions."""
     read: Callable[[Any, str], Any] = getattr
     """Reads a declared field."""
+    step: Callable[[Any, str, str], Any] = _refuse_field
+    """Reads what stands under a name; the last argument is the whole access as written, for messages."""
 
 
 def _shape_of(kind: Any) -> Shape:
     if kind is Missing:
-        return Shape("missing")
+        return Shape("missing", step=_read_further)
+    if kind is type(None):
+        return Shape("null", step=_read_null)
     if issubclass(kind, Enum):
         return Shape("enum")
     for plain, name in _PLAIN:
         if issubclass(kind, plain):
             return Shape(name)
     if issubclass(kind, tuple) and (names := cast("Any", kind).__dict__.get("_fields")):
-        return _object(names, lambda value, name: value[names.index(name)])
+        shape = _object(names, lambda value, name: value[names.index(name)])
+        return shape._replace(step=partial(_read_view, shape.step)) if kind is NodeView else shape
     if issubclass(kind, Mapping):
-        return Shape("mapping")
+        return Shape("mapping", step=_read_stored if issubclass(kind, dict) else _read_computed)
     if issubclass(kind, BaseModel):
         return _object(
             tuple(kind.model_fields), lambda value, name: value.__dict__.get(name, Missing(name, _NEVER_SET))
@@ -151,7 +168,6 @@ shape_of = cast("Callable[[Any], Shape]", lru_cache(maxsize=1024)(_shape_of))
 
 
 _PLAIN: Final[tuple[tuple[type | tuple[type, ...], Kind], ...]] = (
-    (type(None), "null"),
     (bool, "boolean"),
     ((int, float), "number"),
     (str, "string"),
@@ -160,7 +176,12 @@ _PLAIN: Final[tuple[tuple[type | tuple[type, ...], Kind], ...]] = (
 
 
 def _object(names: tuple[str, ...], read: Callable[[Any, str], Any]) -> Shape:
-    return Shape("object", {name: at for at, name in enumerate(names) if not name.startswith("_")}, read)
+    public = {name: at for at, name in enumerate(names) if not name.startswith("_")}
+
+    def step(value: Any, name: str, path: str) -> Any:
+        return read(value, name) if name in public else Missing(path, known=public)
+
+    return Shape("object", public, read, step)
 
 
 def kind_of(value: Any) -> Kind:
@@ -182,25 +203,14 @@ def describe_kind(value: Any) -> str:
 
 def read_attribute(value: Any, name: str, path: str) -> Any:
     """The field `name`; `path` is the whole access as written, for messages."""
-    shape = shape_of(type(value))
-    if shape.kind == "mapping":
-        return read_entry(value, name, path)
-    if shape.kind == "object":
-        if name not in shape.fields:
-            return Missing(path, known=shape.fields)
-        found = shape.read(value, name)
-        return _absent_output(value, name, path) if found is None and type(value) is NodeView else found
-    if shape.kind == "missing":
-        return cast(Missing, value).step(name)
-    if shape.kind == "null":
-        return Missing(path, "it is a field of null")
-    raise TemplateError(f"{path}: {describe_kind(value)} has no field '{name:.60}'")
+    return shape_of(type(value)).step(value, name, path)
 
 
-def _absent_output(view: NodeView, name: str, path: str) -> Missing | None:
+def _read_view(read: Callable[[NodeView, str, str], Any], view: NodeView, name: str, path: str) -> Any:
     """A node that did not succeed has no output, whatever left it empty."""
-    if name not in ("output", "result") or view.status == "succeeded":
-        return None
+    found = read(view, name, path)
+    if found is not None or name not in ("output", "result") or view.status == "succeeded":
+        return found
     return Missing(path, _ends(view.status), excused=True)
 
 
@@ -213,18 +223,21 @@ def read_entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
     a mapping that computes its values."""
     if not isinstance(key, _KEYS):
         raise TemplateError(f"{path}: {describe_kind(key)} cannot be a key")
-    if isinstance(value, dict):
-        found = _get(value, key, _ABSENT)
-    else:
-        try:
-            found = value[key]
-        except NoOutputError as error:
-            return Missing(path, _ends(error.status), excused=True)
-        except KeyError:
-            found = _ABSENT
-    if found is not _ABSENT:
-        return found
-    return Missing(path, known=cast("Mapping[Any, Any]", value) if isinstance(value, dict) else ())
+    return _read_stored(value, key, path) if isinstance(value, dict) else _read_computed(value, key, path)
+
+
+def _read_stored(value: Mapping[Any, Any], key: Any, path: str) -> Any:
+    found = _get(value, key, _ABSENT)
+    return Missing(path, known=value) if found is _ABSENT else found
+
+
+def _read_computed(value: Mapping[Any, Any], key: Any, path: str) -> Any:
+    try:
+        return value[key]
+    except NoOutputError as error:
+        return Missing(path, _ends(error.status), excused=True)
+    except KeyError:
+        return Missing(path)
 
 
 def read_item(value: Any, key: Any, path: str) -> Any:

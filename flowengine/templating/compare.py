@@ -200,8 +200,7 @@ def compile_comparison(first: Closure, rest: list[tuple[str, Closure]]) -> Closu
     """`a < b`, or a chain `a < b < c` in which every pair must hold."""
     if len(rest) == 1:
         ((name, second),) = rest
-        relation = _RELATIONS[name]
-        return lambda frame: relation(frame, first(frame), second(frame))
+        return _compile_pair(name, first, second)
     links = [(_RELATIONS[name], operand) for name, operand in rest]
 
     def evaluate(frame: Frame) -> bool:
@@ -216,34 +215,43 @@ def compile_comparison(first: Closure, rest: list[tuple[str, Closure]]) -> Closu
     return evaluate
 
 
-def _compile_order(quick: Callable[[Any, Any], bool], careful: Relation) -> Relation:
-    def relation(meter: Meter, left: Any, right: Any) -> bool:
+def _compile_pair(name: str, first: Closure, second: Closure) -> Closure:
+    """Numbers, which most conditions compare, without a further call."""
+    relation, quick = _RELATIONS[name], _OF_NUMBERS.get(name)
+    if quick is None:
+        return lambda frame: relation(frame, first(frame), second(frame))
+
+    def evaluate(frame: Frame) -> bool:
+        left, right = first(frame), second(frame)
         if type(left) in NUMBERS and type(right) in NUMBERS:
             return quick(left, right)
-        return careful(meter, left, right)
+        return relation(frame, left, right)
 
-    return relation
+    return evaluate
 
 
 def _are_same(meter: Meter, left: Any, right: Any) -> bool:
     if type(left) is str and type(right) is str and len(left) < _SHORT:
         return left == right
-    if type(left) in NUMBERS and type(right) in NUMBERS:
-        return left == right
     return equal(meter, left, right)
 
+
+_OF_NUMBERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "gt": operator.gt,
+    "lteq": operator.le,
+    "gteq": operator.ge,
+}
 
 _RELATIONS: Final[dict[str, Relation]] = {
     "eq": _are_same,
     "ne": lambda meter, left, right: not _are_same(meter, left, right),
-    "lt": _compile_order(operator.lt, less),
-    "gt": _compile_order(operator.gt, lambda meter, left, right: less(meter, right, left)),
-    "lteq": _compile_order(
-        operator.le, lambda meter, left, right: less(meter, left, right) or equal(meter, left, right)
-    ),
-    "gteq": _compile_order(
-        operator.ge, lambda meter, left, right: less(meter, right, left) or equal(meter, left, right)
-    ),
-    "in": lambda meter, left, right: contains(meter, left, right),
+    "lt": less,
+    "gt": lambda meter, left, right: less(meter, right, left),
+    "lteq": lambda meter, left, right: less(meter, left, right) or equal(meter, left, right),
+    "gteq": lambda meter, left, right: less(meter, right, left) or equal(meter, left, right),
+    "in": contains,
     "notin": lambda meter, left, right: not contains(meter, left, right),
 }

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from flowengine.core.values import FrozenDict, MixedDict
 from flowengine.errors import TemplateError
-from flowengine.templating.access import Missing, read_attribute, read_item
+from flowengine.templating.access import Missing, read_item, shape_of
 from flowengine.templating.limits import FUEL, MAX_TEXT, UNSEEN, Meter
 
 __all__ = [
@@ -170,4 +170,4 @@ def _step(value: Any, key: str | int, text: str) -> Any:
     if type(value) in _DICTS:
         found = value.get(key, _ABSENT)
         return Missing(text, known=value) if found is _ABSENT else found
-    return read_attribute(value, key, text) if type(key) is str else read_item(value, key, text)
+    return shape_of(type(value)).step(value, key, text) if type(key) is str else read_item(value, key, text)

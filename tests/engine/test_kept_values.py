@@ -8,7 +8,7 @@ from flowengine.core.context import Context, NodeResult
 from flowengine.engine.events import NodeFinished
 from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.engine.state import StateStore
-from flowengine.engine.view import NodeContext
+from flowengine.engine.view import view_of
 from flowengine.engine.walk import Walk
 
 
@@ -28,7 +28,7 @@ def diamond(**begins_with: Any) -> Walk:
 
 
 def kept_by(walk: Walk, node: str) -> dict[str, Any]:
-    context: Context = NodeContext(walk, walk.graph.index[node], Unheard())
+    context: Context = view_of(walk, walk.graph.index[node], Unheard())
     return dict(context.kept)
 
 

@@ -26,7 +26,7 @@ from flowengine.engine.graph import ON_ERROR, Edge, Graph, Vertex
 from flowengine.engine.merging import Merge, StateKey
 from flowengine.engine.restoring import History
 from flowengine.engine.state import StateStore
-from flowengine.engine.view import FinalContext, NodeContext
+from flowengine.engine.view import FinalContext, NodeContext, view_of
 from flowengine.engine.walk import Walk
 from flowengine.errors import AmbiguousResultError, StateConflictError, StateError
 
@@ -85,7 +85,7 @@ class Nobody:
 
 
 def context(walk: Walk, node: str) -> NodeContext:
-    return NodeContext(walk, walk.graph.index[node], Nobody())
+    return view_of(walk, walk.graph.index[node], Nobody())
 
 
 # --- order -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, Final, Protocol, cast
 from urllib.parse import quote
 
@@ -64,17 +65,17 @@ def _or_missing(value: Any, name: str, reason: str) -> Any:
 _RESULT: Final = Missing("result", "no predecessor ran", excused=True)
 
 _NAMES: Final[Mapping[str, Callable[[Context], Any]]] = {
-    "inputs": lambda context: context.inputs,
-    "shared_state": lambda context: context.shared_state,
-    "nodes": lambda context: context.nodes,
+    "inputs": attrgetter("inputs"),
+    "shared_state": attrgetter("shared_state"),
+    "nodes": attrgetter("nodes"),
     "result": lambda context: context.result if context.has_result else _RESULT,
     "routing_result": lambda context: _or_missing(context.routing_result, "routing_result", "nothing routed before"),
     "evaluation_result": lambda context: _or_missing(
         context.evaluation_result, "evaluation_result", "nothing was evaluated before"
     ),
-    "prev_outputs": lambda context: context.prev_outputs,
+    "prev_outputs": attrgetter("prev_outputs"),
     "run": lambda context: {"id": context.run_id},
-    "env": lambda context: context.env,
+    "env": attrgetter("env"),
 }
 
 
