@@ -12,7 +12,8 @@ from enum import StrEnum
 from types import NoneType
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
-from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
+from flowengine.core.argument_kinds import refuse_other_kind
+from flowengine.errors import DefinitionError, did_you_mean
 
 __all__ = [
     "Memory",
