@@ -280,6 +280,9 @@ class Walk:
         Raises `StateError`, or `NotJournalableError` where the output has no end, before anything is journaled.
         """
         output, state, route, passed, routing, evaluation, prompt, generation, kept, given = result
+        is_plain = passed is routing is evaluation is generation is kept is None
+        if is_plain and not state and type(output) in UNCHANGEABLE and number not in self._id_readers:
+            return result
         if state:
             try:
                 state = self.store.admit(number, self._seen[number], state)
@@ -293,9 +296,8 @@ class Walk:
                 output = freeze(output)
             except RecursionError:
                 raise NotJournalableError("the output contains itself, or is nested too deep") from None
-        if passed is not None or routing is not None or evaluation is not None:
+        if not is_plain:
             passed, routing, evaluation = freeze(passed), freeze(routing), freeze(evaluation)
-        if generation is not None or kept is not None:
             generation, kept = freeze(generation), freeze(kept)
         # As NodeResult(...) does, without its keyword handling: this is done for every node.
         return _new(NodeResult, (output, state, route, passed, routing, evaluation, prompt, generation, kept, given))

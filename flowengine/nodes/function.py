@@ -81,7 +81,7 @@ class FunctionNode(FlowNode):
         if self.arguments is None and self.wants_context:
             value = await self._call(context)
             if type(value) is NodeResult:
-                check_result(value, self.routes)
+                check_result(value, self)
             if type(value) not in _PLAIN and _gives_bytes(value) and context.scope is not None:
                 value = await keep_result_files(value, context.current_node or "", context.scope.files)
             return value if type(value) is NodeResult else _new(NodeResult, (value, *_NOTHING_ELSE))
@@ -91,7 +91,7 @@ class FunctionNode(FlowNode):
         given = digest_handed(context, handed)  # Before the function can change what it is handed.
         value = await self._call(context, handed)
         if type(value) is NodeResult:
-            check_result(value, self.routes)
+            check_result(value, self)
         if type(value) not in _PLAIN and _gives_bytes(value) and context.scope is not None:
             value = await keep_result_files(value, context.current_node or "", context.scope.files)
         return value._replace(given=given) if type(value) is NodeResult else NodeResult(value, given=given)
@@ -132,10 +132,12 @@ def _gives_bytes(value: Any) -> bool:
     """Tells whether there are bytes in what a function gave; this is asked of every node."""
     if type(value) is not NodeResult:
         return holds_bytes(value)
-    for each in (value.state or EMPTY).values():
+    if type(value.output) not in _PLAIN and holds_bytes(value.output):
+        return True
+    for each in (value.state or EMPTY).values():  # noqa: SIM110 - a generator costs as much as all the rest
         if type(each) not in _PLAIN and holds_bytes(each):
             return True
-    return type(value.output) not in _PLAIN and holds_bytes(value.output)
+    return False
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, cast, runtime_checkable
 
 from flowengine.core.argument_kinds import check_arguments, unknown_argument
 from flowengine.core.budget import Budget, OnLimit
@@ -335,18 +335,27 @@ class FlowNode(ABC):
         return changed
 
 
-def check_result(result: NodeResult, routes: Mapping[str, str | None]) -> None:
+def check_result(result: NodeResult, node: FlowNode) -> None:
     """Raise for a result, made by an author's code, that the engine could not use: a field of another kind, a route
     that its node does not have."""
     _, state, route, _, routing, evaluation, prompt, _, kept, given = result
-    usual = state is None or (isinstance(state, dict) and set(map(type, state)) <= {str})
-    if usual and route is routing is evaluation is prompt is kept is given is None:
+    if route is routing is evaluation is prompt is kept is given is None and (state is None or _has_text_keys(state)):
         return  # Reading the annotations would take as long as the rest of a node's run.
     check_arguments(NodeResult, result._asdict(), lambda problem: RunError(f"NodeResult: {problem}"))
+    routes = node.routes
     if result.route is None or result.route in routes:
         return
     known = f"routes are: {', '.join(routes)}" if routes else "kind has no routes; a condition chooses between routes"
     raise RouteError(f"NodeResult(route={result.route!r:.60}): the node's {known}{did_you_mean(result.route, routes)}")
+
+
+def _has_text_keys(state: Any) -> bool:
+    if not isinstance(state, dict):
+        return False
+    for key in cast("dict[Any, Any]", state):  # noqa: SIM110 - a generator costs as much as all the rest
+        if type(key) is not str:
+            return False
+    return True
 
 
 def _arguments_of(kind: type[FlowNode]) -> list[str]:

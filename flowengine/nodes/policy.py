@@ -68,7 +68,7 @@ class _Checked:
     async def run(self, context: Context, /) -> Ended:
         result = await self._node.run(context)
         if isinstance(result, NodeResult):
-            check_result(result, self._node.routes)
+            check_result(result, self._node)
         return result
 
 
