@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from flowengine.core.records import cost_text
@@ -21,7 +21,9 @@ __all__ = [
     "Moved",
     "ScorerReport",
     "SliceReport",
+    "Totals",
     "format_dollars_short",
+    "format_totals",
     "make_report",
     "parse_bounds",
     "scores_by_row",
@@ -66,10 +68,21 @@ class Moved(NamedTuple):
     difference: float
 
 
+class Totals(NamedTuple):
+    """The cost and the time of a set's runs; what is re-used counts as if it was made again."""
+
+    cost_usd: float
+    unpriced_calls: int
+    seconds: float
+    """Median of the runs."""
+
+
 class Comparison(NamedTuple):
     """Two sets, row by row."""
 
     before: EvalSet
+    totals: tuple[Totals, Totals]
+    """Before and after, of the rows that are in both."""
     nodes: Sequence[str]
     """Nodes that are defined in another way, or are in one of both."""
     differences: Mapping[str, Difference]
@@ -129,6 +142,26 @@ def format_dollars_short(amount: float, unpriced_calls: int) -> str:
     ('$1.10', '$0', '$0+')
     """
     return cost_text(amount) + "+" * bool(unpriced_calls)
+
+
+def format_totals(totals: tuple[Totals, Totals]) -> str:
+    """What two sets of the same rows cost and take.
+
+    >>> format_totals((Totals(0.5, 0, 2.0), Totals(0.25, 0, 1.5)))
+    'cost $0.50 → $0.25 (-50 %), a run takes 2 s → 1.5 s (-25 %)'
+    >>> format_totals((Totals(0.0, 2, 0.0), Totals(0.25, 0, 1.5)))
+    'cost $0+ → $0.25, a run takes 0 s → 1.5 s'
+    """
+    before, after = totals
+    costs = " → ".join(format_dollars_short(each.cost_usd, each.unpriced_calls) for each in totals)
+    unpriced = before.unpriced_calls or after.unpriced_calls
+    cheaper = "" if unpriced else _format_change(before.cost_usd, after.cost_usd)
+    seconds = f"{before.seconds:.3g} s → {after.seconds:.3g} s{_format_change(before.seconds, after.seconds)}"
+    return f"cost {costs}{cheaper}, a run takes {seconds}"
+
+
+def _format_change(before: float, after: float) -> str:
+    return f" ({after / before - 1:+.0%})".replace("%", " %") if before else ""
 
 
 def make_report(made: EvalSet, before: EvalSet | None = None, bounds: Mapping[str, float] | None = None) -> EvalReport:
@@ -250,9 +283,16 @@ def _compare(before: EvalSet, after: EvalSet) -> Comparison:
         better[name] = sorted((each for each in moved if each.difference > 0), key=lambda each: -each.difference)
         worse[name] = sorted((each for each in moved if each.difference < 0), key=lambda each: each.difference)
     one, other = ({row.place for row in each.rows} for each in (before, after))
+    totals = _add_up(before.rows, one & other), _add_up(after.rows, one & other)
     nodes = dict.fromkeys([*after.fingerprints, *before.fingerprints])
     changed = [each for each in nodes if before.fingerprints.get(each) != after.fingerprints.get(each)]
-    return Comparison(before, changed, differences, better, worse, len(one ^ other))
+    return Comparison(before, totals, changed, differences, better, worse, len(one ^ other))
+
+
+def _add_up(rows: Iterable[EvalRow], places: Collection[tuple[str, int]]) -> Totals:
+    rows = [each for each in rows if each.place in places]
+    median, _, _ = _quantiles([each.seconds for each in rows])
+    return Totals(math.fsum(each.cost_usd for each in rows), sum(each.unpriced_calls for each in rows), median)
 
 
 def _list_moved_rows(before: EvalSet, after: EvalSet, scorer: str) -> list[Moved]:

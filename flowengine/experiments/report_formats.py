@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 from xml.sax.saxutils import escape, quoteattr
 
-from flowengine.experiments.eval_report import Comparison, EvalReport, Moved, ScorerReport, format_dollars_short
+from flowengine.experiments.eval_report import (
+    Comparison,
+    EvalReport,
+    Moved,
+    ScorerReport,
+    format_dollars_short,
+    format_totals,
+)
 from flowengine.experiments.eval_sets import EvalRow
 from flowengine.experiments.score_statistics import Difference, Estimate
 
@@ -122,6 +129,7 @@ def _comparison_lines(found: Comparison) -> Iterator[str | Sequence[Sequence[str
     yield f"against {before}; nodes that are defined in another way: {nodes}"
     if found.unpaired:
         yield f"{found.unpaired:,} rows are in one of both sets, and are not compared"
+    yield format_totals(found.totals)
     yield [
         ["SCORER", "CHANGE [95 %]", "P", "BETTER", "WORSE", ""],
         *(
@@ -230,6 +238,7 @@ def _comparison_object(found: Comparison) -> dict[str, Any]:
         "version": found.before.version,
         "changed_nodes": list(found.nodes),
         "unpaired": found.unpaired,
+        **{name: each._asdict() for name, each in zip(("before", "after"), found.totals, strict=True)},
         "scorers": {
             name: {**each._asdict(), "better_rows": moved(found.better[name]), "worse_rows": moved(found.worse[name])}
             for name, each in found.differences.items()
@@ -334,7 +343,10 @@ def to_markdown(report: EvalReport) -> str:
         lines.append(_table_line(cells))
     if found is not None:
         nodes = ", ".join(f"`{each}`" for each in found.nodes) or "none"
-        lines += ["", f"Nodes that are defined in another way: {nodes}."]
+        lines += [
+            "",
+            f"Nodes that are defined in another way: {nodes}. {_cell(format_totals(found.totals).capitalize())}.",
+        ]
     lines += ["", *(f"**{_cell(name)}** is under {bound:g}." for name, bound in report.under.items())]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -8,7 +8,7 @@ from html import escape
 from time import localtime, strftime
 from typing import Final
 
-from flowengine.experiments.eval_report import Comparison, EvalReport, Moved, format_dollars_short
+from flowengine.experiments.eval_report import Comparison, EvalReport, Moved, format_dollars_short, format_totals
 from flowengine.experiments.eval_sets import EvalRow, SetInfo
 from flowengine.experiments.report_formats import format_estimate, format_number
 
@@ -184,7 +184,8 @@ def _comparison(found: Comparison, run_link: RunLink | None) -> str:
     ]
     against = escape(f"{found.before.version} {found.before.id}".strip())
     parts = [
-        f"<h2>Against {against}</h2><p>Nodes that are defined in another way: {nodes}.</p>",
+        f"<h2>Against {against}</h2><p>Nodes that are defined in another way: {nodes}. "
+        f"{escape(format_totals(found.totals).capitalize())}.</p>",
         _table(["scorer", "change [95 %]", "p", "better", "worse"], rows, range(1, 5)),
     ]
     for word, moved in (("Worse", found.worse), ("Better", found.better)):

@@ -203,6 +203,10 @@ def _check_formats(report: EvalReport, store: MemoryStore) -> None:
     data = json.loads(to_json(report))
     assert data["scorers"]["odd"]["mean"] == 0.0 or data["scorers"]["odd"]["mean"] is None
     assert data["against"]["changed_nodes"] == ["shout"]
+    assert data["against"]["before"]["cost_usd"] == data["against"]["after"]["cost_usd"] == 0
+    totals = next(each for each in lines if each.startswith("cost $0 → $0, a run takes "))
+    assert totals.capitalize() in to_markdown(report)
+    assert totals.capitalize() in report_page(report)
     suite = ET.fromstring(to_junit(report))[0]
     assert suite.attrib["tests"] == str(len(suite)) == "8"
     assert int(suite.attrib["failures"]) == sum(len(each) for each in suite)
