@@ -43,9 +43,15 @@ Messages say what was found, where, what was expected, and the nearest known nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+import reprlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from functools import wraps
+from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 __all__ = [
     "AmbiguousResultError",
@@ -86,6 +92,7 @@ __all__ = [
     "TransientModelError",
     "did_you_mean",
     "find_nearest",
+    "unknown_argument",
 ]
 
 
@@ -116,6 +123,60 @@ def find_nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str 
     nearest = get_close_matches(name.casefold(), {each.casefold() for each in names}, n=1, cutoff=likeness)
     alike = [each for each in names if nearest and each.casefold() == nearest[0]]
     return next(iter(get_close_matches(name, alike, n=1, cutoff=0.0)), None)
+
+
+def refuse_other_kind(value: Any, kind: Any, expected: str, error: type[FlowEngineError]) -> None:
+    """Raise `error` where an argument is of no such kind, which a program without a type checker does not know before.
+
+    >>> refuse_other_kind([], dict, "inputs are a mapping", InputError)
+    Traceback (most recent call last):
+    flowengine.errors.InputError: inputs are a mapping, not list
+    """
+    if not isinstance(value, kind):
+        raise error(f"{expected}, not {type(value).__name__}")
+
+
+def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
+    """Makes the error for an unknown argument of a class or a function.
+
+    >>> unknown_argument("FunctionNode", "retries", ["retry", "timeout"])
+    TypeError("FunctionNode has no argument 'retries'; did you mean 'retry'?")
+    >>> unknown_argument("Flow.run", "context", ["inputs", "store"])
+    TypeError("Flow.run has no argument 'context'; it has inputs, store")
+    """
+    known = list(known)
+    hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+    return TypeError(f"{owner} has no argument '{name}'{hint}")
+
+
+def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, whose refusal of a keyword that it does not have names the nearest one that it has, and whose
+    refusal of too many values says which it takes without a keyword."""
+    kinds = {name: each.kind for name, each in inspect.signature(function).parameters.items()}
+    known = [name for name in kinds if name != "self"]
+    placed = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    takes_others = inspect.Parameter.VAR_KEYWORD in kinds.values()
+    owner = function.__qualname__.removesuffix(".__init__")
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        if len(args) > len(placed):
+            values = ", ".join(each for each in placed if each != "self")
+            found = ", ".join(reprlib.repr(each) for each in args[placed[:1] == ["self"] :])
+            raise TypeError(f"{owner} takes {values} without a keyword, and found {found}")
+        for name in named:
+            if name not in known and not takes_others:
+                raise unknown_argument(owner, name, known)
+        return function(*args, **named)
+
+    if not inspect.iscoroutinefunction(function):
+        return call
+
+    @wraps(function)
+    async def wait(*args: P.args, **named: P.kwargs) -> Any:
+        return await cast("Awaitable[Any]", call(*args, **named))
+
+    return cast("Callable[P, R]", wait)
 
 
 class FlowEngineError(Exception):

@@ -28,13 +28,21 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
 from flowengine.agents.standalone import run_sync
-from flowengine.core.argument_kinds import check_arguments, names_arguments, refuse_other_kind, unknown_argument
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget
 from flowengine.core.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import Merge, StateKey
 from flowengine.engine.ports import Durability, JournalStore
-from flowengine.errors import DefinitionError, Diagnostic, FlowError, did_you_mean
+from flowengine.errors import (
+    DefinitionError,
+    Diagnostic,
+    FlowError,
+    did_you_mean,
+    names_arguments,
+    refuse_other_kind,
+    unknown_argument,
+)
 from flowengine.journal.approvals import answer
 from flowengine.journal.stores import TeeStore, as_store, open_store
 from flowengine.nodes.compiled_flow import CompiledFlow, InputField, assemble

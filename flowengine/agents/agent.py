@@ -32,13 +32,12 @@ from flowengine.agents.standalone import DirectGateway, StreamingGateway, run_sy
 from flowengine.agents.structured import OutputModel, shape_of
 from flowengine.agents.tooling import Admit, ServerChoice, ToolChoice, tooling_of
 from flowengine.agents.turn import AgentParts, Response, TurnRequest, check_input, open_turn, turn_of
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.context import Context
 from flowengine.core.file_values import FileValue
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway
 from flowengine.core.run_scope import RunScope
-from flowengine.errors import DefinitionError, InputError
+from flowengine.errors import DefinitionError, InputError, refuse_other_kind
 from flowengine.models.call_options import OF_GENERATING, ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model

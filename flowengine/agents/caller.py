@@ -17,14 +17,21 @@ from flowengine.agents.settings import CallSettings
 from flowengine.agents.standalone import DirectGateway
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, complete_structured
 from flowengine.agents.tool_loop import ToolLoop, without_tools
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.context import Context
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileRules, FileValue, RefusedFileError
 from flowengine.core.locale import Messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.values import describe_value
-from flowengine.errors import DefinitionError, FlowEngineError, InputError, ModelConfigError, OutputError, RunError
+from flowengine.errors import (
+    DefinitionError,
+    FlowEngineError,
+    InputError,
+    ModelConfigError,
+    OutputError,
+    RunError,
+    refuse_other_kind,
+)
 from flowengine.models.attachments import attachment_kind
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request

@@ -27,11 +27,10 @@ from flowengine.agents.settings import (
 )
 from flowengine.agents.standalone import run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, error_lines
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.context import Context, EvaluationResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice, Round
-from flowengine.errors import DefinitionError, LimitError, RunError
+from flowengine.errors import DefinitionError, LimitError, RunError, refuse_other_kind
 from flowengine.models.call_options import ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model

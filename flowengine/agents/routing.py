@@ -27,12 +27,11 @@ from flowengine.agents.settings import (
 )
 from flowengine.agents.standalone import run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, error_lines
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.context import Context, RoutingResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.values import find_label
-from flowengine.errors import DefinitionError, RouteError
+from flowengine.errors import DefinitionError, RouteError, refuse_other_kind
 from flowengine.models.call_options import ModelOptions, PromptCaching
 from flowengine.models.model import Model
 

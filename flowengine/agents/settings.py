@@ -16,10 +16,9 @@ from types import NoneType
 from typing import Any, Final, TypeAlias, cast, get_args
 
 from flowengine.agents.structured import AnswerShape
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.core.values import label_key
-from flowengine.errors import DefinitionError, find_nearest
+from flowengine.errors import DefinitionError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import DECIDING, OPTIONS, PromptCaching, find_option_problems, normalize_options
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.model import Model, missing_members

@@ -14,9 +14,8 @@ from flowengine.agents.settings import check_count
 from flowengine.context_providers.chain import clear_providers
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.provider import ContextProvider
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.values import describe_value
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.typed_contexts.manager import ContextManager
 from flowengine.typed_contexts.typed import TypedContext
 

@@ -11,9 +11,8 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.context_providers.parameters import ParameterError
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.user_code import find_entry_points, load_entry_point
-from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 
 if TYPE_CHECKING:
     from flowengine.context_providers.provider import ContextProvider

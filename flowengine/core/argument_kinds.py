@@ -1,82 +1,23 @@
-"""Checks what functions are called with, for programs that no type checker has looked at: names, counts and kinds.
+"""Checks values against annotations of functions, for programs that no type checker has looked at.
 
-Of annotations it knows text, numbers, lists, mappings, functions and classes, alone and in unions; what else one says,
-or what is there for type checkers only, lets every value pass. It knows no argument's name and no range.
+It knows text, numbers, lists, mappings, functions and classes, alone and in unions; what else an annotation says, or
+what is there for type checkers only, lets every value pass. It knows no argument's name and no range.
 """
 
 from __future__ import annotations
 
-import inspect
-import reprlib
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache
+from inspect import unwrap
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Any, Final, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from flowengine.core.values import describe_value, is_json_type, is_one_of
-from flowengine.errors import DefinitionError, FlowEngineError, did_you_mean
+from flowengine.errors import DefinitionError, did_you_mean
 
-__all__ = ["check_arguments", "names_arguments", "refuse_other_kind", "unknown_argument"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def refuse_other_kind(value: Any, kind: Any, expected: str, error: type[FlowEngineError]) -> None:
-    """Raise `error` where an argument is of no such kind, which a program without a type checker does not know before.
-
-    >>> from flowengine.errors import InputError
-    >>> refuse_other_kind([], dict, "inputs are a mapping", InputError)
-    Traceback (most recent call last):
-    flowengine.errors.InputError: inputs are a mapping, not list
-    """
-    if not isinstance(value, kind):
-        raise error(f"{expected}, not {type(value).__name__}")
-
-
-def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """Makes the error for an unknown argument of a class or a function.
-
-    >>> unknown_argument("FunctionNode", "retries", ["retry", "timeout"])
-    TypeError("FunctionNode has no argument 'retries'; did you mean 'retry'?")
-    >>> unknown_argument("Flow.run", "context", ["inputs", "store"])
-    TypeError("Flow.run has no argument 'context'; it has inputs, store")
-    """
-    known = list(known)
-    hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
-    return TypeError(f"{owner} has no argument '{name}'{hint}")
-
-
-def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, whose refusal of a keyword that it does not have names the nearest one that it has, and whose
-    refusal of too many values says which it takes without a keyword."""
-    kinds = {name: each.kind for name, each in inspect.signature(function).parameters.items()}
-    known = [name for name in kinds if name != "self"]
-    placed = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    takes_others = inspect.Parameter.VAR_KEYWORD in kinds.values()
-    owner = function.__qualname__.removesuffix(".__init__")
-
-    @wraps(function)
-    def call(*args: P.args, **named: P.kwargs) -> R:
-        if len(args) > len(placed):
-            values = ", ".join(each for each in placed if each != "self")
-            found = ", ".join(reprlib.repr(each) for each in args[placed[:1] == ["self"] :])
-            raise TypeError(f"{owner} takes {values} without a keyword, and found {found}")
-        for name in named:
-            if name not in known and not takes_others:
-                raise unknown_argument(owner, name, known)
-        return function(*args, **named)
-
-    if not inspect.iscoroutinefunction(function):
-        return call
-
-    @wraps(function)
-    async def wait(*args: P.args, **named: P.kwargs) -> Any:
-        return await cast("Awaitable[Any]", call(*args, **named))
-
-    return cast("Callable[P, R]", wait)
+__all__ = ["check_arguments"]
 
 
 def check_arguments(
@@ -114,9 +55,7 @@ class _Kind:
 def _kinds_of(function: Callable[..., Any]) -> Mapping[str, _Kind]:
     """The argument's name → its kind, of those that can be checked."""
     kinds: dict[str, _Kind] = {}
-    known = (
-        vars(sys.modules[function.__module__]) if isinstance(function, type) else inspect.unwrap(function).__globals__
-    )
+    known = vars(sys.modules[function.__module__]) if isinstance(function, type) else unwrap(function).__globals__
     for name, annotation in function.__annotations__.items():
         try:
             hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), known)

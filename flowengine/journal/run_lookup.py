@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast, get_args
 
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import InputError, RunNotFoundError
+from flowengine.errors import InputError, RunNotFoundError, refuse_other_kind
 
 __all__ = [
     "STATUS_WORDS",

@@ -14,9 +14,8 @@ from types import NoneType
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.user_code import describe_error, load_entry_point, package_of
-from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, find_nearest
+from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import OPTIONS
 from flowengine.models.model import Model, missing_members
 from flowengine.models.throttle import VendorThrottle, brake_for

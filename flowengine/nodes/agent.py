@@ -15,7 +15,7 @@ from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import check_share, is_settled_late
 from flowengine.context_providers.provider import ContextProvider
-from flowengine.core.argument_kinds import check_arguments, refuse_other_kind
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.batching import AwaitsAnswer
 from flowengine.core.context import Context, EvaluationResult, NodeResult
 from flowengine.core.records import AwaitsPerson, Decided
@@ -23,7 +23,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.core.values import find_label
 from flowengine.engine.graph import FALLBACK
 from flowengine.engine.ports import Ended, Park
-from flowengine.errors import DefinitionError, OutputError, RouteError, RunError
+from flowengine.errors import DefinitionError, OutputError, RouteError, RunError, refuse_other_kind
 from flowengine.models.model import Model
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.container import every_node

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Unpack, cast
 
-from flowengine.core.argument_kinds import check_arguments, names_arguments, refuse_other_kind
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided
 from flowengine.core.values import describe_value, find_label
-from flowengine.errors import DefinitionError, RouteError
+from flowengine.errors import DefinitionError, RouteError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 

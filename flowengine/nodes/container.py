@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any, ClassVar, Final, TypeVar, Unpack
 
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.values import freeze
 from flowengine.engine.graph import Graph
 from flowengine.engine.levels import LevelBody
-from flowengine.errors import DefinitionError, Diagnostic, FlowError
+from flowengine.errors import DefinitionError, Diagnostic, FlowError, refuse_other_kind
 from flowengine.nodes.node import FlowNode, NodeSettings
 from flowengine.nodes.policy import wrap_node
 

@@ -8,12 +8,12 @@ from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Final, Unpack
 
-from flowengine.core.argument_kinds import check_arguments, names_arguments, refuse_other_kind
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.records import Received
 from flowengine.core.user_code import call_in_thread
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.file_inputs import keep_result_files
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, cast, runtime_checkable
 
-from flowengine.core.argument_kinds import check_arguments, unknown_argument
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget, OnLimit
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.node_traits import TRAITS
@@ -30,6 +30,7 @@ from flowengine.errors import (
     RunError,
     StoreUnavailableError,
     did_you_mean,
+    unknown_argument,
 )
 
 __all__ = [

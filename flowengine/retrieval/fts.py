@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.argument_kinds import refuse_other_kind
-from flowengine.errors import InputError, ModelError
+from flowengine.errors import InputError, ModelError, refuse_other_kind
 from flowengine.retrieval import vectors
 from flowengine.retrieval.database import IndexDatabase
 from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fuse_rankings

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 
 import anyio
 
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.batching import BATCHING
 from flowengine.core.budget import Ledger
 from flowengine.core.context import EMPTY
@@ -41,6 +40,7 @@ from flowengine.errors import (
     RunBusyError,
     RunError,
     StoreCorruptError,
+    refuse_other_kind,
 )
 from flowengine.journal.approvals import Mail, answers_left, open_questions
 from flowengine.journal.replay import decided_effects

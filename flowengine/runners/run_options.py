@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final, TypeAlias
 
-from flowengine.core.argument_kinds import check_arguments, refuse_other_kind
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
 from flowengine.engine.events import ErrorInfo, Event, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.ports import Journal
-from flowengine.errors import DefinitionError, InputError
+from flowengine.errors import DefinitionError, InputError, refuse_other_kind
 from flowengine.journal.run_lookup import check_labels, check_run_id
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.sessions import check_session_name

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.run_scope import Fence
 from flowengine.core.values import freeze
 from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import InputError
+from flowengine.errors import InputError, refuse_other_kind
 from flowengine.nodes.compiled_flow import CompiledFlow
 
 __all__ = ["check_session_name", "leave_behind", "load_session"]

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flowengine.core.argument_kinds import check_arguments, refuse_other_kind
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.flow_paths import open_regular
-from flowengine.errors import DefinitionError, Diagnostic, did_you_mean
+from flowengine.errors import DefinitionError, Diagnostic, did_you_mean, refuse_other_kind
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.retriever import Retriever
 from flowengine.skills.discovery import SkillIndex, SkillPlace, find_places

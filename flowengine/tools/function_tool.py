@@ -20,9 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, Validation
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.user_code import call_in_thread
-from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 from flowengine.tools import docstring
 from flowengine.tools.result_text import cut, error_text, text_of
 from flowengine.tools.tool import DEFAULT_TIMEOUT, Effect, Tool, ToolResult, failed_result

@@ -22,8 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import anyio
 
-from flowengine.core.argument_kinds import refuse_other_kind
-from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 from flowengine.tools.result_text import cut, error_text
 
 __all__ = [

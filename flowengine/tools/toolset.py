@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.argument_kinds import refuse_other_kind
-from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.result_text import cut
 from flowengine.tools.tool import Tool, ToolResult, failed_result

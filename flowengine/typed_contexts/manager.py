@@ -14,11 +14,10 @@ from typing import Any, Final, cast
 import anyio
 
 from flowengine.context_providers.provider import join_fragments, settle
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.context import Fragment
 from flowengine.core.records import ProviderFailed
 from flowengine.core.user_code import describe_error
-from flowengine.errors import DefinitionError, RunError
+from flowengine.errors import DefinitionError, RunError, refuse_other_kind
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.typed import ToolCallResult, TypedContext
 

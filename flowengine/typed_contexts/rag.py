@@ -12,9 +12,8 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from pydantic import BaseModel
 
-from flowengine.core.argument_kinds import refuse_other_kind
 from flowengine.core.user_code import describe_error
-from flowengine.errors import DefinitionError, InputError, RunError, did_you_mean
+from flowengine.errors import DefinitionError, InputError, RunError, did_you_mean, refuse_other_kind
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Hit, Ranking, Retriever, Searchable, fuse_rankings

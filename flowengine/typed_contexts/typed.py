@@ -20,8 +20,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from flowengine.context_providers.provider import settle
-from flowengine.core.argument_kinds import refuse_other_kind
-from flowengine.errors import DefinitionError, StateError, did_you_mean
+from flowengine.errors import DefinitionError, StateError, did_you_mean, refuse_other_kind
 from flowengine.tools.toolset import ToolSet
 
 __all__ = ["ToolCallResult", "TypedContext"]

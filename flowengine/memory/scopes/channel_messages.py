@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from flowengine.core.argument_kinds import refuse_other_kind
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.memory.scopes.memories import aware
 
 __all__ = ["Channel", "ChannelMemory", "ChannelMessage", "ChannelMessages", "ConversationStore", "PromptRecord"]

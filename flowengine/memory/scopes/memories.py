@@ -12,8 +12,7 @@ from enum import StrEnum
 from types import NoneType
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
-from flowengine.core.argument_kinds import refuse_other_kind
-from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 
 __all__ = [
     "Memory",

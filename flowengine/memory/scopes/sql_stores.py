@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from flowengine.core.argument_kinds import refuse_other_kind
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.memory.database import NO_LIMIT, SqlConnection, SQLDatabase, instant, moment, scope_number
 from flowengine.memory.scopes.channel_messages import Channel, ChannelMessage, ChannelMessages
 from flowengine.memory.scopes.memories import (

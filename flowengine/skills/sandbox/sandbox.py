@@ -22,8 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from anyio import CancelScope, get_cancelled_exc_class, to_thread
 
-from flowengine.core.argument_kinds import refuse_other_kind
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confine_command, limit_arguments, make_readable
 from flowengine.skills.sandbox.process import Command, run_command
 from flowengine.skills.sandbox.script import PATH, Outcome, ScriptLimits, interpreter_of, python_program
