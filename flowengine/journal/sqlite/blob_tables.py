@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable
 from time import time
-from typing import Any, Final
+from typing import Final
 
 from flowengine.core.file_values import hash_of
 from flowengine.journal.blob_owners import NEVER_BEGAN_AFTER, beside_owner, check_blob, missing_blob
-from flowengine.journal.sqlite.database import damage, store_error
-from flowengine.storage.sqlite_file import SQLITE_ERRORS
+from flowengine.journal.sqlite.database import SqliteQueries, damage
 
 __all__ = ["SqliteBlobs"]
 
@@ -32,12 +28,8 @@ _NEVER_BEGAN: Final = """
 """
 
 
-class SqliteBlobs:
+class SqliteBlobs(SqliteQueries):
     """The tables of contents over one connection."""
-
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self._path = path
-        self._connection = connection
 
     def put(self, owner: str, content: bytes) -> str:
         blob = check_blob(content)
@@ -57,9 +49,9 @@ class SqliteBlobs:
     def read(self, blob: str) -> bytes:
         for (body,) in self._execute("SELECT CAST(body AS BLOB) FROM blob WHERE hash = ?", blob):
             if body is None or hash_of(body) != blob:
-                raise damage(self._path, f"is damaged, the content of file {blob[:12]}… is not what was written")
+                raise damage(self.path, f"is damaged, the content of file {blob[:12]}… is not what was written")
             return body
-        raise missing_blob(str(self._path), blob)
+        raise missing_blob(str(self.path), blob)
 
     def size(self, blob: str) -> int | None:
         for (size,) in self._execute("SELECT size FROM blob WHERE hash = ?", blob):
@@ -99,19 +91,3 @@ class SqliteBlobs:
     def _is_whole(self, blob: str) -> bool:
         ((body,),) = self._execute("SELECT CAST(body AS BLOB) FROM blob WHERE hash = ?", blob)
         return body is not None and hash_of(body) == blob
-
-    @contextmanager
-    def _transaction(self) -> Generator[None]:
-        self._execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._connection.rollback()
-            raise
-        self._execute("COMMIT")
-
-    def _execute(self, statement: str, *values: Any) -> list[Any]:
-        try:
-            return self._connection.execute(statement, values).fetchall()
-        except SQLITE_ERRORS as error:
-            raise store_error(self._path, error) from error

@@ -21,7 +21,8 @@ import os
 import shlex
 import shutil
 import sqlite3
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -41,6 +42,7 @@ from flowengine.storage.sqlite_file import (
 __all__ = [
     "BESIDE",
     "SPAN",
+    "SqliteQueries",
     "checksum_of_event",
     "checksum_of_texts",
     "connect",
@@ -304,3 +306,28 @@ def _is_full(path: Path) -> bool:
 
 _SMALLEST: Final = 2**16
 """Bytes that any use of a store needs: those of the index of its log."""
+
+
+class SqliteQueries:
+    """Statements over one connection, whose errors are those of the store."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        """One transaction: no other write comes between what is read and what is written."""
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.connection.rollback()  # SQLite may have done so itself, as on a full disk.
+            raise
+        self._execute("COMMIT")
+
+    def _execute(self, statement: str, *values: Any) -> list[Any]:
+        try:
+            return self.connection.execute(statement, values).fetchall()
+        except SQLITE_ERRORS as error:
+            raise store_error(self.path, error) from error

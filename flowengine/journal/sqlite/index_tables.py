@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -23,8 +22,7 @@ from flowengine.engine.ports import RunInfo
 from flowengine.journal.codec import decode_value
 from flowengine.journal.run_digest import EMPTY_TEXTS, Phrase, RunDigest, terms_of
 from flowengine.journal.run_index import FoundRuns, RunsAsked
-from flowengine.journal.sqlite.database import checksum_of_texts, store_error
-from flowengine.storage.sqlite_file import SQLITE_ERRORS
+from flowengine.journal.sqlite.database import SqliteQueries, checksum_of_texts
 
 __all__ = ["SqliteIndex", "digest_changes", "session_change"]
 
@@ -57,20 +55,19 @@ def session_change(number: int, session: str) -> _Statement:
     return _SESSION, (number, session)
 
 
-class SqliteIndex:
+class SqliteIndex(SqliteQueries):
     """The index over one connection."""
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, read: Callable[[str, Sequence[Any]], list[RunInfo]]
     ) -> None:
         """`read`: the rows of runs, given what stands behind FROM."""
-        self._path = path
-        self._connection = connection
+        super().__init__(path, connection)
         self._read = read
 
     def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
         if asked.search.phrases:
-            self._connection.create_function("in_lower_case", 1, _in_lower_case, deterministic=True)
+            self.connection.create_function("in_lower_case", 1, _in_lower_case, deterministic=True)
         if any(phrase.terms for phrase in asked.search.phrases):
             self._take_words()
         where, values = _where(asked)
@@ -136,22 +133,6 @@ class SqliteIndex:
                     self._execute(_TEXT, number, *(_words(text) for text in texts))
                 numbers = json.dumps([number for number, *_ in rows])
                 self._execute("UPDATE digest SET is_new = 0 WHERE number IN (SELECT value FROM json_each(?))", numbers)
-
-    @contextmanager
-    def _transaction(self) -> Generator[None]:
-        self._execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._connection.rollback()
-            raise
-        self._execute("COMMIT")
-
-    def _execute(self, statement: str, *values: Any) -> list[Any]:
-        try:
-            return self._connection.execute(statement, values).fetchall()
-        except SQLITE_ERRORS as error:
-            raise store_error(self._path, error) from error
 
 
 def _where(asked: RunsAsked) -> tuple[str, list[Any]]:

@@ -28,6 +28,7 @@ from flowengine.journal.sqlite.blob_tables import SqliteBlobs
 from flowengine.journal.sqlite.database import (
     BESIDE,
     SPAN,
+    SqliteQueries,
     checksum_of_event,
     checksum_of_texts,
     damage,
@@ -94,13 +95,12 @@ def _storable(text: str | None) -> str | None:
     return None if text is None else text.encode(errors="replace").decode()
 
 
-class SqliteTables:
+class SqliteTables(SqliteQueries):
     """The tables over one connection."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, source: FileSource | None = None) -> None:
         """`source`: where files that are read here have their content."""
-        self.path = path
-        self.connection = connection
+        super().__init__(path, connection)
         self.cursor = connection.cursor()
         """One for all commits: making one costs a twentieth of a commit."""
         self.blobs = SqliteBlobs(path, connection)
@@ -110,7 +110,7 @@ class SqliteTables:
     def find_writer(self, run_id: str) -> tuple[Held, str | None] | None:
         """The run, and the name of the writer that it has or had; None where there is no such run."""
         query = "SELECT number, CAST(epoch AS INTEGER), CAST(owner AS TEXT) FROM run WHERE run_id = ?"
-        for number, epoch, owner in self._query(query, run_id):
+        for number, epoch, owner in self._execute(query, run_id):
             if type(number) is not int or type(epoch) is not int:
                 raise damage(self.path, f"is damaged, run '{run_id}' has no number")
             return Held(number, epoch), owner
@@ -119,7 +119,7 @@ class SqliteTables:
     def owners(self) -> dict[str, str | None]:
         """Runs that are running → the names of the writers that they have or had."""
         query = "SELECT CAST(run_id AS TEXT), CAST(owner AS TEXT) FROM run WHERE status = 'running'"
-        return dict(self._query(query))
+        return dict(self._execute(query))
 
     def take_over(self, held: Held, before: str | None, owner: str) -> Held | None:
         """The run with a new writer; None where another was faster."""
@@ -134,14 +134,14 @@ class SqliteTables:
         """Returns the number of events of a run."""
         first = number * SPAN
         query = "SELECT max(position) FROM event WHERE position >= ? AND position < ?"
-        last: int | None = self._query(query, first, first + SPAN)[0][0]
+        last: int | None = self._execute(query, first, first + SPAN)[0][0]
         return 0 if last is None else last - first + 1
 
     def events(self, run_id: str, number: int, after: int) -> list[Event]:
         """The run's events from `after` on; a gap, or what is not as it was written, is a `StoreCorruptError`."""
         first = number * SPAN
         events: list[Event] = []
-        rows = self._query(_EVENTS, number, first + after, first + SPAN)
+        rows = self._execute(_EVENTS, number, first + after, first + SPAN)
         for position, body, checksum, _ in rows:
             if body is None:
                 raise damage(self.path, f"is damaged, an event of run '{run_id}' is empty")
@@ -173,7 +173,7 @@ class SqliteTables:
                 CAST(path AS TEXT), CAST(labels AS TEXT), checksum, ended
             FROM {tail}
         """
-        rows = self._query(query, *values)
+        rows = self._execute(query, *values)
         for row in rows:
             self._check_info(row)
         try:
@@ -192,27 +192,27 @@ class SqliteTables:
     def run_ids(self) -> list[str]:
         """All runs, the newest first."""
         query = "SELECT CAST(run_id AS TEXT) FROM run WHERE run_id NOTNULL ORDER BY started DESC, number DESC"
-        return [run_id for (run_id,) in self._query(query)]
+        return [run_id for (run_id,) in self._execute(query)]
 
     def kept_beside(self) -> list[tuple[str, str]]:
         """Kinds and keys of all that is kept beside the runs."""
-        if not self._query("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
+        if not self._execute("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
             return []
-        return self._query("SELECT CAST(kind AS TEXT), CAST(key AS TEXT) FROM beside")
+        return self._execute("SELECT CAST(kind AS TEXT), CAST(key AS TEXT) FROM beside")
 
     def check(self) -> str:
         """Runs SQLite's check of the whole file: `ok`, or the first damage."""
-        return self._query("PRAGMA integrity_check(1)")[0][0]
+        return self._execute("PRAGMA integrity_check(1)")[0][0]
 
     def recall(self, kind: str, key: str) -> Any:
         """Returns the value stored under a key beside the runs, or None."""
-        if not self._query("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
+        if not self._execute("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
             return None
         return self._decode_kept(self._text_beside(kind, key))
 
     def _text_beside(self, kind: str, key: str) -> str | None:
         query = "SELECT CAST(value AS TEXT), checksum FROM beside WHERE kind = ? AND key = ?"
-        for value, checksum in self._query(query, kind, key):
+        for value, checksum in self._execute(query, kind, key):
             if checksum is not None and checksum != checksum_of_texts(kind, key, value):
                 raise damage(self.path, f"is damaged, what it keeps as {kind} '{key}' is not what was written")
             return value
@@ -225,41 +225,30 @@ class SqliteTables:
             return decode_value(text)
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
-        """One transaction: no other write comes between what is read and what is written."""
-        self._query("BEGIN IMMEDIATE")
-        try:
-            self._query(BESIDE)
+        with self._transaction():
+            self._execute(BESIDE)
             before = self._text_beside(kind, key)
             value = change(self._decode_kept(before))
             text = "" if value is None else encode_value(value)
             if value is None:
-                self._query("DELETE FROM beside WHERE kind = ? AND key = ?", kind, key)
+                self._execute("DELETE FROM beside WHERE kind = ? AND key = ?", kind, key)
             else:
                 statement = "REPLACE INTO beside (kind, key, at, value, checksum) VALUES (?, ?, ?, ?, ?)"
-                self._query(statement, kind, key, time(), text, checksum_of_texts(kind, key, text))
+                self._execute(statement, kind, key, time(), text, checksum_of_texts(kind, key, text))
             files = named_blobs(text)
             if files or named_blobs(before or ""):
                 self.blobs.own_beside(kind, key, files)
-        except BaseException:
-            self.connection.rollback()  # SQLite may have done so itself, as on a full disk.
-            raise
-        self._query("COMMIT")
 
     def remove(self, run_id: str, held: Held, before: str | None, owner: str) -> bool:
         """Delete a run with its events and files, unless another writer was faster."""
-        self._query("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             taken = self.take_over(held, before, owner)
             if taken is not None:
                 first = held.number * SPAN
-                self._query("DELETE FROM event WHERE position >= ? AND position < ?", first, first + SPAN)
-                self._query("DELETE FROM run WHERE number = ?", held.number)
+                self._execute("DELETE FROM event WHERE position >= ? AND position < ?", first, first + SPAN)
+                self._execute("DELETE FROM run WHERE number = ?", held.number)
                 self.index.drop(held.number)
                 self.blobs.drop(run_id)
-        except BaseException:
-            self.connection.rollback()
-            raise
-        self._query("COMMIT")
         return taken is not None
 
     def _bind_files(self) -> AbstractContextManager[None]:
@@ -272,12 +261,6 @@ class SqliteTables:
             raise damage(self.path, f"is damaged, run '{run_id}', event {index}: {error}") from error
         except JournalError as error:
             raise type(error)(f"{self.path}, run '{run_id}', event {index}: {error}") from error
-
-    def _query(self, statement: str, *values: Any) -> list[Any]:
-        try:
-            return self.connection.execute(statement, values).fetchall()
-        except SQLITE_ERRORS as error:
-            raise store_error(self.path, error) from error
 
 
 def _format_span(begin: int, end: int) -> str:
