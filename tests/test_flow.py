@@ -273,7 +273,7 @@ async def test_a_condition_takes_the_way_it_answers(condition: ConditionNode, ta
     ("condition", "message"),
     [
         (ConditionNode(lambda context: "false", "left"), "must give true or false, found str 'false'"),
-        (ConditionNode(lambda context: None, "left"), "must give true or false, found NoneType"),
+        (ConditionNode(lambda context: None, "left"), "must give true or false, found None"),
         (ConditionNode(lambda context: "z", {"x": "left"}), "answered 'z'; allowed are: x"),
         (ConditionNode(lambda context: 1 / 0, "left"), "ZeroDivisionError"),
     ],
@@ -617,3 +617,15 @@ def test_an_id_that_reads_as_another_nodes_path_is_refused(wrong: Any):
         Flow("f", nodes)
     with pytest.raises(FlowError, match="is not a valid id of a node"):
         MapNode(nodes, over=lambda context: [1])
+
+
+@pytest.mark.parametrize(
+    ("node", "state", "told"),
+    [(5, None, "a node is named by text, not int"), ("a", [1], "the state of a fork is a mapping")],
+)
+async def test_a_fork_refuses_a_node_or_a_state_of_another_kind(node: Any, state: Any, told: str):
+    store = MemoryStore()
+    flow = Flow("f", {"a": FunctionNode(lambda context: 1)})
+    run = await flow.run(store=store)
+    with pytest.raises(InputError, match=told):
+        await flow.fork(run.id, node, store=store, state=state)

@@ -154,8 +154,9 @@ class CallSettings:
         own = {name: value for name, value in given.items() if name in _OVERRIDES}
         further = {name: value for name, value in given.items() if name not in _OVERRIDES}
         for option in further:
-            if option in arguments:
-                raise DefinitionError(f"'{option}' is given when the agent is made, not for one run")
+            for meant in (option, *_ELSEWHERE.get(option, ())):
+                if meant in arguments:
+                    raise DefinitionError(f"'{meant}' is given when the agent is made, not for one run")
         check_options(further, _OVERRIDES)
         if "model" in own:
             own["fallbacks"] = ()

@@ -184,10 +184,10 @@ def thaw(value: Any) -> Any:
 def describe_value(value: object) -> str:
     """A value as messages show it: its type, and the beginning of its `repr`.
 
-    >>> describe_value("abc")
-    "str 'abc'"
+    >>> describe_value("abc"), describe_value(None)
+    ("str 'abc'", 'None')
     """
-    return f"{type(value).__name__} {value!r:.60}"
+    return "None" if value is None else f"{type(value).__name__} {value!r:.60}"
 
 
 _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {

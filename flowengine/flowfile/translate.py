@@ -5,6 +5,7 @@ It checks nothing itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from types import UnionType
@@ -107,8 +108,13 @@ def _words(said: _Said, nearest: Nearest) -> _Words:
     hint = ""
     if said.kind == "string_type" and isinstance(said.value, bool | int | float):
         hint = f'; put it in quotes: "{format_found(said.value)}"'
+    if expected == "a list" and isinstance(said.value, str) and _PLAIN_ITEMS.fullmatch(said.value):
+        hint = f"; a list is written [{said.value}]"
     return _Words("FE401", f"expected {expected}, found {format_found(said.value)}", hint)
 
+
+_PLAIN_ITEMS: Final = re.compile(r"[A-Za-z0-9_./-][\w./-]*(?::\w+)?(?:, ?[A-Za-z0-9_./-][\w./-]*)*", re.ASCII)
+"""A name, or some with commas between them, that YAML reads as texts also in brackets."""
 
 _EXPECTED: Final = {
     "string_type": "text",

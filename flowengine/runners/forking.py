@@ -20,7 +20,7 @@ from flowengine.engine.events import (
 )
 from flowengine.engine.graph import Graph
 from flowengine.engine.restoring import History, enclosing_containers
-from flowengine.errors import InputError, RunError, did_you_mean
+from flowengine.errors import InputError, RunError, did_you_mean, refuse_other_kind
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import ContainerNode, every_node, file_path
 from flowengine.nodes.reuse_rules import Definitions, Past
@@ -144,6 +144,8 @@ def fork_events(
     assert isinstance(started, RunStarted)  # As the store gives them.
     if started.flow != plan.name:
         raise InputError(f"run {started.run_id} is one of flow '{started.flow}', not of '{plan.name}'")
+    refuse_other_kind(node, str, "a node is named by text", InputError)
+    refuse_other_kind(state, Mapping, "the state of a fork is a mapping, as {'key': value}", InputError)
     _check(plan, node, state)
     shared = [plan.graph.ids[number] for number in range(len(plan.graph)) if not _follows(plan, node, number)]
     last = _last_endings(events)

@@ -82,6 +82,7 @@ async def test_settings_and_further_arguments_reach_the_request() -> None:
     [
         ("max_retries", "'max_retries' is given when the agent is made, not for one run"),
         ("output_model", "'output_model' is given when the agent is made"),
+        ("threshold", "'evaluation_threshold' is given when the agent is made, not for one run"),
         ("temprature", "unknown argument 'temprature'; did you mean 'temperature'"),
         ("tools", "'tools' is given when the agent is made"),
     ],

@@ -183,7 +183,7 @@ async def test_fifty_megabytes_are_cut_and_what_comes_after_them_is_left_out(not
     ("given", "problem"),
     [
         ("text", "not str 'text'"),
-        (None, "not NoneType None"),
+        (None, "not None"),
         ([Fragment("a", "x"), "b"], "not str 'b'"),
         ([Fragment(b"a", "x")], "not Fragment"),
     ],

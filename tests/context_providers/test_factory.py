@@ -113,7 +113,7 @@ def test_bad_configuration_is_an_error_that_names_it(config: Any, problem: str):
         ("- conversation: {max_items: 5", "is not YAML, line 1, column 30"),
         ("- conversation: {max_items: 5, max_items: 6}", "the key 'max_items' is there twice"),
         ("- conversation: !!python/object:os.system {}", "could not determine a constructor for the tag"),
-        ("", "a list of entries, not NoneType None"),
+        ("", "a list of entries, not None"),
         ("- a\n\t- b", "is not YAML, line 2"),
         ("[" * 1500, "is not YAML"),
         ("x" * 200_000, "has more than 100,000 characters"),
@@ -127,7 +127,7 @@ def test_bad_yaml_is_an_error_that_says_where(text: str, problem: str):
 
 @pytest.mark.parametrize("text", [None, Path("providers.yaml")])
 def test_a_configuration_that_is_no_text_and_a_root_that_is_no_path_are_refused(text: Any):
-    with pytest.raises(DefinitionError, match=f"text must be a text, not {type(text).__name__}"):
+    with pytest.raises(DefinitionError, match=r"text must be a text, not (None|PosixPath)"):
         ContextProviderFactory.create_from_yaml(text)
     root: Any = "."
     with pytest.raises(DefinitionError, match=r"root must be a Path or None, not str '\.'"):

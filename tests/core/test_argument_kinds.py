@@ -86,7 +86,7 @@ NEEDED: dict[type[Any], dict[str, Any]] = {
         (Flow, {"shared_state": {"n": StateKey([], MISSPELT)}}, "not 'apend'; did you mean 'append'?"),
         (ConversationHistoryProvider, {"max_items": "5"}, "max_items must be a whole number, not str '5'"),
         (ContextFilterProvider, {"relevance_threshold": "0.3"}, "relevance_threshold must be a number, not str '0.3'"),
-        (FixedFileProvider, {"file_path": None}, "file_path must be a text or a PathLike, not NoneType None"),
+        (FixedFileProvider, {"file_path": None}, "file_path must be a text or a PathLike, not None"),
         (SourceCodeProvider, {"max_files": True}, "max_files must be a whole number, not bool True"),
         (SkillStore, {"roots": 5}, "roots must be a text"),
     ],
@@ -109,9 +109,9 @@ def test_a_file_a_text_an_id_and_a_sessions_name_are_texts() -> None:
     nothing: Any = None
     number: Any = 5
     flow = Flow("f", {"a": FunctionNode(one)})
-    with pytest.raises(DefinitionError, match="path must be a text or a PathLike, not NoneType None"):
+    with pytest.raises(DefinitionError, match="path must be a text or a PathLike, not None"):
         Flow.from_yaml(nothing)
-    with pytest.raises(DefinitionError, match="text must be a text, not NoneType None"):
+    with pytest.raises(DefinitionError, match="text must be a text, not None"):
         Flow.from_text(nothing, "a.yaml")
     with pytest.raises(InputError, match="a run's id is text, not int"):
         flow.run_sync(run_id=number)

@@ -450,7 +450,10 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "3:59: FE401 node 'a': expected a node's id, or a map such as {to: id}, found nothing; a label that leads "
             "nowhere is written {}",
         ),
-        ("nodes: {a: {prompt: x, needs: b}}", "3:31: FE401 node 'a': expected a list, found 'b'"),
+        (
+            "nodes: {a: {prompt: x, needs: b}}",
+            "3:31: FE401 node 'a': expected a list, found 'b'; a list is written [b]",
+        ),
         ("nodes: {a: {prompt: x, retry: often}}", "3:31: FE401 node 'a': expected a map, found 'often'"),
         ("nodes: [a]", "3:8: FE401 expected a map, found a list"),
         (

@@ -17,7 +17,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], type[FlowEngineError], str]] = [
     ({"labels": ["billing"]}, InputError, "labels are a mapping, as .*, not list"),
     ({"reuse": 5}, InputError, "reuse must be a text, a list of texts or None, not int 5"),
     ({"retry_effects": "send"}, InputError, "retry_effects must be a list of texts, not str 'send'"),
-    ({"assume_done": None}, InputError, "assume_done must be a list of texts, not NoneType None"),
+    ({"assume_done": None}, InputError, "assume_done must be a list of texts, not None"),
 ]
 
 

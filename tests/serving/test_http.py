@@ -277,6 +277,15 @@ def test_a_call_has_one_key(api: Api):
     assert (answer.status_code, answer.json()["detail"]) == (422, "a call has one Idempotency-Key, found 2")
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [(b"null", "expected a JSON object, found null"), (b'{"text": null}', "input 'text': expected string, found None")],
+)
+def test_a_missing_value_is_named_without_a_type_of_python(api: Api, body: bytes, told: str):
+    answer = api.ann.post("/flows/shout", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["detail"]) == (422, told)
+
+
 def test_a_status_that_no_run_has_is_told(api: Api):
     answer = api.ann.get("/runs", params={"status": "suceeded"})
     assert (answer.status_code, "did you mean 'succeeded'?" in answer.json()["detail"]) == (422, True)
