@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -58,6 +59,20 @@ async def test_attempts_that_failed_and_the_waits_behind_them_are_steps() -> Non
 async def test_a_wait_at_the_brake_of_a_vendor_is_that_of_a_429() -> None:
     model = RetryingModel(ScriptedModel([LIMITED, "there"]), brake=VendorThrottle(first_wait=0.02))
     assert await timelines(model) == [[("attempt", "429 slow down"), ("rate_limit", "")]]
+
+
+async def test_a_wait_that_is_left_to_the_brake_is_no_step_of_its_own_on_a_busy_loop() -> None:
+    async def hold_up() -> None:
+        while True:
+            time.sleep(0.002)  # noqa: ASYNC251 - longer than the shortest step that is told
+            await anyio.lowlevel.checkpoint()
+
+    model = RetryingModel(ScriptedModel([LIMITED, "there"]), brake=VendorThrottle(first_wait=0.02))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hold_up)
+        told = await timelines(model)
+        tasks.cancel_scope.cancel()
+    assert told == [[("attempt", "429 slow down"), ("rate_limit", "")]]
 
 
 async def test_a_call_that_fails_for_good_tells_its_attempts() -> None:

@@ -239,6 +239,8 @@ class RetryingModel(PassThroughModel):
             return 0 if self._waits_at_brake(state) else _seconds_asked(state) + jitter(state)
 
         async def sleep(seconds: float) -> None:
+            if not seconds:
+                return  # The brake has the wait, and tells of it.
             with spent_on("rate_limit" if latest.is_rate_limit else "backoff", str(latest)):
                 await anyio.sleep(seconds)
 
