@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-from flowengine.core.json_values import load_json
+from flowengine.core.json_values import dumps, load_json
 from flowengine.server.flow_catalog import Library
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
@@ -74,7 +73,7 @@ async def read_json_object(request: Request, most: int) -> dict[str, Any]:
     """The JSON object of a body of at most so many bytes; an empty body is an empty object."""
     found = await _read_json_value(request, most)
     if not isinstance(found, dict):
-        raise ProblemError(422, "The body does not fit", f"expected a JSON object, found {json.dumps(found):.60}")
+        raise ProblemError(422, "The body does not fit", f"expected a JSON object, found {dumps(found):.60}")
     return cast("dict[str, Any]", found)
 
 
