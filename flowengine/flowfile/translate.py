@@ -108,13 +108,21 @@ def _words(said: _Said, nearest: Nearest) -> _Words:
     hint = ""
     if said.kind == "string_type" and isinstance(said.value, bool | int | float):
         hint = f'; put it in quotes: "{format_found(said.value)}"'
-    if expected == "a list" and isinstance(said.value, str) and _PLAIN_ITEMS.fullmatch(said.value):
+    if (
+        expected == "a list"
+        and isinstance(said.value, str)
+        and len(said.value) <= _LONGEST
+        and _NAMES.fullmatch(said.value)
+    ):
         hint = f"; a list is written [{said.value}]"
     return _Words("FE401", f"expected {expected}, found {format_found(said.value)}", hint)
 
 
-_PLAIN_ITEMS: Final = re.compile(r"[A-Za-z0-9_./-][\w./-]*(?::\w+)?(?:, ?[A-Za-z0-9_./-][\w./-]*)*", re.ASCII)
-"""A name, or some with commas between them, that YAML reads as texts also in brackets."""
+_LONGEST: Final = 100
+"""Characters of a text that a hint repeats."""
+_NAME: Final = r"[A-Za-z_](?:[\w./:-]*\w)?"
+_NAMES: Final = re.compile(f"{_NAME}(?:, ?{_NAME})*", re.ASCII)
+"""A name, or some with commas between them: in brackets they are texts as well."""
 
 _EXPECTED: Final = {
     "string_type": "text",

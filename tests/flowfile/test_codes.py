@@ -454,6 +454,7 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "nodes: {a: {prompt: x, needs: b}}",
             "3:31: FE401 node 'a': expected a list, found 'b'; a list is written [b]",
         ),
+        ("nodes: {a: {prompt: x, needs: '5'}}", "3:31: FE401 node 'a': expected a list, found '5'"),
         ("nodes: {a: {prompt: x, retry: often}}", "3:31: FE401 node 'a': expected a map, found 'often'"),
         ("nodes: [a]", "3:8: FE401 expected a map, found a list"),
         (
