@@ -59,7 +59,7 @@ class StateView(Mapping[str, Any]):
             if key not in ENGINE_KEYS or not store.has(layer, key):
                 raise KeyError(f"shared state has no key '{key}'{did_you_mean(key, store.keys)}") from None
             value = store.owned(layer, key)
-        return value if type(value) in UNCHANGEABLE else self._give(value)
+        return value if type(value) in UNCHANGEABLE else self._give(value)  # Most need no call.
 
     def __iter__(self) -> Iterator[str]:
         yield from self._store.keys

@@ -69,7 +69,7 @@ class NodeContext(Context):
     """All that it knows, in one: a context is made for every node."""
     _give: Give = staticmethod(copy_mutable)
 
-    def _elsewhere(self, listener: Listener, ledger: Ledger | None, around: Around | None) -> Self:
+    def _with(self, listener: Listener, ledger: Ledger | None, around: Around | None) -> Self:
         walk, number, _, _, _ = self._place
         view = _allocate(type(self))
         _set_place(view, (walk, number, listener, ledger, around))
@@ -157,7 +157,7 @@ class NodeContext(Context):
 
     def explain(self, record: Decided | Received) -> None:
         walk, number, listener, _, _ = self._place
-        listener.explain(walk.prefix + walk.graph.ids[number], record)
+        listener.explain(walk.path_of(number), record)
 
     @property
     def recorded(self) -> Sequence[Any]:
@@ -184,7 +184,7 @@ class NodeContext(Context):
     def charging(self, ledger: Ledger) -> NodeContext:
         """The same view, whose calls are reserved and settled in another ledger."""
         _, _, listener, _, around = self._place
-        return self._elsewhere(listener, ledger, around)
+        return self._with(listener, ledger, around)
 
     @property
     def around(self) -> Around | None:
@@ -193,11 +193,11 @@ class NodeContext(Context):
     def asking_through(self, around: Around) -> NodeContext:
         """The same view, whose agent asks through what `around` makes of its gateway."""
         _, _, listener, ledger, _ = self._place
-        return self._elsewhere(listener, ledger, around)
+        return self._with(listener, ledger, around)
 
     def heard_by(self, listener: Listener) -> NodeContext:
         """The same view, that tells somebody else what happens."""
-        return self._elsewhere(listener, self.ledger, self.around)
+        return self._with(listener, self.ledger, self.around)
 
     @property
     def shared(self) -> NodeContext:

@@ -132,12 +132,10 @@ def _gives_bytes(value: Any) -> bool:
     """Tells whether there are bytes in what a function gave; this is asked of every node."""
     if type(value) is not NodeResult:
         return holds_bytes(value)
-    if type(value.output) not in _PLAIN and holds_bytes(value.output):
-        return True
-    for each in (value.state or EMPTY).values():  # noqa: SIM110 - a generator costs as much as all the rest
+    for each in (value.state or EMPTY).values():
         if type(each) not in _PLAIN and holds_bytes(each):
             return True
-    return False
+    return type(value.output) not in _PLAIN and holds_bytes(value.output)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
