@@ -225,6 +225,7 @@ class SqliteTables(SqliteQueries):
             return decode_value(text)
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
+        """Change what stands under a key beside the runs, in one transaction; None removes it."""
         with self._transaction():
             self._execute(BESIDE)
             before = self._text_beside(kind, key)
