@@ -214,15 +214,19 @@ class Graph {
     this.bases[number] = { x, y };
   }
 
-  // How wide a letter of a name is, on the mean and on the safe side.
-  letterOf(name) {
+  // How wide a letter of a text is, on the mean and on the safe side.
+  letterOf(text, font = "bold 13px", least = 7) {
     if (!this.pen) {
       this.pen = document.createElement("canvas").getContext("2d");
-      this.pen.font = `bold 13px ${getComputedStyle(this.svg.querySelector(".name") ?? this.svg).fontFamily}`;
+      this.family = getComputedStyle(this.svg.querySelector(".name") ?? this.svg).fontFamily;
       this.letters = new Map();
     }
-    if (!this.letters.has(name)) this.letters.set(name, Math.max(7, (this.pen.measureText(name).width / (name.length || 1)) * 1.08));
-    return this.letters.get(name);
+    const key = `${font} ${text}`;
+    if (!this.letters.has(key)) {
+      this.pen.font = `${font} ${this.family}`;
+      this.letters.set(key, Math.max(least, (this.pen.measureText(text).width / (text.length || 1)) * 1.08));
+    }
+    return this.letters.get(key);
   }
 
   writeName(number, name) {
@@ -260,7 +264,8 @@ class Graph {
     element.setAttribute("x", isSecond ? x - 31 : x);
     element.setAttribute("y", isSecond ? 13 * this.grown : y + 2 * LINE);
     const room = (this.head.sizes?.[number]?.[0] ?? 276) - 20;
-    const cut = isSecond ? cutTo(text, Math.max(2, Math.floor(room / (this.letterOf("succeeded") * this.grown)))) : text;
+    const status = isSecond ? text.split(" · ", 1)[0] : ""; // The time behind it changes: it is not measured.
+    const cut = isSecond ? cutTo(text, Math.max(2, Math.floor(room / (this.letterOf(status, "12px", 5) * this.grown)))) : text;
     if (cut !== undefined && element.textContent !== cut) element.textContent = cut;
   }
 

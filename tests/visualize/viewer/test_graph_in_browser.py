@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flowengine import Flow
 from flowengine.engine.events import Event, NodeRecorded, NodeStarted, RunFinished, RunStarted, TokenStreamed
 from tests.support.browser import Browser, Tab
 from tests.support.page_server import page_server
@@ -90,6 +91,19 @@ def test_the_graph_shows_all_of_itself_with_signs_models_progress_and_text_that_
     assert "heat-4" in tab.get_attribute("#graph [data-node='0']", "class")
     tab.select_option("#heat", "")
     assert "heat" not in tab.get_attribute("#graph [data-node='0']", "class")
+
+
+def test_a_status_below_a_name_is_whole_where_its_box_has_room(browser: Browser, tmp_path: Path):
+    run = Flow.from_yaml("flows/support_triage.yaml", model="offline").run_sync({"message": "I was charged twice"})
+    path = tmp_path / "run.html"
+    path.write_text(export_page(Reading(run.events)))
+    with browser.tab(1200, 800) as opened:
+        opened.goto(path.as_uri())
+        opened.wait("document.querySelector('#graph.two-lines, #graph .two-lines') !== null")
+        told = opened.texts("#graph .standing")
+        assert told.count("– skipped: not selected") == 2
+        assert not any("…" in each for each in told)
+        assert opened.trouble == []
 
 
 def test_containers_fold_and_what_is_searched_for_is_shown(tab: Tab):
