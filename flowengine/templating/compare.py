@@ -20,9 +20,10 @@ from flowengine.templating.frame import Closure, Frame
 from flowengine.templating.limits import MAX_VALUE_DEPTH, Meter
 from flowengine.templating.text import enum_value, to_json
 
-__all__ = ["compile_comparison", "contains", "equal", "identity_key", "is_true", "less", "sort_pairs"]
+__all__ = ["compare_with", "compile_comparison", "contains", "equal", "identity_key", "is_true", "less", "sort_pairs"]
 
 NUMBERS: Final = frozenset({int, float, bool})
+_TEXT: Final = frozenset({str})
 _NATIVE: Final = frozenset({bool, int, float, str, type(None), list, dict, tuple})
 _ORDERED: Final = (datetime, date, time, Decimal)
 
@@ -230,8 +231,26 @@ def _compile_pair(name: str, first: Closure, second: Closure) -> Closure:
     return evaluate
 
 
+def compare_with(name: str, first: Closure, constant: Any) -> Closure:
+    """`a < 3`: a number or a short text of the source is compared with one of the run without a further call."""
+    relation, quick = _RELATIONS[name], _OF_NUMBERS.get(name)
+    kinds = NUMBERS if type(constant) in NUMBERS else _TEXT if name in ("eq", "ne") and _is_short(constant) else None
+    if quick is None or kinds is None:
+        return lambda frame: relation(frame, first(frame), constant)
+
+    def evaluate(frame: Frame) -> bool:
+        left = first(frame)
+        return quick(left, constant) if type(left) in kinds else relation(frame, left, constant)
+
+    return evaluate
+
+
+def _is_short(value: Any) -> bool:
+    return type(value) is str and len(value) < _SHORT
+
+
 def _are_same(meter: Meter, left: Any, right: Any) -> bool:
-    if type(left) is str and type(right) is str and len(left) < _SHORT:
+    if type(right) is str and _is_short(left):
         return left == right
     return equal(meter, left, right)
 

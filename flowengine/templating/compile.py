@@ -280,7 +280,7 @@ def compile_predicate(source: str) -> Predicate:
 
     def decide(scope: Scope, seen: dict[str, str] | None = None, /) -> bool:
         try:
-            return evaluate(Frame(scope, 0, seen))
+            return evaluate(Frame(scope, seen))
         except RecursionError as error:
             raise _too_deep() from error
 
@@ -323,7 +323,8 @@ def _compile_text(tree: nodes.Template, encode: Callable[[str], str] | None = No
 
     @_guard
     def text(scope: Scope) -> str:
-        frame = Frame(scope, slots)
+        frame = Frame(scope)
+        frame.begin_text(slots)
         for part in body:
             part(frame)
         return "".join(frame.out)

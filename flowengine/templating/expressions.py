@@ -20,10 +20,20 @@ from jinja2 import nodes
 from flowengine.errors import TemplateError
 from flowengine.templating.access import Missing, describe_kind, kind_of, read_item, slice_of
 from flowengine.templating.arithmetic import OPERATORS, negative, positive
-from flowengine.templating.compare import compile_comparison, is_true
+from flowengine.templating.compare import compare_with, compile_comparison, is_true
 from flowengine.templating.filters import FILTERS, TAKES_MISSING, TESTS
 from flowengine.templating.filters_list import get_of, listed_pairs, range_of
-from flowengine.templating.frame import Bindings, Closure, Frame, Step, computed_path, local_path, outer_path
+from flowengine.templating.frame import (
+    Bindings,
+    Closure,
+    Frame,
+    Slot,
+    Step,
+    computed_path,
+    follow,
+    local_path,
+    outer_path,
+)
 from flowengine.templating.parse import GUARDING_FILTERS, GUARDING_TESTS
 from flowengine.templating.text import excerpt, to_text
 
@@ -83,14 +93,21 @@ class ExpressionCompiler:
     def _must_be_there(self, node: nodes.Node) -> bool:
         return self._bare and not self._guarded and isinstance(node, _READS)
 
-    def _telling(self, node: nodes.Node, source: Closure) -> Closure:
-        """Of an expression that decides: what it reads is told where somebody asks for it, and is there."""
-        if not self._bare:
-            return source
+    def _telling(self, node: nodes.Node, source: Closure | str, steps: tuple[Step, ...] = ()) -> Closure:
+        """Of an expression that decides: what it reads is told where somebody asks for it, and is there. A path that
+        starts at an outer name is read here, for most decisions read nothing else."""
         text, must_be_there = describe_source(node), self._must_be_there(node)
+        name, read = (source, None) if isinstance(source, str) else ("", source)
 
         def evaluate(frame: Frame) -> Any:
-            value = source(frame)
+            if read is not None:
+                value = read(frame)
+            else:
+                try:
+                    value = frame.scope[name]
+                except KeyError:
+                    value = Missing(name, "no such name")
+                value = follow(value, steps)
             seen = frame.seen
             if seen is not None and text not in seen and len(seen) < _MAX_SEEN:
                 seen[text] = str(value) if type(value) is int and -_SHORT < value < _SHORT else _tell_value(value)
@@ -101,10 +118,16 @@ class ExpressionCompiler:
         return evaluate
 
     def path(self, node: Any) -> Closure:
-        return self._telling(node, self._path(node))
-
-    def _path(self, node: Any) -> Closure:
         """A name or a value with literal fields and positions after it, as one closure."""
+        start, steps = self._take_apart(node)
+        if not self._bare:
+            return _make_path(start, steps)
+        if isinstance(start, str):
+            return self._telling(node, start, steps)
+        return self._telling(node, _make_path(start, steps))
+
+    def _take_apart(self, node: Any) -> tuple[str | Slot | Closure, tuple[Step, ...]]:
+        """The start of a path (an outer name, a name of the template, or a value), and what follows it."""
         keys: list[str | int] = []
         while True:
             if isinstance(node, nodes.Getattr):
@@ -117,10 +140,8 @@ class ExpressionCompiler:
         self.built += len(keys)
         keys.reverse()
         if not isinstance(node, nodes.Name):
-            return computed_path(self.expression(node), _steps(format_path(node), keys))
-        slot = self.bindings.find(node.name)
-        steps = _steps(node.name, keys)
-        return local_path(slot, steps) if slot else outer_path(node.name, steps)
+            return self.expression(node), _steps(format_path(node), keys)
+        return self.bindings.find(node.name) or node.name, _steps(node.name, keys)
 
     def item(self, node: nodes.Getitem) -> Closure:
         if isinstance(node.arg, nodes.Slice):
@@ -128,11 +149,12 @@ class ExpressionCompiler:
         if _is_literal_key(node.arg):
             return self.path(node)
         source, key, text = self._unseen(node.node), self.expression(node.arg), f"{format_path(node.node)}[…]"
-        return self._telling(node, lambda frame: read_item(source(frame), key(frame), text))
+        read: Closure = lambda frame: read_item(source(frame), key(frame), text)  # noqa: E731
+        return self._telling(node, read) if self._bare else read
 
     def _unseen(self, node: nodes.Expr) -> Closure:
         """The closure of what only a part is taken from: not all of it is told."""
-        return self._path(node) if isinstance(node, nodes.Name) else self.expression(node)
+        return _make_path(*self._take_apart(node)) if isinstance(node, nodes.Name) else self.expression(node)
 
     def _slice(self, node: nodes.Expr, cut: nodes.Slice) -> Closure:
         source = self.expression(node)
@@ -207,7 +229,10 @@ class ExpressionCompiler:
 
     def compare(self, node: nodes.Compare) -> Closure:
         first = self.expression(node.expr)
-        return compile_comparison(first, [(each.op, self.expression(each.expr)) for each in node.ops])
+        rest = [(each.op, self.expression(each.expr)) for each in node.ops]
+        if len(rest) == 1 and isinstance(last := node.ops[0].expr, nodes.Const):
+            return compare_with(rest[0][0], first, last.value)
+        return compile_comparison(first, rest)
 
     def filter(self, node: nodes.Filter) -> Closure:
         function, takes_missing = FILTERS[node.name], node.name in TAKES_MISSING
@@ -222,7 +247,7 @@ class ExpressionCompiler:
             given = [each(frame) for each in arguments]
             return function(frame, value, *given, **{name: each(frame) for name, each in keywords})
 
-        return self._telling(node, evaluate)
+        return self._telling(node, evaluate) if self._bare else evaluate
 
     def test(self, node: nodes.Test) -> Closure:
         function = TESTS[node.name]
@@ -252,6 +277,12 @@ class ExpressionCompiler:
             return lambda frame: get_of(source(frame), text, *[each(frame) for each in arguments])
         side = {"keys": 0, "values": 1}.get(method)
         return lambda frame: listed_pairs(frame, source(frame), side)
+
+
+def _make_path(start: str | Slot | Closure, steps: tuple[Step, ...]) -> Closure:
+    if isinstance(start, str):
+        return outer_path(start, steps)
+    return local_path(start, steps) if isinstance(start, Slot) else computed_path(start, steps)
 
 
 def _no_else(frame: Frame) -> Missing:

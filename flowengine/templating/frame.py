@@ -19,6 +19,7 @@ __all__ = [
     "Scope",
     "Slot",
     "computed_path",
+    "follow",
     "local_path",
     "outer_path",
 ]
@@ -42,13 +43,20 @@ class Frame(Meter):
 
     __slots__ = ("out", "room", "scope", "seen", "slots")
 
-    def __init__(self, scope: Scope, slots: int = 0, seen: dict[str, str] | None = None) -> None:
+    out: list[str]
+    room: int
+    slots: list[Any]
+
+    def __init__(self, scope: Scope, seen: dict[str, str] | None = None) -> None:
         """`seen`: where the values that are read are told, for a reader of the decision."""
         self.left, self.pause = FUEL, FUEL - UNSEEN  # As a meter begins; one call less for each expression.
         self.scope = scope
         self.seen = seen
-        self.slots: list[Any] = [UNSET] * slots
-        self.out: list[str] = []
+
+    def begin_text(self, slots: int) -> None:
+        """Make room for a template's text and its own names; an expression has neither."""
+        self.slots = [UNSET] * slots
+        self.out = []
         self.room = MAX_TEXT
 
     def emit(self, text: str) -> None:
@@ -132,9 +140,7 @@ def outer_path(name: str, steps: tuple[Step, ...]) -> Closure:
             value = frame.scope[name]
         except KeyError:
             value = Missing(name, "no such name")
-        for key, text in steps:
-            value = _step(value, key, text)
-        return value
+        return follow(value, steps)
 
     return evaluate
 
@@ -147,27 +153,24 @@ def local_path(slot: Slot, steps: tuple[Step, ...]) -> Closure:
         value = frame.slots[at]
         if value is UNSET:
             value = Missing(name, "the branch that sets it was not taken", excused=True)
-        for key, text in steps:
-            value = _step(value, key, text)
-        return value
+        return follow(value, steps)
 
     return evaluate
 
 
 def computed_path(start: Closure, steps: tuple[Step, ...]) -> Closure:
     """A path that starts at a computed value."""
-
-    def evaluate(frame: Frame) -> Any:
-        value = start(frame)
-        for key, text in steps:
-            value = _step(value, key, text)
-        return value
-
-    return evaluate
+    return lambda frame: follow(start(frame), steps)
 
 
-def _step(value: Any, key: str | int, text: str) -> Any:
-    if type(value) in _DICTS:
-        found = value.get(key, _ABSENT)
-        return Missing(text, known=value) if found is _ABSENT else found
-    return shape_of(type(value)).step(value, key, text) if type(key) is str else read_item(value, key, text)
+def follow(value: Any, steps: tuple[Step, ...]) -> Any:
+    """What stands at the end of a path of fields and positions."""
+    for key, text in steps:
+        if type(value) in _DICTS:
+            found = value.get(key, _ABSENT)
+            value = Missing(text, known=value) if found is _ABSENT else found
+        elif type(key) is str:
+            value = shape_of(type(value)).step(value, key, text)
+        else:
+            value = read_item(value, key, text)
+    return value

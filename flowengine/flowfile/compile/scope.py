@@ -50,12 +50,13 @@ class ContextScope:
         self._output = output
 
     def __getitem__(self, name: str, /) -> Any:
-        read = _NAMES.get(name)
-        if read is not None:
-            return read(self._context)
-        if name == "output" and self._output is not Missing:
-            return self._output
-        return self._context.variables[name]
+        try:
+            read = _NAMES[name]
+        except KeyError:
+            if name == "output" and self._output is not Missing:
+                return self._output
+            return self._context.variables[name]
+        return read(self._context)
 
 
 def _or_missing(value: Any, name: str, reason: str) -> Any:
