@@ -123,8 +123,8 @@ async def test_a_node_that_says_so_may_start_tasks_wherever_it_stands(starts: bo
         starts_tasks = starts
 
     async def start(context: Context) -> None:
-        assert context.scope is not None
-        context.scope.start_soon(partial(until_cancelled, started, "ended"))
+        assert context.runtime.scope is not None
+        context.runtime.scope.start_soon(partial(until_cancelled, started, "ended"))
         await anyio.lowlevel.checkpoint()
 
     run = await Flow("t", {"round": LoopNode({"start": Starting(start)}, max_iterations=1)}).run()

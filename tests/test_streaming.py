@@ -128,9 +128,9 @@ async def test_another_attempt_of_the_node_begins_anew() -> None:
 
 async def test_a_node_of_ones_own_may_tell_as_well() -> None:
     async def write(context: Context) -> str:
-        if context.tell is not None:
-            context.tell("half ", True)
-            context.tell("done")
+        if context.runtime.tell is not None:
+            context.runtime.tell("half ", True)
+            context.runtime.tell("done")
         return "half done"
 
     flow = Flow("f", {"a": FunctionNode(write)})

@@ -237,7 +237,7 @@ class Agent:
         found = context_of(context)
         files = await open_files(attach) if attach else ()
         response = await self.respond(
-            input_text, earlier=found.messages, gateway=gateway, scope=found.scope, attachments=files, **options
+            input_text, earlier=found.messages, gateway=gateway, scope=found.runtime.scope, attachments=files, **options
         )
         return response.added_to(found)
 
@@ -345,7 +345,7 @@ class Agent:
         gateway = DirectGateway() if gateway is None else gateway
         with naming(self.name):
             settings = self.settings_for(options)
-        request = TurnRequest(input_text, found.messages, gateway, options, found.scope)
+        request = TurnRequest(input_text, found.messages, gateway, options, found.runtime.scope)
         async with (
             open_turn(self._parts(), settings, request) as turn,
             aclosing(turn.pieces(gateway)) as pieces,

@@ -26,12 +26,14 @@ __all__ = [
     "FailedEvaluation",
     "FailedRouting",
     "Fragment",
+    "GivenRuntime",
     "LLMResult",
     "NodeResult",
     "NodeStatus",
     "NodeView",
     "RoutingResult",
     "RunStatus",
+    "Runtime",
     "Tell",
     "ignore_record",
     "read_or_raise",
@@ -245,6 +247,53 @@ async def ignore_record(record: Any) -> None:
     """Outside a run there is no journal to tell."""
 
 
+class Runtime(Protocol):
+    """What a running node has from the engine beside what its author reads. Outside a run it is empty."""
+
+    @property
+    def note(self) -> Note:
+        """Tell what happens inside the node; journaled before it returns."""
+        ...
+
+    @property
+    def recorded(self) -> Sequence[Any]:
+        """Records that an interrupted earlier attempt of this node left in the journal."""
+        ...
+
+    @property
+    def tell(self) -> Tell | None:
+        """Tell what is being written; None without a listener."""
+        ...
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        """What providers, typed contexts and skills of this node's ancestors keep (`NodeResult.kept`)."""
+        ...
+
+    @property
+    def scope(self) -> RunScope | None:
+        """Resources shared by the nodes of the run; None outside a run."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger in which calls are reserved and settled; None without limits."""
+        ...
+
+    @property
+    def around(self) -> Around | None:
+        """The wrapper of the gateway for the node's agent, or None."""
+        ...
+
+    def charging(self, ledger: Ledger) -> Runtime:
+        """The same, with calls reserved and settled in another ledger."""
+        ...
+
+    def explain(self, record: Any) -> None:
+        """Tell why something was decided, or by what (`Decided`, `Received`); it is on record with what comes next."""
+        ...
+
+
 class _Empty(Mapping[str, Any]):
     """The one empty mapping: shared, so it costs a context nothing."""
 
@@ -265,6 +314,24 @@ class _Empty(Mapping[str, Any]):
 
 
 EMPTY: Final[Mapping[str, Any]] = _Empty()
+
+
+class GivenRuntime(NamedTuple):
+    """A runtime of given parts: outside a run, for tests, and at the end of one."""
+
+    note: Note = ignore_record
+    recorded: Sequence[Any] = ()
+    tell: Tell | None = None
+    kept: Mapping[str, Any] = EMPTY
+    scope: RunScope | None = None
+    ledger: Ledger | None = None
+    around: Around | None = None
+
+    def charging(self, ledger: Ledger) -> GivenRuntime:
+        return self._replace(ledger=ledger)
+
+    def explain(self, record: Any) -> None:
+        """There is no journal to tell."""
 
 
 class Context:
@@ -296,14 +363,8 @@ class Context:
         error: str | None = None,
         run_id: str | None = None,
         variables: Mapping[str, Any] | None = None,
-        note: Note = ignore_record,
-        recorded: Sequence[Any] = (),
-        tell: Tell | None = None,
-        kept: Mapping[str, Any] | None = None,
-        scope: RunScope | None = None,
-        ledger: Ledger | None = None,
-        around: Around | None = None,
         has_result: bool | None = None,
+        runtime: Runtime | None = None,
     ) -> None:
         object.__setattr__(
             self,
@@ -322,14 +383,8 @@ class Context:
                 "error": error,
                 "run_id": run_id,
                 "variables": EMPTY if variables is None else variables,
-                "note": note,
-                "recorded": recorded,
-                "tell": tell,
-                "kept": EMPTY if kept is None else kept,
-                "scope": scope,
-                "ledger": ledger,
-                "around": around,
                 "has_result": result is not None if has_result is None else has_result,
+                "runtime": GivenRuntime() if runtime is None else runtime,
             },
         )
 
@@ -403,42 +458,9 @@ class Context:
         return self._given["variables"]
 
     @property
-    def note(self) -> Note:
-        """Tell what happens inside the node; journaled before it returns."""
-        return self._given["note"]
-
-    def explain(self, record: Any) -> None:
-        """Tell why something was decided, or by what (`Decided`, `Received`); it is on record with what comes next."""
-
-    @property
-    def recorded(self) -> Sequence[Any]:
-        """Records that an interrupted earlier attempt of this node left in the journal."""
-        return self._given["recorded"]
-
-    @property
-    def tell(self) -> Tell | None:
-        """Tell what is being written; None where nobody listens."""
-        return self._given["tell"]
-
-    @property
-    def kept(self) -> Mapping[str, Any]:
-        """What providers, typed contexts and skills of this node's ancestors keep (`NodeResult.kept`)."""
-        return self._given["kept"]
-
-    @property
-    def scope(self) -> RunScope | None:
-        """Resources shared by the nodes of the run; None outside a run."""
-        return self._given["scope"]
-
-    @property
-    def ledger(self) -> Ledger | None:
-        """The ledger in which calls are reserved and settled; None without limits."""
-        return self._given["ledger"]
-
-    @property
-    def around(self) -> Around | None:
-        """The wrapper of the gateway for the node's agent, or None."""
-        return self._given["around"]
+    def runtime(self) -> Runtime:
+        """What the engine gives nodes besides: for authors of kinds of nodes, not of functions."""
+        return self._given["runtime"]
 
     @property
     def shared(self) -> Context:
@@ -485,12 +507,6 @@ FIELDS: Final = (
     "error",
     "run_id",
     "variables",
-    "note",
-    "recorded",
-    "tell",
-    "kept",
-    "scope",
-    "ledger",
-    "around",
     "has_result",
+    "runtime",
 )

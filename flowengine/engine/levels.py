@@ -119,7 +119,7 @@ def enter_level(
     """
     if not isinstance(context, NodeContext):
         raise RunError("a container runs inside a flow's run only")
-    outside, number = context.walk, context.number
+    outside, number = context.runtime.walk, context.runtime.number
     inherited = outside.variables if store is None else EMPTY
     walk = Walk(
         body.graph,
@@ -134,9 +134,9 @@ def enter_level(
         outer=(outside, number) if store is None else None,
         container=(outside, number),
     )
-    scheduler = context.listener
+    scheduler = context.runtime.listener
     assert isinstance(scheduler, Scheduler)  # The listener of every node that runs.
-    return Level(walk, scheduler.inside(walk, body.nodes, context.ledger), outside)
+    return Level(walk, scheduler.inside(walk, body.nodes, context.runtime.ledger), outside)
 
 
 def timeout_error(ledger: Ledger) -> LimitError:
@@ -149,14 +149,14 @@ def history_of(context: Context) -> History:
     """What earlier owners of a container's run left behind."""
     if not isinstance(context, NodeContext):
         raise RunError("a container runs inside a flow's run only")
-    return context.walk.history
+    return context.runtime.walk.history
 
 
 def store_of(context: Context) -> StateStore:
     """The store that a container's own state is in."""
     if not isinstance(context, NodeContext):
         raise RunError("a container runs inside a flow's run only")
-    return context.walk.store
+    return context.runtime.walk.store
 
 
 def result_of_level(output: Any, contribution: Mapping[str, Any]) -> NodeResult:

@@ -7,19 +7,19 @@ else, so that live, resumed and distributed runs give the same view.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol
 
 from flowengine.core.budget import Ledger
 from flowengine.core.context import (
     Around,
     Context,
     EvaluationResult,
+    GivenRuntime,
     NodeView,
     NoOutputError,
     Note,
     RoutingResult,
     Tell,
-    ignore_record,
     read_or_raise,
 )
 from flowengine.core.records import Decided, Received
@@ -30,7 +30,7 @@ from flowengine.engine.state_view import Give, KeptView, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import did_you_mean
 
-__all__ = ["FinalContext", "Listener", "NodeContext", "view_of"]
+__all__ = ["FinalContext", "Listener", "NodeContext", "NodeRuntime", "view_of"]
 
 _RESULTS: Final = {"routing_result": ROUTING, "evaluation_result": EVALUATION}
 
@@ -61,18 +61,72 @@ class Listener(Protocol):
         ...
 
 
+class NodeRuntime(NamedTuple):
+    """The place of a running node: which one it is, who hears of it, and what its calls are charged to."""
+
+    walk: Walk
+    number: int
+    listener: Listener
+    own_ledger: Ledger | None = None
+    """In the place of the listener's, for a part of the run with limits of its own."""
+    around: Around | None = None
+
+    @property
+    def note(self) -> Note:
+        return self.listener.note_of(self.walk.path_of(self.number))
+
+    def explain(self, record: Decided | Received) -> None:
+        self.listener.explain(self.walk.path_of(self.number), record)
+
+    @property
+    def recorded(self) -> Sequence[Any]:
+        return self.walk.attempts.of(self.walk.path_of(self.number))
+
+    @property
+    def tell(self) -> Tell | None:
+        return self.listener.tell_of(self.walk.path_of(self.number))
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        return KeptView(self.walk.store, self.walk.seen(self.number), copy_mutable)
+
+    @property
+    def scope(self) -> RunScope | None:
+        return self.listener.scope
+
+    @property
+    def ledger(self) -> Ledger | None:
+        return self.listener.ledger if self.own_ledger is None else self.own_ledger
+
+    def charging(self, ledger: Ledger) -> NodeRuntime:
+        return self._replace(own_ledger=ledger)
+
+    def asking_through(self, around: Around) -> NodeRuntime:
+        """The same, whose agent asks through what `around` makes of its gateway."""
+        return self._replace(around=around)
+
+    def heard_by(self, listener: Listener) -> NodeRuntime:
+        """The same, that tells another listener what happens."""
+        return self._replace(listener=listener)
+
+
 class NodeContext(Context):
     """The view of one node, while it runs. Of a value that could be changed each reading gives a copy."""
 
     __slots__ = ("_place",)
     _place: tuple[Walk, int, Listener, Ledger | None, Around | None]
-    """All that it knows, in one: a context is made for every node."""
+    """A `NodeRuntime` as a plain tuple: a context is made for every node, and few nodes ask for their runtime."""
     _give: Give = staticmethod(copy_mutable)
 
-    def _with(self, listener: Listener, ledger: Ledger | None, around: Around | None) -> Self:
-        walk, number, _, _, _ = self._place
+    @property
+    def runtime(self) -> NodeRuntime:
+        return _new(NodeRuntime, self._place)
+
+    def with_(self, **changes: Any) -> Context:
+        if changes.keys() != {"runtime"}:
+            return super().with_(**changes)
         view = _allocate(type(self))
-        _set_place(view, (walk, number, listener, ledger, around))
+        _set_place(view, changes["runtime"])
         return view
 
     @property
@@ -84,10 +138,6 @@ class NodeContext(Context):
         return self._place[1]
 
     @property
-    def _listener(self) -> Listener:
-        return self._place[2]
-
-    @property
     def result(self) -> Any:
         return self._give(self._walk.passing.received(self._number))
 
@@ -97,7 +147,7 @@ class NodeContext(Context):
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
-        walk, number, _, _, _ = self._place
+        walk, number, *_ = self._place
         return StateView(walk.store, walk.seen(number), self._give)
 
     @property
@@ -152,71 +202,10 @@ class NodeContext(Context):
         return self._give(self._walk.variables)
 
     @property
-    def note(self) -> Note:
-        return self._listener.note_of(self.current_node)
-
-    def explain(self, record: Decided | Received) -> None:
-        walk, number, listener, _, _ = self._place
-        listener.explain(walk.path_of(number), record)
-
-    @property
-    def recorded(self) -> Sequence[Any]:
-        return self._walk.attempts.of(self.current_node)
-
-    @property
-    def tell(self) -> Tell | None:
-        return self._listener.tell_of(self.current_node)
-
-    @property
-    def kept(self) -> Mapping[str, Any]:
-        walk = self._walk
-        return KeptView(walk.store, walk.seen(self._number), self._give)
-
-    @property
-    def scope(self) -> RunScope | None:
-        return self._listener.scope
-
-    @property
-    def ledger(self) -> Ledger | None:
-        _, _, listener, ledger, _ = self._place
-        return listener.ledger if ledger is None else ledger
-
-    def charging(self, ledger: Ledger) -> NodeContext:
-        """The same view, whose calls are reserved and settled in another ledger."""
-        _, _, listener, _, around = self._place
-        return self._with(listener, ledger, around)
-
-    @property
-    def around(self) -> Around | None:
-        return self._place[4]
-
-    def asking_through(self, around: Around) -> NodeContext:
-        """The same view, whose agent asks through what `around` makes of its gateway."""
-        _, _, listener, ledger, _ = self._place
-        return self._with(listener, ledger, around)
-
-    def heard_by(self, listener: Listener) -> NodeContext:
-        """The same view, that tells somebody else what happens."""
-        return self._with(listener, self.ledger, self.around)
-
-    @property
     def shared(self) -> NodeContext:
         view = _allocate(_SharedNodeContext)
         _set_place(view, self._place)
         return view
-
-    @property
-    def walk(self) -> Walk:
-        """The walk that the node is part of, for containers."""
-        return self._walk
-
-    @property
-    def number(self) -> int:
-        return self._number
-
-    @property
-    def listener(self) -> Listener:
-        return self._listener
 
 
 def _return_unchanged(value: Any) -> Any:
@@ -232,6 +221,7 @@ class _SharedNodeContext(NodeContext):
 _slots: dict[str, Any] = dict(vars(NodeContext))
 _set_place = _slots["_place"].__set__
 _allocate: Final[Callable[[type[Any]], Any]] = object.__new__
+_new: Final[Any] = vars(tuple)["__new__"]
 
 
 def view_of(walk: Walk, number: int, listener: Listener) -> NodeContext:
@@ -429,32 +419,8 @@ class FinalContext(Context):
         return self._give(self._walk.variables)
 
     @property
-    def note(self) -> Note:
-        return ignore_record
-
-    @property
-    def recorded(self) -> Sequence[Any]:
-        return ()
-
-    @property
-    def tell(self) -> Tell | None:
-        return None
-
-    @property
-    def kept(self) -> Mapping[str, Any]:
-        return KeptView(self._walk.store, self._final, self._give)
-
-    @property
-    def scope(self) -> RunScope | None:
-        return None
-
-    @property
-    def ledger(self) -> Ledger | None:
-        return None
-
-    @property
-    def around(self) -> Around | None:
-        return None
+    def runtime(self) -> GivenRuntime:
+        return GivenRuntime(kept=KeptView(self._walk.store, self._final, copy_mutable))
 
     @property
     def shared(self) -> FinalContext:

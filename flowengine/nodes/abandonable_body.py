@@ -38,10 +38,10 @@ class AbandonableBody:
         self.error: BaseException | None = None
         self.overran = False
         """Whether it was cancelled before it ended."""
-        self._heard: _Heard | None = None
+        self._heard: _CutListener | None = None
         if isinstance(context, NodeContext):
-            self._heard = _Heard(context.listener)
-            context = context.heard_by(self._heard)
+            self._heard = _CutListener(context.runtime.listener)
+            context = context.with_(runtime=context.runtime.heard_by(self._heard))
         self._scope = anyio.CancelScope(deadline=deadline)
         self._shield = anyio.CancelScope()  # Shielded, it keeps the body's cancellation from being told all the time.
         self._task = asyncio.create_task(self._run(node, context))
@@ -91,7 +91,7 @@ class AbandonableBody:
         loop.call_later(_ASKS_AGAIN, self._ask_again)
 
 
-class _Heard:
+class _CutListener:
     """The listener of a body, until the body is abandoned; later records are refused."""
 
     def __init__(self, listener: Listener) -> None:

@@ -187,16 +187,16 @@ class AgentNode(FlowNode):
             asked,
             earlier=context.messages,
             gateway=gateway_for(context, agent.words if agent.may_call_tools else None, agent.tooling.rules.approvers),
-            scope=context.scope,
-            kept=None if agent.sources is None else context.kept,
-            recorded=() if agent.sources is None else context.recorded,
+            scope=context.runtime.scope,
+            kept=None if agent.sources is None else context.runtime.kept,
+            recorded=() if agent.sources is None else context.runtime.recorded,
             admit=partial(_refuse_external, node=context.current_node) if self._repeats else None,
             attachments=() if self.attach is None else files_of(self.attach(context)),
             shared="" if self.shared_prompt is None else text_of(self.shared_prompt(context)),
         )
         route = None if routing is None else choose_label(routing.next_route, self._routes, self._fallback)
         if route is not None:
-            context.explain(Decided("route", route, among=tuple(self._routes)))
+            context.runtime.explain(Decided("route", route, among=tuple(self._routes)))
         return NodeResult(
             output=result.content,
             result=result,
@@ -282,7 +282,7 @@ class RoutingNode(FlowNode):
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
         routing = await agent.route(_subject(context, self.target, self.attach), asking_gateway_of(context))
         label = choose_label(routing.next_route, self._routes, self._fallback)
-        context.explain(Decided("route", label, among=tuple(self._routes)))
+        context.runtime.explain(Decided("route", label, among=tuple(self._routes)))
         return NodeResult(output=routing, routing=routing, route=label)
 
     def identity(self) -> Sequence[Any]:
@@ -354,7 +354,7 @@ class EvaluationNode(FlowNode):
             judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
             evaluation = await judge.evaluate(_subject(context, self.target, self.attach), asking_gateway_of(context))
         route = "pass" if evaluation.passed else "fail"
-        context.explain(Decided("evaluation", route, (self._explain(evaluation),), tuple(self._routes)))
+        context.runtime.explain(Decided("evaluation", route, (self._explain(evaluation),), tuple(self._routes)))
         return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=given)
 
     def _explain(self, evaluation: EvaluationResult) -> Mapping[str, Any]:

@@ -76,15 +76,15 @@ class ApprovalNode(FlowNode):
         return self._routes
 
     async def run(self, context: Context, /) -> Ended:
-        recorded = context.recorded
+        recorded = context.runtime.recorded
         asked = next((each for each in recorded if type(each) is Asked), None)
         if asked is None:
             asked = self._question(context)
-            await context.note(asked)
+            await context.runtime.note(asked)
         answered = next((each for each in recorded if type(each) is Answered), None)
         if answered is None and asked.expires is not None and asked.expires <= self._clock():
             answered = Answered(asked.on_expire or "", by="expired")
-            await context.note(answered)
+            await context.runtime.note(answered)
         if answered is None:
             return Park()
         output = {"choice": answered.choice, "comment": answered.comment, "by": answered.by, "form": answered.form}

@@ -210,7 +210,7 @@ class Handed:
 
 def digest_handed(context: Context, values: Mapping[str, Any]) -> str | None:
     """The digest of what a node's body is handed; None where it cannot be written down."""
-    handed = Handed() if context.scope is None else context.scope.once(Handed, Handed)
+    handed = Handed() if context.runtime.scope is None else context.runtime.scope.once(Handed, Handed)
     return handed.digest(values)
 
 

@@ -124,7 +124,7 @@ class CodeNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         handed = self.handed(context)
         if handed:
-            context.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
+            context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
         given = digest_handed(context, handed)
         return NodeResult(await self._call(context, handed), given=given)
 
@@ -141,7 +141,7 @@ class CodeNode(FlowNode):
             except RefusedError as error:
                 raise RunError(f"the code was refused: {error.values.get('reason', error.key)}") from error
         if outcome.stderr.strip():
-            await context.note(Notice(f"the code printed: {cut(outcome.stderr.strip(), _PRINTED)}"))
+            await context.runtime.note(Notice(f"the code printed: {cut(outcome.stderr.strip(), _PRINTED)}"))
         return _value_of(outcome, self._sandbox.limits)
 
     def handed(self, context: Context) -> Mapping[str, Any]:

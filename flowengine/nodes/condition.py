@@ -71,9 +71,9 @@ class ConditionNode(FlowNode):
         if self._test is not None:
             found = self._test(context)
             if found["answer"]:
-                context.explain(Decided("if", "then", (found,), _TWO_WAYS))
+                context.runtime.explain(Decided("if", "then", (found,), _TWO_WAYS))
                 return _THEN
-            context.explain(Decided("if", "else", (found,), _TWO_WAYS))
+            context.runtime.explain(Decided("if", "else", (found,), _TWO_WAYS))
             return _ELSE
         answer = self.function(context)
         if answer is True and self._two_way:
@@ -126,7 +126,7 @@ class CasesNode(ConditionNode):
                 if tests[-1]["answer"]:
                     chosen = label
                     break
-            context.explain(Decided("cases", "" if chosen is None else chosen, tests, tuple(self._routes)))
+            context.runtime.explain(Decided("cases", "" if chosen is None else chosen, tests, tuple(self._routes)))
             if chosen is None:
                 raise RouteError(f"none of the {len(cases)} cases holds and there is no `else`")
             return chosen
@@ -157,7 +157,7 @@ class SwitchNode(ConditionNode):
             found = value(context)
             label = self._choose(str(found) if type(found) is int else found)
             seen = {"expression": expression, "values": {expression: describe_value(found)}, "answer": True}
-            context.explain(Decided("cases", label, ({**seen, "label": label},), tuple(self._routes)))
+            context.runtime.explain(Decided("cases", label, ({**seen, "label": label},), tuple(self._routes)))
             return label
 
         super().__init__(chosen, routes, otherwise, has_otherwise=has_otherwise, **settings)

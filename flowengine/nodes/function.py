@@ -82,18 +82,18 @@ class FunctionNode(FlowNode):
             value = await self._call(context)
             if type(value) is NodeResult:
                 check_result(value, self)
-            if type(value) not in _PLAIN and _gives_bytes(value) and context.scope is not None:
-                value = await keep_result_files(value, context.current_node or "", context.scope.files)
+            if type(value) not in _PLAIN and _gives_bytes(value) and context.runtime.scope is not None:
+                value = await keep_result_files(value, context.current_node or "", context.runtime.scope.files)
             return value if type(value) is NodeResult else _new(NodeResult, (value, *_NOTHING_ELSE))
         handed = self.handed(context) or EMPTY
         if self.arguments:
-            context.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
+            context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
         given = digest_handed(context, handed)  # Before the function can change what it is handed.
         value = await self._call(context, handed)
         if type(value) is NodeResult:
             check_result(value, self)
-        if type(value) not in _PLAIN and _gives_bytes(value) and context.scope is not None:
-            value = await keep_result_files(value, context.current_node or "", context.scope.files)
+        if type(value) not in _PLAIN and _gives_bytes(value) and context.runtime.scope is not None:
+            value = await keep_result_files(value, context.current_node or "", context.runtime.scope.files)
         return value._replace(given=given) if type(value) is NodeResult else NodeResult(value, given=given)
 
     def handed(self, context: Context) -> Mapping[str, Any] | None:

@@ -44,19 +44,20 @@ def gateway_of(context: Context, words: Messages | None = None, approvers: Seque
     `words`: of an agent that may call tools, for some of which a person's consent may be asked; `approvers`: whose.
     """
     gateway = _gateway_of(context)
-    recorded = context.recorded
+    recorded = context.runtime.recorded
     served: Gateway = RecordedGateway(gateway, recorded) if recorded else gateway
     if words is not None:
         served = _make_asking_gateway(served, recorded, words, approvers=approvers)
     if BATCHING.get() is None and (start := find_warm_start(context)) is not None:
         served = hear_first_token(served, start)
-    return served if context.around is None else context.around(served)
+    around = context.runtime.around
+    return served if around is None else around(served)
 
 
 def tool_gateway_of(context: Context) -> Gateway:
     """For a node that is one call of a tool: a call that failed before is made anew when the node runs again, and one
     that a person refuses is a `CallRefusedError`."""
-    kept = [each for each in context.recorded if not (type(each) is ToolCall and each.is_error)]
+    kept = [each for each in context.runtime.recorded if not (type(each) is ToolCall and each.is_error)]
     gateway = _gateway_of(context)
     return _make_asking_gateway(
         RecordedGateway(gateway, kept) if kept else gateway, kept, load_messages("en"), _raise_refusal
@@ -80,12 +81,12 @@ def _make_asking_gateway(
 
 
 def _gateway_of(context: Context) -> CountingGateway:
-    gateway: CountingGateway = DirectGateway(_listener_of(context), context.scope)
-    if context.ledger is not None:
-        said = set[str]() if context.scope is None else context.scope.once(_LedgerGateway, set[str])
-        gateway = _LedgerGateway(gateway, context.ledger, said)
-    if context.scope is not None and context.scope.fence is not None:
-        gateway = _FencedGateway(gateway, context.scope.fence)
+    gateway: CountingGateway = DirectGateway(_listener_of(context), context.runtime.scope)
+    if context.runtime.ledger is not None:
+        said = set[str]() if context.runtime.scope is None else context.runtime.scope.once(_LedgerGateway, set[str])
+        gateway = _LedgerGateway(gateway, context.runtime.ledger, said)
+    if context.runtime.scope is not None and context.runtime.scope.fence is not None:
+        gateway = _FencedGateway(gateway, context.runtime.scope.fence)
     if (batcher := BATCHING.get()) is not None and context.run_id is not None:
         gateway = _BatchingGateway(gateway, batcher, context)
     return gateway
@@ -93,9 +94,9 @@ def _gateway_of(context: Context) -> CountingGateway:
 
 def _listener_of(context: Context) -> Callable[[Any], Awaitable[None]]:
     """Returns the receiver of the node's records. An unused vendor cache is reported once for all items and rounds."""
-    scope = context.scope
+    scope = context.runtime.scope
     if scope is None:
-        return context.note
+        return context.runtime.note
 
     async def note(record: Any) -> None:
         rule = find_cache_rule(record.text) if type(record) is Notice else ""
@@ -104,20 +105,20 @@ def _listener_of(context: Context) -> Callable[[Any], Awaitable[None]]:
             if said in told:
                 return
             told.add(said)
-        await context.note(record)
+        await context.runtime.note(record)
 
     return note
 
 
 def telling_gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:
     """The same; and where somebody follows the run, free text is told while it is written."""
-    gateway, tell = gateway_of(context, words, approvers), context.tell
+    gateway, tell = gateway_of(context, words, approvers), context.runtime.tell
     return gateway if tell is None else _TellingGateway(gateway, tell)
 
 
 def asking_gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:
     """The same for answers that may still be taken back: only who is asked is told."""
-    gateway, tell = gateway_of(context, words, approvers), context.tell
+    gateway, tell = gateway_of(context, words, approvers), context.runtime.tell
     return gateway if tell is None else _TellingGateway(gateway, tell, is_read=False)
 
 
@@ -181,13 +182,13 @@ class _BatchingGateway:
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         key, context = request.key(), self._context
-        tries = sum(type(each) is Retry for each in context.recorded)
+        tries = sum(type(each) is Retry for each in context.runtime.recorded)
         place = CallPlace(self._batcher, context.run_id or "", context.current_node, tries, key, self.seen[key])
         token = CALL.set(place)
         try:
             return await self._inner.complete(model, request, purpose=purpose)
         except AwaitsAnswer:
-            if _PUT_ASIDE not in context.recorded:
+            if _PUT_ASIDE not in context.runtime.recorded:
                 await self._inner.note(_PUT_ASIDE)
             raise
         finally:

@@ -99,7 +99,7 @@ class HttpNode(FlowNode):
         """Records request and response, for readers of the run."""
         asked = {"method": self.method, "url": sent.secrets.hide(describe_url(sent.url))}
         told = f"{sent.answer.status}, {len(sent.answer.content):,} bytes"
-        await context.note(ToolCall("http", asked, told, seconds=seconds, key=tool_key("http", asked)))
+        await context.runtime.note(ToolCall("http", asked, told, seconds=seconds, key=tool_key("http", asked)))
 
     async def _output(self, context: Context, sent: SentAnswer) -> Mapping[str, Any]:
         answer, hide = sent.answer, sent.secrets
@@ -127,7 +127,7 @@ class HttpNode(FlowNode):
                 return body
         elif self.expected.schema is not None:
             raise OutputError(f"the answer's body has more than {_MAX_VALUE:,} bytes: it is a file, and has no schema")
-        files = None if context.scope is None else context.scope.files
+        files = None if context.runtime.scope is None else context.runtime.scope.files
         if files is None:
             raise RunError("the answer's body becomes a file, and there is no store to keep it")
         try:
@@ -150,5 +150,5 @@ class HttpNode(FlowNode):
 def _key_of(context: Context) -> str:
     """The same for each try of a node in a run, and for no other."""
     # What a node gives does not follow from this id, so that it is not read as templates read it.
-    run_id = context.walk.run_id if isinstance(context, NodeContext) else context.run_id
+    run_id = context.runtime.walk.run_id if isinstance(context, NodeContext) else context.run_id
     return hashlib.sha256(f"{run_id} {context.current_node}".encode()).hexdigest()[:32]

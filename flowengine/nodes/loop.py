@@ -71,7 +71,7 @@ class LoopNode(ContainerNode):
         return any(each.chooses for each in self.body.graph.vertices)
 
     async def run(self, context: Context, /) -> Ended:
-        told = {record.number: record for record in context.recorded if type(record) is RoundEnded}
+        told = {record.number: record for record in context.runtime.recorded if type(record) is RoundEnded}
         variables: Mapping[str, Any] = freeze({name: value(context) for name, value in self.initial.items()})
         wrote: Mapping[str, Any] = EMPTY
         chosen: RoundEnded | None = None
@@ -92,8 +92,8 @@ class LoopNode(ContainerNode):
                 test = None if self._test is None else self._test(seen)
                 ended = self._judge_round(index, variables, seen, test)
                 if test is not None:
-                    context.explain(Decided("until", "true" if ended.stopped else "false", (test,)))
-                await context.note(ended)
+                    context.runtime.explain(Decided("until", "true" if ended.stopped else "false", (test,)))
+                await context.runtime.note(ended)
             wrote = store_of(context).following(wrote, level.contribution())
             if ended.stopped:
                 return _result(ended, wrote, index + 1, exhausted=False)

@@ -156,9 +156,9 @@ class MapNode(ContainerNode):
 
     async def run(self, context: Context, /) -> Ended:
         items = freeze(_list(self.over(context)))
-        if not any(type(record) is MapBegan for record in context.recorded):
+        if not any(type(record) is MapBegan for record in context.runtime.recorded):
             told = [excerpt(item, _MAX_ITEM) for item in items[:_MAX_TOLD]]
-            await context.note(MapBegan(len(items), told))
+            await context.runtime.note(MapBegan(len(items), told))
         run = _MapRun(self, context, items)
         await run.work()
         return run.describe_end()
@@ -207,7 +207,7 @@ class _MapRun:
         """Of items that earlier owners of the run had begun, where it matters which of them are done."""
         self._order: Sequence[int] = range(len(items))
         """Indices of the items that are left to the crew."""
-        self._start = begin_warm_start(context.scope, f"{context.current_node}[0].") if node.is_warm else None
+        self._start = begin_warm_start(context.runtime.scope, f"{context.current_node}[0].") if node.is_warm else None
 
     async def work(self) -> None:
         if self._node.until is not None:
@@ -219,7 +219,7 @@ class _MapRun:
 
     async def _recall(self) -> None:
         """First the items that are done already, which costs nothing; then nothing is begun in vain."""
-        stopped = next((each for each in self._context.recorded if type(each) is MapStopped), None)
+        stopped = next((each for each in self._context.runtime.recorded if type(each) is MapStopped), None)
         if stopped is None:
             self._levels = self._enter_begun()
         done = [index for index, level in self._levels.items() if level.walk.done] if stopped is None else stopped.done
@@ -310,8 +310,8 @@ class _MapRun:
         self._stopped = MapStopped(sorted(self._outputs.keys() - self._failures.keys()), others, left, errors)
         self._crew.stop()
         if test is not None:
-            self._context.explain(Decided("enough", "true", (test,)))
-        await self._context.note(self._stopped)
+            self._context.runtime.explain(Decided("enough", "true", (test,)))
+        await self._context.runtime.note(self._stopped)
         for other in others:
             if other in self._in_work:
                 self._in_work[other].cancel()

@@ -84,7 +84,7 @@ class _Conditional:
             why = Decided("when", "true" if found["answer"] else "false", (found,))
             if not found["answer"]:
                 return Skip(why=why)
-            context.explain(why)
+            context.runtime.explain(why)
             return await self._node.run(context)
         answer: Any = self._when(context)
         if isawaitable(answer):
@@ -162,7 +162,7 @@ class _TimedApart(_Timed):
 
     async def _leave_behind(self, body: AbandonableBody, context: Context) -> None:
         body.leave_behind()
-        await context.note(
+        await context.runtime.note(
             Notice(
                 f"its code still ran {GRACE:g} s after it was cancelled: it was left behind, and its result is dropped"
             )
@@ -193,9 +193,9 @@ class _InTurn:
         self._node = node
 
     async def run(self, context: Context, /) -> Ended:
-        if context.scope is None:
+        if context.runtime.scope is None:
             return await self._node.run(context)
-        threads, waited = context.scope.threads, 0.0
+        threads, waited = context.runtime.scope.threads, 0.0
         try:
             threads.acquire_nowait()
         except anyio.WouldBlock:
@@ -204,7 +204,7 @@ class _InTurn:
             waited = perf_counter() - begun
         try:
             if waited >= _WORTH_TELLING:
-                await context.note(Waited(waited))
+                await context.runtime.note(Waited(waited))
             return await self._node.run(context)
         finally:
             threads.release()
@@ -221,17 +221,17 @@ class _Bounded:
     async def run(self, context: Context, /) -> Ended:
         limits, path = self._limits, context.current_node or ""
         deadline = None if limits.timeout is None else anyio.current_time() + limits.timeout
-        spent = context.walk.history.sum_spending(path) if isinstance(context, NodeContext) else Spending()
+        spent = context.runtime.walk.history.sum_spending(path) if isinstance(context, NodeContext) else Spending()
         ledger = Ledger(
             limits.bounds,
             of=f"node '{path}'",
             part=path,
             on_limit=limits.on_limit,
-            above=context.ledger,
+            above=context.runtime.ledger,
             spent=spent,
             deadline=deadline,
         )
-        charged = context.charging(ledger) if isinstance(context, NodeContext) else context.with_(ledger=ledger)
+        charged = context.with_(runtime=context.runtime.charging(ledger))
         if deadline is None or not self._leaf:
             return await self._node.run(charged)  # A container keeps the deadline of its levels itself.
         with anyio.move_on_at(deadline):
@@ -250,16 +250,16 @@ class _ExternalEffect:
 
     async def run(self, context: Context, /) -> Ended:
         call = ToolCall(context.current_node or "", {}, None, effect="external", key=tool_key("node", {}), started=True)
-        decided = [each for each in context.recorded if type(each) is EffectDecided and each.key == call.key]
+        decided = [each for each in context.runtime.recorded if type(each) is EffectDecided and each.key == call.key]
         if decided and decided[-1].decision == "done":
             return NodeResult()
-        await context.note(call)
+        await context.runtime.note(call)
         try:
             return await self._node.run(context)
         except UnknownEffectError:
             raise  # As if the process had died meanwhile: a person decides.
         except Exception as error:
-            await context.note(call._replace(result=describe_error(error), is_error=True, started=False))
+            await context.runtime.note(call._replace(result=describe_error(error), is_error=True, started=False))
             raise
 
 
@@ -277,7 +277,7 @@ class _Retrying:
         import tenacity  # Only where a retry is asked for: its import costs more than a run.
 
         policy = self._policy
-        failed = sum(type(record) is RetryRecord for record in context.recorded)
+        failed = sum(type(record) is RetryRecord for record in context.runtime.recorded)
         if policy.backoff == "fixed":
             pause: Any = tenacity.wait_fixed(policy.initial)
         else:
@@ -294,7 +294,7 @@ class _Retrying:
             assert state.next_action is not None
             failure = state.outcome.exception()
             attempt = failed + state.attempt_number
-            await context.note(RetryRecord(attempt, describe_error(failure), state.next_action.sleep))
+            await context.runtime.note(RetryRecord(attempt, describe_error(failure), state.next_action.sleep))
 
         retrying = tenacity.AsyncRetrying(
             stop=lambda state: state.attempt_number >= policy.attempts - failed or _seconds_asked(state) > LONGEST_WAIT,

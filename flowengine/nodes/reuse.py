@@ -113,7 +113,7 @@ class _Inactive:
         if isinstance(context, NodeContext) and _asks_models(self._node):
             path = context.current_node
             calls = [call for each in self._earlier for call in each.calls_of(path)]
-            context = context.asking_through(lambda inner: InactiveGateway(inner, calls))
+            context = context.with_(runtime=context.runtime.asking_through(lambda inner: InactiveGateway(inner, calls)))
         return await self._body.run(context)
 
 
@@ -151,13 +151,13 @@ async def _replay_agent(
 
     One that has asked for itself in this run, before it was interrupted, goes on with what it was answered.
     """
-    if any(isinstance(each, ModelCall | ToolCall) for each in context.recorded):
+    if any(isinstance(each, ModelCall | ToolCall) for each in context.runtime.recorded):
         return None
     scope = anyio.CancelScope(deadline=inf if node.timeout is None else anyio.current_time() + node.timeout)
     gateway, result = TranscriptGateway(find, scope.cancel), None
     with scope:
         try:
-            result = await node.run(context.asking_through(lambda own: gateway))
+            result = await node.run(context.with_(runtime=context.runtime.asking_through(lambda own: gateway)))
         except Exception:  # Whatever is wrong with it is told where the node runs.
             return None
     return Known(result, gateway.origin) if isinstance(result, NodeResult) and gateway.origin is not None else None
@@ -230,7 +230,7 @@ class _Cached:
         if kept is not None:
             return kept
         result = await self._body.run(context)
-        if isinstance(result, NodeResult) and not context.walk.has_read_id(context.number):
+        if isinstance(result, NodeResult) and not context.runtime.walk.has_read_id(context.runtime.number):
             self._cache.keep_result(key, context.current_node, result)
         return result
 
@@ -245,7 +245,7 @@ class _Cached:
             copies.append(CopyingGateway(gateway))  # A new one for each attempt.
             return copies[-1]
 
-        result = await self._body.run(context.asking_through(copying))
+        result = await self._body.run(context.with_(runtime=context.runtime.asking_through(copying)))
         if isinstance(result, NodeResult) and copies and not copies[-1].has_asked:  # That consent held for this run.
             self._cache.keep_transcript(definition, context.current_node, copies[-1].calls)
         return result
@@ -270,7 +270,7 @@ class _Cache:
         path = context.current_node
         try:
             handed = node.handed(context)
-            seen = [path, self._view(context.walk).digest_view(context.number)] if node.sees_all else []
+            seen = [path, self._view(context.runtime.walk).digest_view(context.runtime.number)] if node.sees_all else []
             return digest_of([CACHE, self.definition(path), handed and dict(handed), *seen])
         except Exception:  # What cannot be rendered fails where the node runs.
             return None

@@ -218,14 +218,14 @@ class Earlier:
 
     def saw_the_same(self, context: NodeContext) -> bool:
         """Tells whether all that a node of the flow's own level can see is what it saw."""
-        walk, name = context.walk, context.walk.graph.ids[context.number]
+        walk, name = context.runtime.walk, context.runtime.walk.graph.ids[context.runtime.number]
         then = self._then
         if walk.prefix or then is None or name not in then.graph.index:
             return False
         if walk not in self._views:
             self._views[walk] = views_of(walk, self._definition)
         try:
-            return self._views[walk].digest_view(context.number) == then.digest_view(then.graph.index[name])
+            return self._views[walk].digest_view(context.runtime.number) == then.digest_view(then.graph.index[name])
         except NotJournalableError:
             return False
 

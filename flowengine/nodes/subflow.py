@@ -42,12 +42,13 @@ class SubflowNode(ContainerNode):
     async def run(self, context: Context, /) -> Ended:
         given: Mapping[str, Any] = {name: value(context) for name, value in self.arguments.items()}
         if given:
-            context.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in given.items()}))
+            context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in given.items()}))
         fields = self.plan.inputs
         if fields and any(
             each.type == "file" and not isinstance(given.get(name), FileValue) for name, each in fields.items()
         ):
-            given = await take_files(fields, given, None if context.scope is None else context.scope.files)
+            scope = context.runtime.scope
+            given = await take_files(fields, given, None if scope is None else scope.files)
         inputs = checked_inputs(fields, given)
         level = enter_level(context, self.body, ".", inputs=inputs, store=StateStore(self.plan.rules))
         try:

@@ -141,7 +141,7 @@ class ToolNode(FlowNode):
             if tool.function is None:
                 tool = replace(tool, run=checking(tool.name, tool.parameters, tool.run))
         else:
-            scope = context.scope or await stack.enter_async_context(RunScope())
+            scope = context.runtime.scope or await stack.enter_async_context(RunScope())
             tool = await self.tool.open(scope)
         effect, timeout = self._effect or tool.effect, tool.timeout if self.timeout is None else None
         return self._rules.apply_to(replace(tool, effect=effect, timeout=timeout))

@@ -50,7 +50,7 @@ def begin_warm_start(scope: RunScope | None, prefix: str) -> WarmStart:
 
 def find_warm_start(context: Context) -> WarmStart | None:
     """The start that waits for a node; None for all nodes but those of a first item."""
-    starts = None if context.scope is None else _starts_of(context.scope)
+    starts = None if context.runtime.scope is None else _starts_of(context.runtime.scope)
     path = context.current_node
     if not starts or path is None:
         return None

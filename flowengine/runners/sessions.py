@@ -59,7 +59,7 @@ async def leave_behind(
     is asked first, so that nobody leaves anything of a run that another goes on with.
     """
     session = started.settings.get("session")
-    kept = FinalContext(walk).kept
+    kept = FinalContext(walk).runtime.kept
     if "memory" not in kept and session is None:
         return
     if fence is not None:

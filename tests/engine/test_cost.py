@@ -80,7 +80,7 @@ def calls_per_node(make: Callable[[int], Flow], size: int = 100, **options: Any)
 SHAPES: dict[str, tuple[Callable[[int], Flow], int]] = {
     "a chain that counts": (lambda size: flow_of(chain(size), add, counter=0), 42),
     "conditions in code": (conditions_in_code, 27),
-    "conditions in a file": (conditions_in_yaml, 52),
+    "conditions in a file": (conditions_in_yaml, 54),
     "a fan-out": (lambda size: flow_of(fan(size), value), 22),
     "a fan-out that waits": (lambda size: flow_of(fan(size), wait_once), 23),
     "layers of ten, three parents": (lambda size: flow_of(layers(size // 10, 10), value), 28),

@@ -29,7 +29,7 @@ def diamond(**begins_with: Any) -> Walk:
 
 def kept_by(walk: Walk, node: str) -> dict[str, Any]:
     context: Context = view_of(walk, walk.graph.index[node], Unheard())
-    return dict(context.kept)
+    return dict(context.runtime.kept)
 
 
 def finish(walk: Walk, node: str, **kept: Any) -> None:

@@ -246,7 +246,7 @@ async def test_what_a_node_notes_is_journaled_before_it_goes_on():
     played = flow("a")
 
     async def notes(context: Context) -> NodeResult:
-        await context.note(Notice("first"))
+        await context.runtime.note(Notice("first"))
         assert played.named(NodeRecorded) == ["a"]
         return NodeResult()
 

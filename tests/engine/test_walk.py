@@ -484,7 +484,7 @@ def test_skips_that_were_journaled_are_not_journaled_again():
 def test_records_of_an_interrupted_node_are_kept_for_it():
     events: list[Event] = [NodeStarted("a", 0.0), NodeRecorded("a", 0.0, "a call")]
     walk = walk_of("a", [], restored=events)
-    assert context(walk, "a").recorded == ["a call"]
+    assert context(walk, "a").runtime.recorded == ["a call"]
 
 
 # --- properties --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from flowengine.core import argument_kinds
-from flowengine.core.context import Context, NodeResult
+from flowengine.core.context import Context, GivenRuntime, NodeResult
 from flowengine.core.records import Retry, Waited
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import RunError
@@ -187,7 +187,7 @@ async def test_a_node_that_failed_a_thousand_times_before_it_was_interrupted_is_
 
     failed = [Retry(number, "no", 0.0) for number in range(1, 1101)]
     node = wrap_node(FunctionNode(work, retry=RetryPolicy(attempts=2000, max=0)))
-    result = await node.run(Context(recorded=failed))
+    result = await node.run(Context(runtime=GivenRuntime(recorded=failed)))
     assert isinstance(result, NodeResult)
     assert result.output == 1
 

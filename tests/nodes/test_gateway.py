@@ -11,7 +11,7 @@ import pytest
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import DirectGateway
 from flowengine.core.budget import Budget, Ledger, Spending
-from flowengine.core.context import Context
+from flowengine.core.context import Context, GivenRuntime
 from flowengine.core.records import ModelCall, Notice, ToolCall, usage_of
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import LimitError, PermanentModelError
@@ -35,7 +35,8 @@ class Run:
         self.told: list[str] = []
 
     def context(self, **more: Any) -> Context:
-        return Context(note=self._note, tell=self._tell, recorded=list(self.records), **more)
+        parts = {"note": self._note, "tell": self._tell, "recorded": list(self.records), **more}
+        return Context(runtime=GivenRuntime(**parts))
 
     async def _note(self, record: Any) -> None:
         self.records.append(record)
@@ -51,9 +52,9 @@ def run() -> Run:
 
 
 async def test_where_nobody_listens_the_gateway_is_the_plain_one(run: Run) -> None:
-    silent = run.context().with_(tell=None)
+    silent = run.context(tell=None)
     assert type(telling_gateway_of(silent)) is type(gateway_of(silent)) is DirectGateway
-    recorded = silent.with_(recorded=[ModelCall("m", "p", "generation", [], "x")])
+    recorded = run.context(tell=None, recorded=[ModelCall("m", "p", "generation", [], "x")])
     assert type(telling_gateway_of(recorded)) is RecordedGateway
 
 
@@ -155,7 +156,7 @@ async def test_an_unknown_price_is_said_once_in_a_run(run: Run) -> None:
         ledger = Ledger(Budget(cost_usd=1.0))
         for name in ("one", "two", "two"):
             model = ScriptedModel([REPLY, REPLY], name=name)
-            gateway = gateway_of(run.context(ledger=ledger, scope=scope).with_(recorded=()))
+            gateway = gateway_of(run.context(ledger=ledger, scope=scope, recorded=()))
             await gateway.complete(model, ASKED, purpose="generation")
             await gateway.complete(model, ASKED, purpose="generation")
     notices = [each.text for each in run.records if type(each) is Notice]
@@ -179,7 +180,7 @@ async def test_two_hundred_branches_at_once_do_not_overshoot(run: Run, bounds: B
     refused: list[LimitError] = []
 
     async def branch(number: int) -> None:
-        context = run.context(ledger=Ledger(Budget(model_calls=3), above=ledger)).with_(recorded=())
+        context = run.context(ledger=Ledger(Budget(model_calls=3), above=ledger), recorded=())
         asked = Request("scripted", (Message("user", f"Question {number}?"),), max_tokens=200)
         try:
             await gateway_of(context).complete(model, asked, purpose="generation")

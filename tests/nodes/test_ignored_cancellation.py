@@ -68,7 +68,7 @@ class Stubborn:
 
     async def _end(self, context: Context) -> str:
         try:
-            await context.note(Notice("late"))
+            await context.runtime.note(Notice("late"))
         except JournalError as error:
             self.refused = error
         self.ended.set()

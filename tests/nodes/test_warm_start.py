@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.core.context import Context
+from flowengine.core.context import Context, GivenRuntime
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import RunError
 from flowengine.flow import Flow
@@ -79,7 +79,7 @@ async def test_a_warm_map_may_have_no_item_or_one(items: list[int]) -> None:
 
 def test_a_start_is_forgotten_once_the_others_may_go() -> None:
     scope = RunScope()
-    context = Context(current_node="each[0].one", scope=scope)
+    context = Context(current_node="each[0].one", runtime=GivenRuntime(scope=scope))
     starts = [begin_warm_start(scope, f"{name}[0].") for name in ("other", "each")]
     assert find_warm_start(context) is starts[1]
     starts[1].begin()
@@ -90,4 +90,4 @@ def test_an_earlier_start_that_ends_late_leaves_the_one_of_the_maps_next_try() -
     scope = RunScope()
     before, now = (begin_warm_start(scope, "each[0].") for _ in range(2))
     before.begin()
-    assert find_warm_start(Context(current_node="each[0].one", scope=scope)) is now
+    assert find_warm_start(Context(current_node="each[0].one", runtime=GivenRuntime(scope=scope))) is now

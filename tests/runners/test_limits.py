@@ -32,12 +32,12 @@ TOKENS = 10
 async def call(context: Context) -> str:
     """A model call of ten tokens, as an agent's gateway makes one."""
     done = ModelCall("m", "p", "generation", (), "", prompt_tokens=4, completion_tokens=6, cost_usd=0.01)
-    if context.ledger is None:
-        await context.note(done)
+    if context.runtime.ledger is None:
+        await context.runtime.note(done)
         return "answer"
-    room = await context.ledger.reserve(tokens=TOKENS, cost_usd=0.01)
+    room = await context.runtime.ledger.reserve(tokens=TOKENS, cost_usd=0.01)
     await anyio.lowlevel.checkpoint()
-    await context.note(done)
+    await context.runtime.note(done)
     room.settle(usage_of(done))
     return "answer"
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def talk(context: Context) -> NodeResult:
-    said = [*context.kept.get("conversation", ())]
+    said = [*context.runtime.kept.get("conversation", ())]
     kept = {"conversation": [f"turn {len(said) + 1}"], "provider:notes": {"n": len(said)}, "skills": ["one"]}
     return NodeResult(said, kept=kept)
 

@@ -122,7 +122,7 @@ def test_the_answer_that_is_on_record_first_is_the_one_that_counts() -> None:
 
 async def test_a_run_that_can_be_nobody_elses_asks_nobody(store: PostgresStore) -> None:
     async def look(context: Context) -> bool:
-        return context.scope is not None and context.scope.fence is not None
+        return context.runtime.scope is not None and context.runtime.scope.fence is not None
 
     flow = Flow("f", {"a": FunctionNode(look)})
     assert (await flow.run()).nodes["a"].output is False
