@@ -26,7 +26,6 @@ from flowengine.journal.approvals import open_questions, told_last
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.container import every_node
 from flowengine.runners import local
 from flowengine.runners.run import Run
 from flowengine.runners.run_options import Live, RunOptions, higher_limit
@@ -246,7 +245,7 @@ class Execution:
         """Prints the command that repeats failed items, if the run is stored."""
         if self.plan is None or self.reporting.quiet or not keeps(choose_store(self.store)):
             return
-        if not any(node.kind == "map" for _, node in every_node(self.plan.definitions)):
+        if not any(node.kind == "map" for node in self.plan.all_nodes.values()):
             return
         from flowengine.runners.forking import failed_items
 

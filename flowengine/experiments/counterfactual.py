@@ -28,8 +28,7 @@ from flowengine.experiments.spending import Effort, whole_effort
 from flowengine.flow import Flow
 from flowengine.flowfile.yaml.parser import parse_yaml
 from flowengine.journal.value_types import only_looking
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.container import file_path
+from flowengine.nodes.compiled_flow import CompiledFlow, file_path
 from flowengine.runners.local import fork
 from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet
 from flowengine.runners.run import Run

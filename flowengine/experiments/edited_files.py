@@ -23,7 +23,6 @@ from flowengine.flowfile.file_texts import DISK, below
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.imports import imported_files
 from flowengine.flowfile.project.project import ProjectProblem, find_project
-from flowengine.nodes.container import every_node
 
 __all__ = ["FileEdit", "edits_between", "version_with"]
 
@@ -65,7 +64,7 @@ def _files_of(flow: Flow, path: Path) -> Mapping[str, Path]:
     project, listening = find_project(path), _Listening()
     load_flow(path, project=project, files=listening)
     found = set(listening.read)
-    for _, node in every_node(flow.plan.definitions):
+    for node in flow.plan.all_nodes.values():
         for function in node.code:
             found.update(imported_files(getattr(function, "__module__", None) or ""))
     named = {below(project.root, each): each for each in found if each.resolve() != path.resolve()}

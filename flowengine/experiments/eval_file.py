@@ -29,7 +29,7 @@ from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.agent_settings import ModelSettings
 from flowengine.flowfile.schema.fields import CodePath, Keys, Maybe, Plain, Score, Template, format_found, refuse
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
-from flowengine.nodes.container import every_node, file_path
+from flowengine.nodes.compiled_flow import file_path
 from flowengine.templating.parse import parse_template
 from flowengine.testing.flowtest import ExpectSpec, FakesSpec, Matcher, find_unknown_fakes
 from flowengine.testing.path import names_of
@@ -244,7 +244,7 @@ _Problem: TypeAlias = tuple[KeyPath, str, str, str]
 
 
 def _find_problems(spec: EvalSpec, flow: Flow) -> Iterator[_Problem]:
-    nodes = [name for name, _ in every_node(flow.plan.definitions)]
+    nodes = list(flow.plan.all_nodes)
     outputs = flow.plan.outputs
     for name, scorer in spec.scorers.items():
         at: KeyPath = ("scorers", name)

@@ -22,7 +22,7 @@ from flowengine.models.model import Model, Reply, Request
 from flowengine.models.prompt_caching import find_cache_rule
 from flowengine.models.wrappers.bounded import BoundedModel
 from flowengine.models.wrappers.streaming_tap import tap_model
-from flowengine.nodes.container import file_path
+from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.reuse_rules import without_question
 from flowengine.nodes.warm_start import find_warm_start, hear_first_token
 from flowengine.tools.tool import Tool, ToolResult, failed_result
@@ -48,7 +48,8 @@ def gateway_of(context: Context, words: Messages | None = None, approvers: Seque
     served: Gateway = RecordedGateway(gateway, recorded) if recorded else gateway
     if words is not None:
         served = _make_asking_gateway(served, recorded, words, approvers=approvers)
-    if BATCHING.get() is None and (start := find_warm_start(context)) is not None:
+    is_in_first_item = "[0]." in (context.current_node or "")
+    if is_in_first_item and BATCHING.get() is None and (start := find_warm_start(context)) is not None:
         served = hear_first_token(served, start)
     return served if context.around is None else context.around(served)
 

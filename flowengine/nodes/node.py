@@ -235,6 +235,17 @@ class FlowNode(ABC):
         self._fingerprint = fingerprint
 
     @property
+    def has_policies(self) -> bool:
+        """Whether anything stands round its body when it runs (`flowengine.nodes.policy`)."""
+        return (
+            self.in_thread
+            or self.effect == "external"
+            or self.kind not in TRAITS
+            or bool(self.set)
+            or any(each is not None for each in (self.when, self.retry, self.limits, self.timeout))
+        )
+
+    @property
     def routes(self) -> Mapping[str, str | None]:
         """Label → id of the node that it leads to, or None where it leads nowhere."""
         return {}

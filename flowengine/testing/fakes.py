@@ -27,14 +27,13 @@ from flowengine.models.messages import Message
 from flowengine.nodes.agent import AgentNode, EvaluationNode
 from flowengine.nodes.code_script import CodeNode
 from flowengine.nodes.condition import ConditionNode
-from flowengine.nodes.container import every_node
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.http_request import Answer, HttpRequest
 from flowengine.nodes.http_sender import SentAnswer
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
-from flowengine.testing.model_overrides import agent_of, prototype_of, replace_agent, replace_nodes
+from flowengine.testing.model_overrides import replace_agent, replace_nodes
 from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.mcp.server_tool import ServerTool
 from flowengine.tools.tool import Tool, ToolResult
@@ -99,7 +98,7 @@ def faked(
 def function_names(flow: Flow) -> list[str]:
     """The names by which a flow's functions are faked: the nodes' paths, and the functions' own names."""
     found: list[str] = []
-    for name, node in every_node(flow.plan.definitions):
+    for name, node in flow.plan.all_nodes.items():
         function = _find_function(node)
         if function is not None:
             found += [name] if isinstance(node, CodeNode) else [name, getattr(function, "__name__", name)]
@@ -108,7 +107,7 @@ def function_names(flow: Flow) -> list[str]:
 
 def tool_names(flow: Flow) -> list[str]:
     """The names by which a flow's tools are faked, as far as they are known before its servers start."""
-    found = [node.tool.name for _, node in every_node(flow.plan.definitions) if isinstance(node, ToolNode)]
+    found = [node.tool.name for node in flow.plan.all_nodes.values() if isinstance(node, ToolNode)]
     found += [tool.name for tooling in _list_toolings(flow) for each in tooling.sets for tool in each.tools]
     found += [f"{server.name}_{name}" for server in _list_servers(flow) for name in server.allow or ()]
     return list(dict.fromkeys(found))
@@ -121,7 +120,7 @@ def server_names(flow: Flow, *, open_only: bool = False) -> list[str]:
 
 def request_names(flow: Flow) -> list[str]:
     """The nodes that send requests, by their paths."""
-    return [name for name, node in every_node(flow.plan.definitions) if isinstance(node, HttpNode)]
+    return [name for name, node in flow.plan.all_nodes.items() if isinstance(node, HttpNode)]
 
 
 def brings_tools(flow: Flow) -> bool:
@@ -348,10 +347,7 @@ def _replace_function(node: FlowNode, function: Callable[..., Any]) -> FlowNode:
 
 
 def _list_agents(flow: Flow) -> Iterator[Agent]:
-    for _, node in every_node(flow.plan.definitions):
-        agent = prototype_of(agent_of(node))
-        if isinstance(agent, Agent):
-            yield agent
+    return (node.prototype for node in flow.plan.all_nodes.values() if isinstance(node, AgentNode))
 
 
 def _list_toolings(flow: Flow) -> Iterable[Tooling]:
@@ -360,7 +356,7 @@ def _list_toolings(flow: Flow) -> Iterable[Tooling]:
 
 def _list_servers(flow: Flow) -> Iterable[McpServer]:
     yield from (server for tooling in _list_toolings(flow) for server in tooling.servers)
-    for _, node in every_node(flow.plan.definitions):
+    for node in flow.plan.all_nodes.values():
         if isinstance(node, ToolNode) and isinstance(node.tool, ServerTool):
             # Of a server that only such nodes name, other tools are nobody's.
             yield (

@@ -33,7 +33,7 @@ from flowengine.flowfile.schema.fields import Keys, Maybe, format_found, refuse
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.approval import ApprovalNode
-from flowengine.nodes.container import every_node, file_path
+from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.fakes import Fake, brings_tools, function_names, request_names, server_names, tool_names
@@ -244,7 +244,7 @@ _Problem: TypeAlias = tuple[str, KeyPath, str, str]
 
 def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
     names: set[str] = set()
-    nodes = list(every_node(flow.plan.definitions))
+    nodes = list(flow.plan.all_nodes.items())
     for number, case in enumerate(spec.cases):
         at: KeyPath = ("cases", number)
         if case.name in names:

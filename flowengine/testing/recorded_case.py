@@ -22,10 +22,9 @@ from flowengine.flow import Flow
 from flowengine.flowfile.yaml.dump import to_yaml
 from flowengine.journal.run_export import mask_events
 from flowengine.nodes.agent import AgentNode
-from flowengine.nodes.container import every_node, file_path
+from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
-from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.fakes import server_names
 from flowengine.testing.model_overrides import seat_names
@@ -47,7 +46,7 @@ class _Case:
     """A run's answers, by node."""
 
     def __init__(self, flow: Flow) -> None:
-        self.nodes: dict[str, FlowNode] = dict(every_node(flow.plan.definitions))
+        self.nodes = flow.plan.all_nodes
         self.seats = set(seat_names(flow))
         self.servers = tuple(f"{each}_" for each in server_names(flow))
         self.answers: dict[str, list[Any]] = {}

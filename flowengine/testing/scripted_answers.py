@@ -17,7 +17,6 @@ from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.models.model import Model, Reply, Request, supports_schema
 from flowengine.models.scripted import Answer, ScriptedModel, UnscriptedCallError, format_prompt
-from flowengine.nodes.container import every_node
 from flowengine.testing.model_overrides import ModelSlot, seat_names, with_models
 
 __all__ = ["NodeAnswers", "Script", "scripted"]
@@ -55,7 +54,7 @@ class Script:
         return with_models(flow, self._choose)
 
     def _check(self, flow: Flow) -> None:
-        known, nodes = list(seat_names(flow)), dict(every_node(flow.plan.definitions))
+        known, nodes = list(seat_names(flow)), flow.plan.all_nodes
         for name in self._answers:
             if name in known:
                 continue
