@@ -20,7 +20,7 @@ from flowengine.agents.tool_loop import ToolLoop
 from flowengine.agents.tooling import Admit, Bringer, Tooling
 from flowengine.core.locale import Messages
 from flowengine.core.run_scope import RunScope
-from flowengine.core.secret_values import NO_SECRETS
+from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.models.messages import Message
@@ -320,7 +320,7 @@ class _FakedSender(NamedTuple):
             media_type = "text/plain" if isinstance(body, str) else "application/octet-stream"
         content = b"" if body is None else body if isinstance(body, bytes) else _to_text(body).encode()
         headers = {"content-type": media_type, **answer.get("headers", {})}
-        return SentAnswer(Answer(answer.get("status", 200), headers, content), request.url, NO_SECRETS)
+        return SentAnswer(Answer(answer.get("status", 200), headers, content), request.url, Secrets(()))
 
 
 def _to_text(value: Any) -> str:
