@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import anyio
 import pytest
 
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
@@ -85,7 +85,7 @@ def test_there_are_inputs_for_every_sample() -> None:
 def models_in(path: Path) -> Iterator[str]:
     """The nodes of a flow that ask models."""
     nodes = Flow.from_yaml(path).plan.all_nodes
-    return (name for name, node in nodes.items() if traits_of(node.kind).asks_models)
+    return (name for name, node in nodes.items() if TRAITS[node.kind].asks_models)
 
 
 @pytest.mark.parametrize("name", [*ALL, "release_approval"])
