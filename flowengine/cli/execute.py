@@ -18,7 +18,7 @@ from flowengine.cli.run_access import choose_store, format_command, keeps, open_
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting, watching
 from flowengine.core.context import NodeStatus, RunStatus
-from flowengine.core.json_values import dumps, format_value
+from flowengine.core.json_values import dumps
 from flowengine.engine.events import ErrorInfo, Event
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import LimitError
@@ -62,7 +62,7 @@ def format_outputs(outputs: Mapping[str, Any]) -> str:
         [value] = outputs.values()
         if isinstance(value, str):
             return value
-    return "\n".join(_format_named(name, format_value(value)) for name, value in outputs.items())
+    return "\n".join(_format_named(name, value) for name, value in outputs.items())
 
 
 def format_reuse(progress: Progress) -> str | None:
@@ -72,7 +72,8 @@ def format_reuse(progress: Progress) -> str | None:
     return f"re-used {nodes:,} of {of:,} nodes" if nodes or asked else None
 
 
-def _format_named(name: str, text: str) -> str:
+def _format_named(name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else dumps(value)
     if "\n" not in text:
         return f"{name}: {text}"
     return f"{name}:\n" + "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
