@@ -77,6 +77,11 @@ class JudgeSpec(ModelSettings):
     criteria: dict[str, Plain] = Field(default_factory=dict[str, str])
     """Criterion → what it asks for."""
 
+    @property
+    def is_pair(self) -> bool:
+        """Whether it compares two texts."""
+        return self.other is not None
+
 
 class ScorerSpec(ExpectSpec):
     """One scorer: claims in the words of flow tests, a judge, or a function."""
@@ -329,19 +334,6 @@ def _find_unknown_columns(spec: EvalSpec, columns: Sequence[str]) -> Iterator[_P
                 path = reference.path
                 if path[0] == "row" and len(path) > 1 and path[1] not in columns:
                     yield tell(("scorers", name, *place), path[1])
-
-
-def is_pair(judge: JudgeSpec) -> bool:
-    """Tells whether it compares two texts."""
-    return judge.other is not None
-
-
-Way: TypeAlias = Literal["claims", "judge", "call"]
-
-
-def way_of(scorer: ScorerSpec) -> Way:
-    """Returns how a scorer computes its score."""
-    return "judge" if scorer.judge is not None else "call" if scorer.call is not None else "claims"
 
 
 def render_claim(matcher: Matcher, render: Callable[[str], Any]) -> Matcher:

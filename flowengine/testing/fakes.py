@@ -17,9 +17,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.tool_loop import ToolLoop
-from flowengine.agents.tooling import Admit, Bringer, Tooling
+from flowengine.agents.tooling import Bringer, Tooling
 from flowengine.core.locale import Messages
-from flowengine.core.run_scope import RunScope
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.flow import Flow
@@ -381,12 +380,11 @@ class _FakedTooling(Tooling):
         words: Messages,
         environ: Mapping[str, str],
         *,
-        scope: RunScope | None = None,
-        admit: Admit | None = None,
         bringer: Bringer | None = None,
+        **settings: Any,
     ) -> AsyncGenerator[Callable[[], ToolLoop]]:
         around = None if bringer is None else _FakedBringer(bringer, self.fakes)
-        async with Tooling.open(self, words, environ, scope=scope, admit=admit, bringer=around) as loops:
+        async with Tooling.open(self, words, environ, bringer=around, **settings) as loops:
             yield loops
 
 
