@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
 from enum import Enum
-from typing import Any, ClassVar, Unpack, cast
+from typing import Any, ClassVar, Self, Unpack, cast
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
@@ -50,8 +51,7 @@ class ConditionNode(FlowNode):
         refuse_other_kind(function, (Callable, Testable), "a ConditionNode asks a function", DefinitionError)
         check_arguments(ConditionNode.__init__, {"then": then, "otherwise": otherwise, "has_otherwise": has_otherwise})
         super().__init__(**settings)
-        self.function = function
-        self._test = function.test if isinstance(function, Testable) else None
+        self._bind(function)
         if isinstance(then, Mapping):
             self._routes: dict[str, str | None] = {_label(label): target for label, target in then.items()}
             self._two_way = False
@@ -62,6 +62,16 @@ class ConditionNode(FlowNode):
             self._routes = {"then": then, "else": otherwise}
             self._two_way = True
             self._has_otherwise = False
+
+    def with_function(self, function: Callable[[Context], Any]) -> Self:
+        """This node with a function in the place of its own, or of its expression."""
+        changed = copy(self)
+        changed._bind(function)
+        return changed
+
+    def _bind(self, function: Callable[[Context], Any]) -> None:
+        self.function = function
+        self._test = function.test if isinstance(function, Testable) else None
 
     @property
     def routes(self) -> Mapping[str, str | None]:

@@ -107,7 +107,7 @@ def function_names(flow: Flow) -> list[str]:
 def tool_names(flow: Flow) -> list[str]:
     """The names by which a flow's tools are faked, as far as they are known before its servers start."""
     found = [node.tool.name for node in flow.plan.all_nodes.values() if isinstance(node, ToolNode)]
-    found += [tool.name for tooling in _list_toolings(flow) for each in tooling.sets for tool in each.tools]
+    found += [tool.name for agent in _list_agents(flow) for each in agent.tooling.sets for tool in each.tools]
     found += [f"{server.name}_{name}" for server in _list_servers(flow) for name in server.allow or ()]
     return list(dict.fromkeys(found))
 
@@ -338,10 +338,10 @@ def _find_function(node: FlowNode) -> Callable[..., Any] | None:
 
 
 def _replace_function(node: FlowNode, function: Callable[..., Any]) -> FlowNode:
-    if isinstance(node, FunctionNode | CodeNode):
+    if isinstance(node, FunctionNode | CodeNode | ConditionNode):
         return node.with_function(function)
-    changed = copy(node)
-    setattr(changed, "scorer" if isinstance(node, EvaluationNode) else "function", function)
+    changed = copy(cast(EvaluationNode, node))
+    changed.scorer = function
     return changed
 
 
@@ -349,12 +349,8 @@ def _list_agents(flow: Flow) -> Iterator[Agent]:
     return (node.prototype for node in flow.plan.all_nodes.values() if isinstance(node, AgentNode))
 
 
-def _list_toolings(flow: Flow) -> Iterable[Tooling]:
-    return (agent.tooling for agent in _list_agents(flow))
-
-
 def _list_servers(flow: Flow) -> Iterable[McpServer]:
-    yield from (server for tooling in _list_toolings(flow) for server in tooling.servers)
+    yield from (server for agent in _list_agents(flow) for server in agent.tooling.servers)
     for node in flow.plan.all_nodes.values():
         if isinstance(node, ToolNode) and isinstance(node.tool, ServerTool):
             # Of a server that only such nodes name, other tools are nobody's.
