@@ -158,13 +158,7 @@ def _to_reply(written: _Reply) -> Reply:
     return Reply(
         written.content,
         _to_tool_calls(written.tool_calls),
-        TokenUsage(
-            written.prompt_tokens,
-            written.completion_tokens,
-            written.cached_tokens,
-            written.cache_write_tokens,
-            written.reasoning_tokens,
-        ),
+        TokenUsage(**written.model_dump(include={*TokenUsage._fields})),
         written.cost_usd,
         written.finish_reason,
         written.model,
@@ -226,11 +220,7 @@ def _reply_to_yaml(reply: Reply) -> dict[str, Any]:
         finish_reason=None if reply.finish_reason == "stop" else reply.finish_reason,
         model=reply.model,
         provider=reply.provider,
-        prompt_tokens=reply.usage.prompt_tokens,
-        completion_tokens=reply.usage.completion_tokens,
-        cached_tokens=reply.usage.cached_tokens,
-        cache_write_tokens=reply.usage.cache_write_tokens,
-        reasoning_tokens=reply.usage.reasoning_tokens,
+        **reply.usage._asdict(),
         cost_usd=reply.cost_usd,
         vendor_parts=list(reply.vendor_parts),
     )

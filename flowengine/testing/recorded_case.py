@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from flowengine.core.context import EMPTY
 from flowengine.core.file_values import find_files
@@ -31,8 +31,6 @@ from flowengine.testing.model_overrides import seat_names
 from flowengine.tools.tool import Tool
 
 __all__ = ["MadeTest", "make_row", "make_test", "name_columns"]
-
-_PARTS: Final[Mapping[str, str]] = {"evaluation": "evaluation", "routing": "routing"}
 
 
 class MadeTest(NamedTuple):
@@ -68,7 +66,7 @@ class _Case:
             if record.purpose in PREPARING:
                 self.notes["calls that prepare a prompt (summaries, embeddings) have no answers here"] = None
                 return
-            part = f"{name}.{_PARTS.get(record.purpose, '')}"
+            part = f"{name}.{record.purpose}"  # The judge or the router inside of an agent's node.
             self.answers.setdefault(part if part in self.seats else name, []).extend(_answers_of(record))
         elif isinstance(record, ToolCall) and not record.started and isinstance(self.nodes.get(name), AgentNode):
             if record.effect != "none" or record.name.startswith(self.servers):
