@@ -302,33 +302,12 @@ class Context:
         around: Around | None = None,
         has_result: bool | None = None,
     ) -> None:
-        object.__setattr__(
-            self,
-            "_given",
-            {
-                "result": result,
-                "shared_state": EMPTY if shared_state is None else shared_state,
-                "routing_result": routing_result,
-                "evaluation_result": evaluation_result,
-                "prev_outputs": EMPTY if prev_outputs is None else prev_outputs,
-                "nodes": EMPTY if nodes is None else nodes,
-                "inputs": EMPTY if inputs is None else inputs,
-                "env": EMPTY if env is None else env,
-                "messages": messages,
-                "current_node": current_node,
-                "error": error,
-                "run_id": run_id,
-                "variables": EMPTY if variables is None else variables,
-                "note": note,
-                "recorded": recorded,
-                "tell": tell,
-                "kept": EMPTY if kept is None else kept,
-                "scope": scope,
-                "ledger": ledger,
-                "around": around,
-                "has_result": result is not None if has_result is None else has_result,
-            },
-        )
+        given = {**locals()}
+        del given["self"]
+        given |= {name: EMPTY for name in _MAPPINGS if given[name] is None}
+        if has_result is None:
+            given["has_result"] = result is not None
+        object.__setattr__(self, "_given", given)
 
     @property
     def result(self) -> Any:
@@ -469,3 +448,5 @@ class Context:
 RESULTS: Final = frozenset({"routing_result", "evaluation_result"})
 """Attributes that may stand for something that failed."""
 FIELDS: Final = tuple(signature(Context).parameters)
+_MAPPINGS: Final = ("shared_state", "prev_outputs", "nodes", "inputs", "env", "variables", "kept")
+"""Attributes that are empty where they are not given."""

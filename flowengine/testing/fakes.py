@@ -155,24 +155,21 @@ class Fakes:
 
     def _check(self, flow: Flow) -> None:
         """`DefinitionError` for a fake that stands for nothing."""
-        functions, tools, servers = function_names(flow), tool_names(flow), server_names(flow)
-        for name in self._functions:
-            if name not in functions:
-                raise DefinitionError(f"flow '{flow.name}' calls no function '{name}'{_format_hint(name, functions)}")
-        for name in self._tools:
-            begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
-            if name not in tools and not brings_tools(flow) and not (begins and name.startswith(begins)):
-                raise DefinitionError(f"flow '{flow.name}' has no tool '{name}'{_format_hint(name, tools)}")
-        requests = request_names(flow)
-        for name in self._http:
-            if name not in requests:
-                raise DefinitionError(f"flow '{flow.name}' has no request '{name}'{_format_hint(name, requests)}")
-        for name in self._real:
-            known = [*functions, *tools, *servers, *requests]
-            if name not in known and not brings_tools(flow):
-                raise DefinitionError(
-                    f"flow '{flow.name}' has no function, tool or server '{name}'{_format_hint(name, known)}"
-                )
+        functions, tools, requests = function_names(flow), tool_names(flow), request_names(flow)
+        begins, brings = tuple(f"{each}_" for each in server_names(flow, open_only=True)), brings_tools(flow)
+        for what, named, known in (
+            ("calls no function", self._functions, functions),
+            ("has no tool", [each for each in self._tools if not (brings or each.startswith(begins))], tools),
+            ("has no request", self._http, requests),
+            (
+                "has no function, tool or server",
+                () if brings else self._real,
+                [*functions, *tools, *server_names(flow), *requests],
+            ),
+        ):
+            for name in named:
+                if name not in known:
+                    raise DefinitionError(f"flow '{flow.name}' {what} '{name}'{_format_hint(name, known)}")
 
     def _change(self, name: str, node: FlowNode) -> FlowNode:
         if isinstance(node, AgentNode):
