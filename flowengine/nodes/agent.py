@@ -299,6 +299,7 @@ class EvaluationNode(AskingNode):
     """
 
     kind: ClassVar[str] = "evaluation"
+    sees_all = False
 
     def __init__(
         self,
@@ -354,10 +355,6 @@ class EvaluationNode(AskingNode):
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         return {"content": _subject(context, self.target).content}
-
-    @property
-    def sees_all(self) -> bool:
-        return False
 
     @property
     def code(self) -> Sequence[Callable[..., Any]]:

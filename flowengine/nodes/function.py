@@ -68,7 +68,7 @@ class FunctionNode(FlowNode):
 
     def _bind(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.wants_context = _takes_context(function, self.arguments)
+        self.wants_context = self.sees_all = _takes_context(function, self.arguments)
         self.in_thread = not is_async(function)
         if not self.in_thread:
             self._call: Callable[..., Awaitable[Any]] = self._on_loop
@@ -99,10 +99,6 @@ class FunctionNode(FlowNode):
         if self.arguments is None:
             return None if self.wants_context else EMPTY
         return {name: value(context) for name, value in self.arguments.items()}
-
-    @property
-    def sees_all(self) -> bool:
-        return self.wants_context
 
     def _call_arguments(self, context: Context, handed: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Returns the arguments of the call."""

@@ -46,6 +46,7 @@ class HttpNode(FlowNode):
     """
 
     kind: ClassVar[str] = "http"
+    sees_all = False
 
     def __init__(
         self,
@@ -136,10 +137,6 @@ class HttpNode(FlowNode):
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         return {name: value(context) for name, value in self._values.items()}
-
-    @property
-    def sees_all(self) -> bool:
-        return False
 
     def identity(self) -> Sequence[Any]:
         said = text_of(self.expected.schema), list(self.expected.status)

@@ -189,6 +189,8 @@ class FlowNode(ABC):
     """Whether a task may begin in it that lives as long as the run (a server, the wait for a person's answer)."""
     in_thread: bool = False
     """Whether its work is done in a thread, of which a run has so many."""
+    sees_all: bool = True
+    """Whether its body may look at everything that a node sees, beside what it is handed."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -277,11 +279,6 @@ class FlowNode(ABC):
     def handed(self, context: Context) -> Mapping[str, Any] | None:
         """Returns the arguments that the body's templates give, by name, if they are its only inputs; else None."""
         return None
-
-    @property
-    def sees_all(self) -> bool:
-        """Whether its body may look at everything that a node sees, beside what it is handed."""
-        return True
 
     @property
     def inside(self) -> Mapping[str, FlowNode]:
