@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     from flowengine.models.open import get_llm
     from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
     from flowengine.nodes.approval import ApprovalNode
-    from flowengine.nodes.compiled_flow import InputField
     from flowengine.nodes.condition import ConditionNode
     from flowengine.nodes.function import FunctionNode
     from flowengine.nodes.loop import LoopNode
     from flowengine.nodes.map import MapNode
     from flowengine.nodes.node import FlowNode, NodeLimits, NodeSettings, RetryPolicy, RunLimits
+    from flowengine.nodes.run_inputs import InputField
     from flowengine.nodes.subflow import SubflowNode
     from flowengine.runners.row_runs import RowResult
     from flowengine.runners.run import Run
@@ -91,7 +91,7 @@ PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
             "RetryPolicy",
         ),
         "flowengine.core.budget": ("Budget",),
-        "flowengine.nodes.compiled_flow": ("InputField",),
+        "flowengine.nodes.run_inputs": ("InputField",),
         "flowengine.engine.merging": ("StateKey",),
         "flowengine.nodes.function": ("FunctionNode",),
         "flowengine.nodes.condition": ("ConditionNode",),

@@ -45,9 +45,9 @@ from flowengine.errors import (
 )
 from flowengine.journal.approvals import answer
 from flowengine.journal.stores import TeeStore, as_store, open_store
-from flowengine.nodes.compiled_flow import CompiledFlow, InputField, assemble
-from flowengine.nodes.container import every_node
+from flowengine.nodes.compiled_flow import CompiledFlow, assemble
 from flowengine.nodes.node import FlowNode, RunLimits
+from flowengine.nodes.run_inputs import InputField
 from flowengine.runners import local
 from flowengine.runners.run import Run
 from flowengine.runners.run_options import Live, RunOptions, unheard
@@ -536,7 +536,7 @@ async def _run_into(stream: EventStream, send: MemoryObjectSendStream[Streamed],
 def _refuse_told_people(plan: CompiledFlow) -> None:
     """`FlowError` where a question names whom to tell: without a project file nobody would be, and nothing said so."""
     text = "only a flow with a project file can tell people (`notify`); FlowBuilder and flow files make such flows"
-    told = [path for path, node in every_node(plan.definitions) if node.tells_people]
+    told = [path for path, node in plan.all_nodes.items() if node.tells_people]
     if told:
         raise FlowError([Diagnostic("FE531", text, node=path) for path in told])
 

@@ -30,9 +30,9 @@ from flowengine.errors import (
 from flowengine.flowfile.compile.scope import template
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
-from flowengine.nodes.compiled_flow import InputField
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import NodeLimits, RetryPolicy, RunLimits
+from flowengine.nodes.run_inputs import InputField
 
 pytestmark = pytest.mark.anyio
 

@@ -61,6 +61,22 @@ async def test_the_last_that_came_is_closed_first() -> None:
     assert told == [2, 1, 0]
 
 
+async def test_what_fails_to_close_keeps_nothing_else_from_its_end() -> None:
+    told: list[str] = []
+
+    async def fail() -> None:
+        raise OSError("it does not close")
+
+    async def run() -> None:
+        async with RunScope() as scope:
+            await held(scope, told)
+            scope.at_end(fail)
+
+    with pytest.raises(OSError, match="it does not close"):
+        await run()
+    assert told == ["closed", "task ended"]
+
+
 @pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt()])
 async def test_what_the_block_raises_comes_out_as_it_is(error: BaseException) -> None:
     told: list[str] = []

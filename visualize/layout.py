@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from visualize.picture import Picture, PictureNode
 
 __all__ = ["Arrangement", "Box", "arrange", "outline", "place_boxes", "slack"]
@@ -215,7 +215,7 @@ _CORNERS: Final = {"hexagon": (12.0, 1 / 3), "diamond": (20.0, 1 / 2), "octagon"
 
 def outline(kind: str, box: Box) -> str:
     """The path's data; other kinds than those of flows are rectangles."""
-    shape = traits_of(kind).shape
+    shape = TRAITS[kind].shape
     left, right = box.x - box.width / 2, box.x + box.width / 2
     top, bottom = box.y - box.height / 2, box.y + box.height / 2
     edge = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}Z"
@@ -235,7 +235,7 @@ def outline(kind: str, box: Box) -> str:
 
 def slack(kind: str) -> float:
     """Pixels that a shape's corners take of a line's room."""
-    return 18.0 if traits_of(kind).shape in ("hexagon", "diamond") else 0.0
+    return 18.0 if TRAITS[kind].shape in ("hexagon", "diamond") else 0.0
 
 
 def _round_corners(left: float, top: float, right: float, bottom: float, r: float) -> str:

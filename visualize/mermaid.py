@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from visualize.picture import Picture, PictureEdge, PictureNode
 from visualize.style import LOOKS, RISKS, cut, heading, lines_of
 
@@ -72,7 +72,7 @@ def _format_level(
             yield from _format_level(members, names, node.id, indent + "    ")
             yield f"{indent}end"
         else:
-            opening, closing = _SHAPES[traits_of(node.kind).shape]
+            opening, closing = _SHAPES[TRAITS[node.kind].shape]
             yield f"{indent}{names[node.id]}{opening}{_format_words(node)}{closing}"
 
 

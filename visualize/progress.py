@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from flowengine.core.context import NodeResult, NodeStatus, RunStatus, SkipCause
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.core.records import (
     Answered,
     Asked,
@@ -213,7 +213,7 @@ class Progress:
             for row in self.nodes.values()
             if row.status in ("succeeded", "failed", "skipped")
             and row.has_run
-            and (not traits_of(row.kind).container or not row.inside.total())
+            and (not TRAITS[row.kind].container or not row.inside.total())
         ]
         return ReusedCount(sum(row.reused is not None for row in ended), len(ended))
 

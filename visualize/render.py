@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.errors import PictureError
 from visualize.mermaid import to_mermaid
 from visualize.picture import Picture, PictureEdge, PictureNode, close_containers
@@ -92,7 +92,7 @@ class _Lines:
 
 def _format_node(node: PictureNode) -> str:
     look = look_of(node)
-    shape = _SHAPES[traits_of(node.kind).shape]
+    shape = _SHAPES[TRAITS[node.kind].shape]
     dash = "" if look.dash == "solid" else f",{look.dash}"
     return f'{shape}{dash}" {_format_words(node)} color="{look.border}" fillcolor="{look.fill}" penwidth={look.width}'
 

@@ -31,7 +31,7 @@ from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
 from flowengine.core.records import Brought, Gateway
 from flowengine.core.run_scope import RunScope
-from flowengine.core.secret_values import NO_SECRETS, Secrets
+from flowengine.core.secret_values import Secrets
 from flowengine.errors import GuardrailError, RunError
 from flowengine.models.messages import Message
 from flowengine.models.named import Models
@@ -55,7 +55,7 @@ async def open_prompt_builder(
     kept: Mapping[str, Any] | None,
     scope: RunScope | None,
     recorded: Sequence[Any],
-    secrets: Secrets = NO_SECRETS,
+    secrets: Secrets | None = None,
 ) -> PromptBuilder:
     """The material of one run. `models`: those that its sources know by name. `kept`: what the ancestors of its node
     keep; None for an agent that stands alone. `recorded`: what an interrupted attempt of the node has told. `secrets`:
@@ -97,7 +97,7 @@ class PromptBuilder:
         *,
         is_run: bool = False,
         recorded: Sequence[Any] = (),
-        secrets: Secrets = NO_SECRETS,
+        secrets: Secrets | None = None,
     ) -> None:
         """`memories`: the providers of this run. `is_run`: of a flow, which keeps what changes."""
         self._budget = sources.budget
@@ -168,6 +168,8 @@ class PromptBuilder:
         return entries
 
     def _hide_secrets(self, part: Part) -> Part:
+        if self._secrets is None:
+            return part
         fragment = part.entry.fragment
         return part._replace(
             entry=part.entry._replace(fragment=fragment._replace(text=self._secrets.hide(fragment.text)))

@@ -18,7 +18,7 @@ from flowengine.cli.run_access import choose_store, format_command, keeps, open_
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting, watching
 from flowengine.core.context import NodeStatus, RunStatus
-from flowengine.core.json_values import dumps, format_value
+from flowengine.core.json_values import dumps
 from flowengine.engine.events import ErrorInfo, Event
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import LimitError
@@ -26,7 +26,6 @@ from flowengine.journal.approvals import open_questions, told_last
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.container import every_node
 from flowengine.runners import local
 from flowengine.runners.run import Run
 from flowengine.runners.run_options import Live, RunOptions, higher_limit
@@ -63,7 +62,7 @@ def format_outputs(outputs: Mapping[str, Any]) -> str:
         [value] = outputs.values()
         if isinstance(value, str):
             return value
-    return "\n".join(_format_named(name, format_value(value)) for name, value in outputs.items())
+    return "\n".join(_format_named(name, value) for name, value in outputs.items())
 
 
 def format_reuse(progress: Progress) -> str | None:
@@ -73,7 +72,8 @@ def format_reuse(progress: Progress) -> str | None:
     return f"re-used {nodes:,} of {of:,} nodes" if nodes or asked else None
 
 
-def _format_named(name: str, text: str) -> str:
+def _format_named(name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else dumps(value)
     if "\n" not in text:
         return f"{name}: {text}"
     return f"{name}:\n" + "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
@@ -246,7 +246,7 @@ class Execution:
         """Prints the command that repeats failed items, if the run is stored."""
         if self.plan is None or self.reporting.quiet or not keeps(choose_store(self.store)):
             return
-        if not any(node.kind == "map" for _, node in every_node(self.plan.definitions)):
+        if not any(node.kind == "map" for node in self.plan.all_nodes.values()):
             return
         from flowengine.runners.forking import failed_items
 

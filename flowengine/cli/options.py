@@ -18,7 +18,7 @@ from flowengine.core.json_values import parse_json
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import check_run_id, parse_labels
-from flowengine.nodes.compiled_flow import InputField, parse_text
+from flowengine.nodes.run_inputs import InputField, parse_text
 
 __all__ = [
     "OPTION_OF",

@@ -20,7 +20,7 @@ from flowengine.context_providers.registry import provider_class
 from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
 from flowengine.core.records import Brought, ProviderFailed
-from flowengine.core.secret_values import NO_SECRETS, Secrets
+from flowengine.core.secret_values import Secrets
 from flowengine.core.user_code import describe_error
 from flowengine.core.values import describe_value
 
@@ -159,7 +159,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 async def gather(
-    providers: Iterable[ContextProvider], query: str, note: Note, secrets: Secrets = NO_SECRETS, **facts: Any
+    providers: Iterable[ContextProvider], query: str, note: Note, secrets: Secrets | None = None, **facts: Any
 ) -> list[PackedEntry]:
     """Gathers the fragments of all providers for a query, in order. `facts` are passed as keyword arguments
     (`agent_name`).
@@ -178,7 +178,7 @@ async def gather(
         fragments = await _check_fragments(provider, found, note)
         if fragments is None:
             continue
-        if secrets:
+        if secrets is not None:
             fragments = [each._replace(text=secrets.hide(each.text)) for each in fragments]
         if provider.transforms:
             present, lost = _compare_transform(provider, present, fragments)

@@ -49,6 +49,11 @@ class _Readable(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    content: Any = None
+
+    def __str__(self) -> str:
+        return str(self.content)
+
     def get(self, key: str, default: Any = None) -> Any:
         return getattr(self, key) if key in type(self).model_fields else default
 
@@ -69,9 +74,6 @@ class LLMResult(_Readable):
     """0.0–1.0, from the last evaluation; None where nothing was evaluated."""
     attempts: int = 1
     """Generations made, the first included."""
-
-    def __str__(self) -> str:
-        return str(self.content)
 
 
 def _refuse_boolean(value: Any) -> Any:
@@ -94,23 +96,16 @@ class RoutingResult(_Readable):
     reasoning: str = ""
     metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
 
-    def __str__(self) -> str:
-        return str(self.content)
-
 
 class EvaluationResult(_Readable):
     """The score of a generation; `passed` is computed from it, never taken from a model."""
 
-    content: Any = None
     score: Share
     passed: bool
     criteria_scores: dict[str, float] = Field(default_factory=dict[str, float])
     feedback: str = ""
     suggestions: list[str] = Field(default_factory=list[str])
     metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
-
-    def __str__(self) -> str:
-        return str(self.content)
 
 
 class FailedEvaluation(NamedTuple):
@@ -122,10 +117,7 @@ class FailedEvaluation(NamedTuple):
 
     def error(self) -> RunError:
         """The error of reading the result."""
-        return RunError(
-            f"there is no evaluation_result: the evaluation in node '{self.node}' failed ({self.message}), and an "
-            f"earlier one does not count in its place; handle its failure, or look at its status first"
-        )
+        return _error_of_failed("evaluation", self.node, self.message)
 
 
 class FailedRouting(NamedTuple):
@@ -137,10 +129,14 @@ class FailedRouting(NamedTuple):
 
     def error(self) -> RunError:
         """The error of reading the result."""
-        return RunError(
-            f"there is no routing_result: the routing in node '{self.node}' failed ({self.message}), and an "
-            f"earlier one does not count in its place; handle its failure, or look at its status first"
-        )
+        return _error_of_failed("routing", self.node, self.message)
+
+
+def _error_of_failed(what: str, node: str, message: str) -> RunError:
+    return RunError(
+        f"there is no {what}_result: the {what} in node '{node}' failed ({message}), and an earlier one does not "
+        f"count in its place; handle its failure, or look at its status first"
+    )
 
 
 def read_or_raise(found: Any) -> Any:

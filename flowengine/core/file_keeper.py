@@ -193,7 +193,7 @@ class FileKeeper:
             parts = [await self._replace(each, name, depth + 1) for each in cast("Iterable[Any]", value)]
             if issubclass(kind, list):
                 return parts
-            return cast("Any", kind)(*parts) if "_fields" in kind.__dict__ else tuple(parts)
+            return getattr(cast("Any", kind), "_make", tuple)(parts)  # As a named tuple is made.
         return value
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError
 
-__all__ = ["SHAPES", "TRAITS", "NodeTraits", "find_packaged_kinds", "traits_of"]
+__all__ = ["SHAPES", "TRAITS", "NodeTraits", "find_packaged_kinds"]
 
 
 SHAPES: Final = ("rectangle", "rounded", "hexagon", "octagon", "diamond", "stack", "folder", "house")
@@ -32,38 +32,38 @@ class NodeTraits(NamedTuple):
     """How it is drawn: one of `SHAPES`."""
 
 
-TRAITS: Final[Mapping[str, NodeTraits]] = {
-    "agent": NodeTraits(asks_models=True, shape="rounded"),
-    "routing": NodeTraits(transparent=True, asks_models=True, shape="hexagon"),
-    "condition": NodeTraits(transparent=True, shape="diamond"),
-    "evaluation": NodeTraits(transparent=True, asks_models=True, shape="octagon"),
-    "function": NodeTraits(),
-    "tool": NodeTraits(),
-    "http": NodeTraits(),
-    "code": NodeTraits(),
-    "map": NodeTraits(container=True, shape="stack"),
-    "loop": NodeTraits(container=True, shape="stack"),
-    "subflow": NodeTraits(container=True, shape="folder"),
-    "approval": NodeTraits(transparent=True, shape="house"),
-}
-"""Kind of node → its traits, for each kind of ours; nothing else lists them."""
+class _KnownTraits(dict[str, NodeTraits]):
+    """The traits of our kinds; those of another kind are looked for in the package that brings it."""
+
+    def __missing__(self, kind: str) -> NodeTraits:
+        point = find_packaged_kinds().get(kind)
+        try:
+            found: object = None if point is None else load_entry_point(point, f"the node type '{kind}'")
+        except DefinitionError:  # A run can be drawn whose kind can no longer be had; running it says what is wrong.
+            found = None
+        traits = getattr(found, "traits", None)
+        return traits if isinstance(traits, NodeTraits) and traits.shape in SHAPES else self["function"]
+
+
+TRAITS: Final[Mapping[str, NodeTraits]] = _KnownTraits(
+    {
+        "agent": NodeTraits(asks_models=True, shape="rounded"),
+        "routing": NodeTraits(transparent=True, asks_models=True, shape="hexagon"),
+        "condition": NodeTraits(transparent=True, shape="diamond"),
+        "evaluation": NodeTraits(transparent=True, asks_models=True, shape="octagon"),
+        "function": NodeTraits(),
+        "tool": NodeTraits(),
+        "http": NodeTraits(),
+        "code": NodeTraits(),
+        "map": NodeTraits(container=True, shape="stack"),
+        "loop": NodeTraits(container=True, shape="stack"),
+        "subflow": NodeTraits(container=True, shape="folder"),
+        "approval": NodeTraits(transparent=True, shape="house"),
+    }
+)
+"""Kind of node → its traits. It lists each kind of ours, alone, and has an answer for every other kind."""
 
 
 def find_packaged_kinds() -> Mapping[str, EntryPoint]:
     """The kinds that installed packages bring; none takes the name of one of ours. Nothing is imported."""
     return {name: point for name, point in find_entry_points("flowengine.nodes").items() if name not in TRAITS}
-
-
-def traits_of(kind: str) -> NodeTraits:
-    """The traits of a kind, be it a package's, or one that nothing knows."""
-    return TRAITS.get(kind) or _traits_of_package(kind)
-
-
-def _traits_of_package(kind: str) -> NodeTraits:
-    point = find_packaged_kinds().get(kind)
-    try:
-        found: object = None if point is None else load_entry_point(point, f"the node type '{kind}'")
-    except DefinitionError:  # A run can be drawn whose kind can no longer be had; running it says what is wrong.
-        found = None
-    traits = getattr(found, "traits", None)
-    return traits if isinstance(traits, NodeTraits) and traits.shape in SHAPES else TRAITS["function"]

@@ -7,6 +7,7 @@ they are results, and journaled.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
@@ -93,15 +94,32 @@ class RunScope:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if self._closing:
-            with anyio.move_on_after(CLOSING_SECONDS, shield=True):
-                while self._closing:
-                    await self._closing.pop()()
+        try:
+            if self._closing:
+                with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+                    await self._close()
+        except BaseException:
+            await self._end_tasks()
+            raise
+        if error is None or isinstance(error, anyio.get_cancelled_exc_class()):
+            return await self._end_tasks(kind, error, trace)
+        await self._end_tasks()  # Given the error, the group of tasks would put a group of errors round it.
+        return None
+
+    async def _close(self) -> None:
+        """Close all that is to be closed; what fails in it keeps no other from it, and is raised at the end."""
+        async with AsyncExitStack() as stack:
+            for close in self._closing:
+                stack.push_async_callback(close)
+
+    async def _end_tasks(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> bool | None:
         if self._tasks is None:
             return None
         if self._has_started:  # A cancellation costs as much as the rest of a short run.
             self._tasks.cancel_scope.cancel()
-        if error is None or isinstance(error, anyio.get_cancelled_exc_class()):
-            return await self._tasks.__aexit__(kind, error, trace)
-        await self._tasks.__aexit__(None, None, None)  # Given the error, it would put a group round it.
-        return None
+        return await self._tasks.__aexit__(kind, error, trace)

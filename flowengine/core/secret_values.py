@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, urlsplit
 
 __all__ = [
     "ESCAPE",
-    "NO_SECRETS",
     "HiddenStream",
     "Secrets",
     "find_secret_values",
@@ -103,9 +103,6 @@ class Secrets:
         self.forms: Final = sorted(forms, key=len, reverse=True)
         """As they stand in a flat text."""
 
-    def __bool__(self) -> bool:
-        return bool(self._pieces)
-
     def holds(self, text: str) -> bool:
         """Tells whether a value is in the text, in any of its forms."""
         if any(piece in text for piece in self._pieces):
@@ -157,9 +154,6 @@ class Secrets:
             else:
                 joined.append((start, end))
         return joined
-
-
-NO_SECRETS: Final = Secrets(())
 
 
 class HiddenStream:
@@ -216,9 +210,7 @@ class _Letter(NamedTuple):
 _BLANKS: Final = (
     *(*range(0x21), 0x7F, 0xA0, 0xAD, *range(0x2000, 0x2010), *range(0x2028, 0x2030), 0x2060, 0x3000, 0xFEFF),
 )
-_FLAT: Final = {**dict.fromkeys(_BLANKS), ord("+"): "-", ord("/"): "_"} | {
-    code: chr(code + 32) for code in range(0x41, 0x5B)
-}
+_FLAT: Final = {**dict.fromkeys(_BLANKS), **str.maketrans(f"+/{ascii_uppercase}", f"-_{ascii_lowercase}")}
 """Blanks and what is not seen are left out; base64 has two alphabets; letters are small."""
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import Context
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.core.values import is_map
 from flowengine.errors import FlowEngineError
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size, size_of_expression, size_of_template, size_of_value
@@ -144,7 +144,7 @@ class OutputSizes:
         for source, target, _ in edges_of(self._spec, level):
             if target == node and source in nodes:
                 found = True
-                passing = traits_of(nodes[source].type).transparent
+                passing = TRAITS[nodes[source].type].transparent
                 size = size.either(self.size_received(level, source) if passing else self.output((*level, source)))
         return size if found else self._first(level)
 

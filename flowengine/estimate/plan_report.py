@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flowengine.agents.settings import CallSettings
 from flowengine.core.context import EMPTY
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.estimate.bounds import FlowBound, NodeBound
 from flowengine.estimate.cost_bound import Most
 from flowengine.estimate.model_call_bounds import list_named_models
@@ -131,7 +131,7 @@ def _explain_repeats(spec: FlowSpec) -> Iterator[str]:
 
 
 def _is_endless(node: NodeBound) -> bool:
-    return traits_of(node.kind).asks_models and node.most.call_tokens is None
+    return TRAITS[node.kind].asks_models and node.most.call_tokens is None
 
 
 def _join_names(names: Sequence[str]) -> str:

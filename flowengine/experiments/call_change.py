@@ -33,9 +33,8 @@ from flowengine.flow import Flow
 from flowengine.models.call_options import OPTIONS
 from flowengine.models.messages import Message, from_dict
 from flowengine.models.model import Model, Request
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.container import every_node, file_path
+from flowengine.nodes.agent import AgentNode, AskingNode, EvaluationNode, RoutingNode
+from flowengine.nodes.compiled_flow import CompiledFlow, file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.gateway import gateway_of
 from flowengine.runners import local
@@ -78,7 +77,7 @@ class RecordedCall:
         return self._settings_of(self.node, self.call.purpose)
 
     def _settings_of(self, path: str, purpose: str) -> CallSettings:
-        nodes = dict(every_node(self.plan.definitions))
+        nodes = self.plan.all_nodes
         name = file_path(path)
         if name not in nodes:
             raise InputError(f"the flow has no node '{name}' any more{did_you_mean(name, nodes)}")
@@ -113,10 +112,7 @@ class RecordedCall:
 
 
 def _agent_of(node: object) -> Agent | RoutingAgent | EvaluationAgent | None:
-    found = node.agent if isinstance(node, AgentNode | RoutingNode) else None
-    if isinstance(node, EvaluationNode):
-        found = node.judge
-    return cast("Any", found.prototype if isinstance(found, Templated) else found)
+    return node.prototype if isinstance(node, AskingNode) else None
 
 
 def replace_answer(call: ModelCall, before: str, after: str) -> tuple[Message, ...] | None:
@@ -237,7 +233,7 @@ class ChangedCall:
         if self.model:
             change["model"] = self.model
         call = self.recorded.call
-        node = dict(every_node(self.recorded.plan.definitions)).get(file_path(self.recorded.node))
+        node = self.recorded.plan.all_nodes.get(file_path(self.recorded.node))
         agent = _agent_of(node)
         own = {AgentNode: "generation", RoutingNode: "routing", EvaluationNode: "evaluation"}.get(type(node), "")  # type: ignore[arg-type]
         if call.purpose != own:

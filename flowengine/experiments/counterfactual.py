@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -28,8 +28,7 @@ from flowengine.experiments.spending import Effort, whole_effort
 from flowengine.flow import Flow
 from flowengine.flowfile.yaml.parser import parse_yaml
 from flowengine.journal.value_types import only_looking
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.container import file_path
+from flowengine.nodes.compiled_flow import CompiledFlow, file_path
 from flowengine.runners.local import fork
 from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet
 from flowengine.runners.run import Run
@@ -196,8 +195,8 @@ class WhatIf:
             heard=self.heard,
         )
         collector = open_collector(self.store, set_id, self.batch, self.tell)
-        async with collector, aclosing(self._compare_rows(runs)) as compared:
-            found = [each async for each in compared]
+        async with collector, aclosing(runs.results(self._rows())) as results:
+            found = [self._compare(each) async for each in results]
         return WhatIfReport(self.node, self.change, found, len(self.chosen) - len(found))
 
     def _rows(self) -> Iterator[DataRow]:
@@ -209,11 +208,6 @@ class WhatIf:
         at = self.node.partition(".")[0].partition("[")[0]
         options = RunOptions(run_id=run_id, above=ledger, labels=labels)
         return await fork(plan, row.data, self.store, at, acts=False, options=options)
-
-    async def _compare_rows(self, runs: RowRuns) -> AsyncGenerator[WhatIfRow]:
-        async with aclosing(runs.results(self._rows())) as results:
-            async for result in results:
-                yield self._compare(result)
 
     def _compare(self, result: RowResult) -> WhatIfRow:
         with only_looking():

@@ -18,12 +18,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.flow_paths import open_regular
 from flowengine.core.json_values import load_json
 from flowengine.errors import Diagnostic, FlowError, InputError, did_you_mean
-from flowengine.nodes.compiled_flow import (
-    REQUIRED,
-    InputField,
-    checked_inputs,
-    parse_text,
-)
+from flowengine.nodes.run_inputs import REQUIRED, InputField, checked_inputs, parse_text
 from flowengine.runners.row_runs import DataRow
 
 __all__ = ["DataError", "DataFile", "RawRow", "open_data", "parse_mapping", "read_rows"]

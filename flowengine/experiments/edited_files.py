@@ -11,7 +11,7 @@ import ast
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -23,7 +23,6 @@ from flowengine.flowfile.file_texts import DISK, below
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.imports import imported_files
 from flowengine.flowfile.project.project import ProjectProblem, find_project
-from flowengine.nodes.container import every_node
 
 __all__ = ["FileEdit", "edits_between", "version_with"]
 
@@ -65,7 +64,7 @@ def _files_of(flow: Flow, path: Path) -> Mapping[str, Path]:
     project, listening = find_project(path), _Listening()
     load_flow(path, project=project, files=listening)
     found = set(listening.read)
-    for _, node in every_node(flow.plan.definitions):
+    for node in flow.plan.all_nodes.values():
         for function in node.code:
             found.update(imported_files(getattr(function, "__module__", None) or ""))
     named = {below(project.root, each): each for each in found if each.resolve() != path.resolve()}
@@ -170,7 +169,7 @@ def version_with(edits: Iterable[FileEdit], good: Path, bad: Path) -> Generator[
     then, now = find_project(good).root, find_project(bad).root
     with tempfile.TemporaryDirectory(prefix="flowengine-probe-") as folder:
         there = Path(folder) / "project"
-        shutil.copytree(now, there, ignore=_SKIPPED, symlinks=True, copy_function=_link())
+        shutil.copytree(now, there, ignore=_SKIPPED, symlinks=True, copy_function=_link)
         for name, text in _texts_with(taken, then, now):
             place = there / name
             place.unlink(missing_ok=True)
@@ -187,13 +186,9 @@ def _texts_with(edits: Sequence[FileEdit], then: Path, now: Path) -> Iterator[tu
         yield file, old if "" in names or old is None or new is None else _with_names(old, new, names)
 
 
-def _link() -> Callable[[str, str], object]:
+def _link(source: str, target: str) -> object:
     """Files that stay as they are need no copy, where the system lets a file have two names."""
-
-    def link(source: str, target: str) -> object:
-        try:
-            return os.link(source, target)
-        except OSError:
-            return shutil.copy2(source, target)
-
-    return link
+    try:
+        return os.link(source, target)
+    except OSError:
+        return shutil.copy2(source, target)

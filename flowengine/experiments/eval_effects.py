@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 from flowengine.flow import Flow
 from flowengine.nodes.agent import AgentNode
-from flowengine.nodes.container import every_node
 from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.fakes import Fake, Fakes, function_names, request_names, server_names, tool_names
 from flowengine.testing.flowtest import FakesSpec
-from flowengine.testing.model_overrides import prototype_of, replace_nodes
+from flowengine.testing.model_overrides import replace_nodes
 from flowengine.tools.mcp.server_tool import ServerTool
 
 __all__ = ["Unfaked", "explain_unfaked", "has_queues", "list_unfaked", "with_fakes"]
@@ -40,7 +39,7 @@ class Unfaked(NamedTuple):
 def list_unfaked(flow: Flow, fakes: FakesSpec) -> list[Unfaked]:
     """Lists a flow's external effects that have no fake, by node."""
     found: dict[Unfaked, None] = {}
-    for name, node in every_node(flow.plan.definitions):
+    for name, node in flow.plan.all_nodes.items():
         found.update(dict.fromkeys(_effects_of(name, node, fakes)))
     return list(found)
 
@@ -58,7 +57,7 @@ def explain_unfaked(unfaked: Sequence[Unfaked]) -> str:
 def _effects_of(name: str, node: FlowNode, fakes: FakesSpec) -> Iterator[Unfaked]:
     real = set(fakes.real)
     if isinstance(node, AgentNode):
-        tooling = prototype_of(node.agent).tooling
+        tooling = node.prototype.tooling
         for tool in (tool for each in tooling.sets for tool in each.tools):
             if tool.effect == "external" and tool.name not in fakes.tools and tool.name not in real:
                 yield Unfaked(f"the tool '{tool.name}' of '{name}'", "tools", tool.name)

@@ -29,10 +29,15 @@ from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.agent_settings import ModelSettings
 from flowengine.flowfile.schema.fields import CodePath, Keys, Maybe, Plain, Score, Template, format_found, refuse
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
-from flowengine.nodes.container import every_node, file_path
 from flowengine.templating.parse import parse_template
-from flowengine.testing.flowtest import ExpectSpec, FakesSpec, Matcher, find_unknown_fakes
-from flowengine.testing.path import names_of
+from flowengine.testing.flowtest import (
+    ExpectSpec,
+    FakesSpec,
+    Matcher,
+    find_unknown,
+    find_unknown_fakes,
+    list_named_nodes,
+)
 from flowengine.testing.yaml_file import read_yaml
 
 __all__ = [
@@ -71,6 +76,11 @@ class JudgeSpec(ModelSettings):
     """How to judge."""
     criteria: dict[str, Plain] = Field(default_factory=dict[str, str])
     """Criterion → what it asks for."""
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether it compares two texts."""
+        return self.other is not None
 
 
 class ScorerSpec(ExpectSpec):
@@ -214,17 +224,17 @@ def load_eval(
     where = Path(path)
     file = where.parent / spec.flow
     if not file.is_file():
-        raise EvalFileError([_diagnostic(where, source, ("flow",), "FE101", f"there is no flow file {file}")])
+        raise EvalFileError([_diagnostic(where, source, ("FE101", ("flow",), f"there is no flow file {file}", ""))])
     flow = Flow.from_yaml(file, model=model, environ=environ)
     project = find_project(where)
     functions: dict[str, Callable[..., Any]] = {}
-    problems = [_diagnostic(where, source, *each) for each in _find_problems(spec, flow)]
+    problems = [_diagnostic(where, source, each) for each in _find_problems(spec, flow)]
     for name, scorer in spec.scorers.items():
         if scorer.call is not None:
             try:
                 functions[name] = project.import_callable(scorer.call)
             except DefinitionError as error:
-                problems.append(_diagnostic(where, source, ("scorers", name, "call"), "FE506", str(error)))
+                problems.append(_diagnostic(where, source, ("FE506", ("scorers", name, "call"), str(error), "")))
     if problems:
         raise EvalFileError(sorted(problems, key=lambda each: (each.line or 0, each.column or 0)))
     return EvalFile(where, _name_of(where, project), flow, spec, source, functions, project)
@@ -235,45 +245,37 @@ def _name_of(path: Path, project: Project) -> str:
     return name.removesuffix(SUFFIX).removesuffix(".yaml")
 
 
-def _diagnostic(file: Path, source: SourceText, at: KeyPath, code: str, message: str, hint: str = "") -> Diagnostic:
+_Problem: TypeAlias = tuple[str, KeyPath, str, str]
+"""Code, place, message, hint."""
+
+
+def _diagnostic(file: Path, source: SourceText, problem: _Problem) -> Diagnostic:
+    code, at, message, hint = problem
     return Diagnostic(code, message, str(file), *source.key_position(at), None, hint)
 
 
-_Problem: TypeAlias = tuple[KeyPath, str, str, str]
-"""Place, code, message, hint."""
-
-
 def _find_problems(spec: EvalSpec, flow: Flow) -> Iterator[_Problem]:
-    nodes = [name for name, _ in every_node(flow.plan.definitions)]
+    nodes = list(flow.plan.all_nodes)
     outputs = flow.plan.outputs
     for name, scorer in spec.scorers.items():
         at: KeyPath = ("scorers", name)
         for place, text in _templates_of(scorer):
             yield from _check_template((*at, *place), text)
-        for key, named in (("route", scorer.route), ("skipped", scorer.skipped)):
-            yield from _find_unknown((*at, key), list(named), nodes, "node")
-        path = [each for step in scorer.path or () for each in names_of(step)]
-        yield from _find_unknown((*at, "path"), path, nodes, "node")
+        for key, named in list_named_nodes(scorer):
+            yield from find_unknown((*at, key), named, nodes, "node")
         if outputs is not None:
-            yield from _find_unknown((*at, "outputs"), list(scorer.outputs), list(outputs), "output")
-    for code, at, message, hint in find_unknown_fakes(("fakes",), spec.fakes, flow):
-        yield at, code, message, hint
+            named = [(each, each) for each in scorer.outputs]
+            yield from find_unknown((*at, "outputs"), named, list(outputs), "output")
+    yield from find_unknown_fakes(("fakes",), spec.fakes, flow)
     unfaked = list_unfaked(flow, spec.fakes) if spec.effects is None else ()
     if unfaked:
-        yield ("flow",), "FE202", explain_unfaked(unfaked), "; `effects: run` has all of them for each row"
+        yield "FE202", ("flow",), explain_unfaked(unfaked), "; `effects: run` has all of them for each row"
     fields = flow.plan.inputs
     if fields is not None:
-        yield from _find_unknown(("inputs",), list(spec.inputs), list(fields), "input")
+        yield from find_unknown(("inputs",), [(each, each) for each in spec.inputs], list(fields), "input")
         for column, name in spec.map.items():
             if name not in fields:
-                yield ("map", column), "FE305", f"the flow has no input '{name}'", did_you_mean(name, fields)
-
-
-def _find_unknown(at: KeyPath, named: Sequence[str], known: Sequence[str], what: str) -> Iterator[_Problem]:
-    for place, name in enumerate(named):
-        if file_path(name) not in known:
-            key = place if at[-1] == "path" else name
-            yield (*at, key), "FE305", f"the flow has no {what} '{name}'", did_you_mean(name, known)
+                yield "FE305", ("map", column), f"the flow has no input '{name}'", did_you_mean(name, fields)
 
 
 def _templates_of(scorer: ScorerSpec) -> Iterator[tuple[KeyPath, str]]:
@@ -302,18 +304,18 @@ def _check_template(at: KeyPath, text: str) -> Iterator[_Problem]:
     try:
         references = parse_template(text).references
     except TemplateSyntaxError as error:
-        yield at, "FE301", str(error), ""
+        yield "FE301", at, str(error), ""
         return
     for reference in references:
         name = reference.path[0]
         if name not in NAMES:
             known = ", ".join(NAMES)
-            yield at, "FE302", f"nothing is called '{name}' here: there are {known}", did_you_mean(name, NAMES)
+            yield "FE302", at, f"nothing is called '{name}' here: there are {known}", did_you_mean(name, NAMES)
 
 
 def check_columns(file: EvalFile, columns: Sequence[str]) -> None:
     """`EvalFileError` where slices or scorers name a column that no row has, before anything is paid."""
-    problems = [_diagnostic(file.path, file.source, *each) for each in _find_unknown_columns(file.spec, [*columns])]
+    problems = [_diagnostic(file.path, file.source, each) for each in _find_unknown_columns(file.spec, [*columns])]
     if problems:
         raise EvalFileError(problems)
 
@@ -321,7 +323,7 @@ def check_columns(file: EvalFile, columns: Sequence[str]) -> None:
 def _find_unknown_columns(spec: EvalSpec, columns: Sequence[str]) -> Iterator[_Problem]:
     def tell(at: KeyPath, name: str) -> _Problem:
         hint = did_you_mean(name, columns) or f"; there are: {', '.join(columns[:12])}"
-        return at, "FE305", f"the data has no column '{name}'", hint
+        return "FE305", at, f"the data has no column '{name}'", hint
 
     for place, name in enumerate(spec.slices):
         if name not in columns:
@@ -332,19 +334,6 @@ def _find_unknown_columns(spec: EvalSpec, columns: Sequence[str]) -> Iterator[_P
                 path = reference.path
                 if path[0] == "row" and len(path) > 1 and path[1] not in columns:
                     yield tell(("scorers", name, *place), path[1])
-
-
-def is_pair(judge: JudgeSpec) -> bool:
-    """Tells whether it compares two texts."""
-    return judge.other is not None
-
-
-Way: TypeAlias = Literal["claims", "judge", "call"]
-
-
-def way_of(scorer: ScorerSpec) -> Way:
-    """Returns how a scorer computes its score."""
-    return "judge" if scorer.judge is not None else "call" if scorer.call is not None else "claims"
 
 
 def render_claim(matcher: Matcher, render: Callable[[str], Any]) -> Matcher:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time
 from typing import Any, Final, NamedTuple
 
@@ -151,18 +151,15 @@ class EvalRun:
         passes_from = {scorer: spec.passes_from for scorer, spec in self.scorers.specs.items()}
         begun: SetInfo | None = next(iter(list_sets(self.store, name)), None)
         definition = digest_of([definition_of(plan), self.file.source.text])[:16]
-        if begun is not None and not begun.finished and not self.fresh:
-            found = load_set(self.store, begun.id)
-            if found.version == self.version and self.store.recall("eval-begun", begun.id) == definition:
-                known = {run: info for run, info in self._infos.items() if info.labels.get("set") == begun.id}
-                return EvalSet(
-                    found.id, name, plan.name, found.at, definition_of(plan), fingerprints_of(plan), self.version,
-                    passes_from=passes_from,
-                ), known  # fmt: skip
         made = EvalSet(
             os.urandom(4).hex(), name, plan.name, time(), definition_of(plan), fingerprints_of(plan), self.version,
             passes_from=passes_from,
         )  # fmt: skip
+        if begun is not None and not begun.finished and not self.fresh:
+            found = load_set(self.store, begun.id)
+            if found.version == self.version and self.store.recall("eval-begun", begun.id) == definition:
+                known = {run: info for run, info in self._infos.items() if info.labels.get("set") == begun.id}
+                return replace(made, id=found.id, at=found.at), known
         keep_set(self.store, made)
         self.store.revise("eval-begun", made.id, lambda before: definition)
         return made, EMPTY
@@ -348,11 +345,6 @@ class EvalRun:
 
 
 def _preview(outputs: Mapping[str, Any]) -> str:
-    text = (
-        format_value(next(iter(outputs.values())))
-        if len(outputs) == 1
-        else format_value(dict(outputs))
-        if outputs
-        else ""
-    )
+    values = list(outputs.values())
+    text = format_value(values[0] if len(values) == 1 else dict(outputs)) if values else ""
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -44,11 +44,19 @@ def tree_at(path: Path, commit: str) -> Generator[Path]:
         raise InputError(f"{PREFIX}{commit[:12]}: git gives no files of it")
     with tempfile.TemporaryDirectory(prefix="flowengine-git-") as folder:
         with tarfile.open(fileobj=BytesIO(packed)) as archive:
-            archive.extractall(folder, filter="data")
+            archive.extractall(folder, filter=_refuse_outside)
         there = Path(folder) / os.path.relpath(path.resolve(), root.resolve())
         if not there.is_file():
             raise NotThereError(f"{PREFIX}{commit[:12]} has no file {os.path.relpath(path.resolve(), root.resolve())}")
         yield there
+
+
+def _refuse_outside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """Leaves out links that lead out of the copy, which a repository may have."""
+    try:
+        return tarfile.data_filter(member, folder)
+    except tarfile.FilterError:
+        return None
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:

@@ -87,18 +87,13 @@ def evals_page(
 
 
 def _head(title: str, stylesheet: str | None) -> str:
-    if stylesheet is not None:  # Whoever serves it says in a header what the page may load.
-        return (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-            f'content="width=device-width"><title>{escape(title)}</title>'
-            f'<link rel="stylesheet" href="{escape(stylesheet)}"></head><body>'
-        )
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    policy, style = "", f'<link rel="stylesheet" href="{escape(stylesheet or "")}">'
+    if stylesheet is None:  # Whoever serves a page says in a header what it may load.
+        said = "default-src 'none'; style-src 'unsafe-inline'"
+        policy, style = f'<meta http-equiv="Content-Security-Policy" content="{said}">', f"<style>{STYLE}</style>"
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f'<meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style></head><body>"
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(title)}</title>{style}</head><body>'
     )
 
 

@@ -19,13 +19,14 @@ import anyio.to_thread
 from flowengine.core.user_code import describe_error
 from flowengine.engine.events import ErrorInfo
 from flowengine.errors import FlowEngineError, RunError
-from flowengine.experiments.eval_file import EvalFile, JudgeSpec, ScorerSpec, is_pair, render_claim, way_of
+from flowengine.experiments.eval_file import EvalFile, JudgeSpec, ScorerSpec, render_claim
 from flowengine.experiments.spending import Effort
 from flowengine.flow import Flow
 from flowengine.flowfile.schema.agent_settings import ModelSettings
 from flowengine.runners.row_runs import RowResult
 from flowengine.runners.run import Run
 from flowengine.templating.compile import compile_template
+from flowengine.templating.parse import parse_template
 from flowengine.testing.cases import find_unmet
 
 __all__ = ["Score", "Scorers", "ScoringView"]
@@ -66,11 +67,10 @@ class ScoringView(NamedTuple):
 
     def render(self, source: str) -> Any:
         """The value of a template."""
-        return compile_template(source)(self._asdict() if self.against is not None else _without_pair(self))
-
-
-def _without_pair(view: ScoringView) -> Mapping[str, Any]:
-    return {name: value for name, value in view._asdict().items() if name != "against"}
+        known = self._asdict()
+        if self.against is None:
+            del known["against"]
+        return compile_template(source)(known)
 
 
 class Scorers:
@@ -88,13 +88,11 @@ class Scorers:
         nodes: dict[str, Any] = {}
         for name, judge in self._judges.items():
             node = self._nodes[name]
-            nodes |= _pair_nodes(node, judge) if is_pair(judge) else {node: _judge_node(node, judge)}
+            nodes |= _pair_nodes(node, judge) if judge.is_pair else {node: _judge_node(node, judge)}
         text = {
             "flowengine": "v1",
             "name": "judges",
-            "inputs": {
-                node: {"schema": {"type": ["object", "null"]}, "default": None} for node in self._nodes.values()
-            },
+            "inputs": dict.fromkeys(self._nodes.values(), _QUESTION),
             "nodes": nodes,
         }
         path = file.path.with_name(f"{file.path.name}.judges.yaml")  # Tells the project; there is no such file.
@@ -106,13 +104,11 @@ class Scorers:
         """The scores of claims and functions."""
         found: dict[str, Score] = {}
         for name, spec in self.specs.items():
-            way = way_of(spec)
-            if way == "claims":
+            if spec.claims:
                 found[name] = _score_claims(spec, view, run)
-            elif way == "call":
-                found[name] = (
-                    await _score_call(self._functions[name], view) if result.succeeded else _failed_score(result)
-                )
+            elif spec.call is not None:
+                called = result.succeeded
+                found[name] = await _score_call(self._functions[name], view) if called else _failed_score(result)
         return found
 
     # --- Judges
@@ -146,7 +142,7 @@ class Scorers:
             if run is None:
                 found[name] = Score(None, "the judge was not asked" if error is None else _shorten(error.message))
             else:
-                score = _read_pair(run, node) if is_pair(judge) else _read_judge(run, node)
+                score = _read_pair(run, node) if judge.is_pair else _read_judge(run, node)
                 effort = efforts.get(node, Effort()).plus(efforts.get(f"{node}_swapped", Effort()))
                 found[name] = score._replace(cost_usd=effort.cost_usd, unpriced_calls=effort.unpriced)
         return found
@@ -202,8 +198,6 @@ def _texts_of(judge: JudgeSpec) -> list[str]:
 
 
 def _reads_pair(text: str) -> bool:
-    from flowengine.templating.parse import parse_template
-
     return any(each.path[0] == "against" for each in parse_template(text).references)
 
 

@@ -17,7 +17,7 @@ from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import InputError, JournalError, did_you_mean
 from flowengine.journal.value_types import only_looking
-from flowengine.nodes.container import file_path
+from flowengine.nodes.compiled_flow import file_path
 
 __all__ = [
     "DIMENSIONS",

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from flowengine.core.secret_values import NO_SECRETS, Secrets, find_secret_values, find_url_secrets, is_random
+from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.errors import DefinitionError
 
 __all__ = [
@@ -91,9 +91,9 @@ def is_planted(file: Path) -> bool:
 _CHOICE: Final = "FLOWENGINE_ENV"
 
 
-def file_secrets(environ: Mapping[str, str]) -> Secrets:
-    """Returns the secret values of the `.env` file that was read; empty if there was none."""
-    return environ.secrets if isinstance(environ, _Merged) else NO_SECRETS
+def file_secrets(environ: Mapping[str, str]) -> Secrets | None:
+    """Returns the secret values of the `.env` file that was read; None if there was none."""
+    return environ.secrets if isinstance(environ, _Merged) else None
 
 
 _HARMLESS: Final = re.compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
@@ -26,13 +27,19 @@ from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, OutputError, RouteError, RunError, refuse_other_kind
 from flowengine.models.model import Model
 from flowengine.nodes.code_digest import digest_handed, source_of
-from flowengine.nodes.container import every_node
 from flowengine.nodes.gateway import asking_gateway_of, telling_gateway_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 from flowengine.tools.tool import Tool
 
-__all__ = ["AgentNode", "EvaluationNode", "RoutingNode", "Templated", "node_of_agent", "providers_of"]
-
+__all__ = [
+    "AgentNode",
+    "AskingNode",
+    "EvaluationNode",
+    "RoutingNode",
+    "Templated",
+    "node_of_agent",
+    "providers_of",
+]
 
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
 
@@ -48,43 +55,71 @@ class Templated(Generic[A]):
         return self._make(context)
 
 
-def _prepare(agent: A | Templated[A] | None) -> None:
+def prototype_of(agent: A | Templated[A]) -> A:
+    """The agent itself, or the one that has all of a templated one but the rendered texts."""
+    return agent.prototype if isinstance(agent, Templated) else agent
+
+
+class AskingNode(FlowNode):
+    """A node whose work is an agent's; it is put aside while that waits for a person or for a batch."""
+
+    _routes: Mapping[str, str | None]
+
+    @property
+    @abstractmethod
+    def prototype(self) -> Agent | RoutingAgent | EvaluationAgent | None:
+        """The agent, without rendered texts where it is templated; None where a function does the work."""
+
+    @abstractmethod
+    async def _ask(self, context: Context) -> NodeResult: ...
+
+    @property
+    def routes(self) -> Mapping[str, str | None]:
+        return self._routes
+
+    @property
+    def model_name(self) -> str:
+        agent = self.prototype
+        if agent is None:
+            return ""
+        chosen, stand_in = agent.settings.model, agent.settings.surroundings.stand_in
+        return (stand_in or chosen or "") if isinstance(chosen, str | None) else chosen.name
+
+    def prepare(self) -> None:
+        if self.prototype is not None:
+            _prepare(self.prototype)
+
+    async def run(self, context: Context, /) -> Ended:
+        try:
+            return await self._ask(context)
+        except (AwaitsPerson, AwaitsAnswer):
+            return Park()
+
+
+def _prepare(agent: Agent | RoutingAgent | EvaluationAgent) -> None:
     """Open every model that an agent will ask, those of judge, router and context providers included; and see that
     there is a library for its MCP servers."""
-    found = agent.prototype if isinstance(agent, Templated) else agent
-    if isinstance(found, Agent):
-        _prepare(found.evaluator)
-        _prepare(found.router)
-        if found.tooling.servers:
+    if isinstance(agent, Agent):
+        for inner in (agent.evaluator, agent.router):
+            if inner is not None:
+                _prepare(inner)
+        if agent.tooling.servers:
             from flowengine.tools.mcp.client import check_library  # Most agents name no server.
 
             check_library()
-        for provider in () if found.sources is None else found.sources.providers:
-            provider.prepare_models(NamedModels(found.settings.surroundings))
-    if found is not None:
-        prepare_model(found.settings)
+        for provider in () if agent.sources is None else agent.sources.providers:
+            provider.prepare_models(NamedModels(agent.settings.surroundings))
+    prepare_model(agent.settings)
 
 
-def _name_model(agent: A | Templated[A] | None) -> str:
-    """Returns the model that its definition names; empty if it names none."""
-    found = agent.prototype if isinstance(agent, Templated) else agent
-    if found is None:
-        return ""
-    chosen, stand_in = found.settings.model, found.settings.surroundings.stand_in
-    if isinstance(chosen, str) or chosen is None:
-        return stand_in or chosen or ""
-    return chosen.name
+def providers_of(nodes: Iterable[FlowNode]) -> Iterator[ContextProvider]:
+    """The context providers of all agents among some nodes."""
+    for node in nodes:
+        if isinstance(node, AgentNode) and node.prototype.sources is not None:
+            yield from node.prototype.sources.providers
 
 
-def providers_of(nodes: Mapping[str, FlowNode]) -> Iterator[ContextProvider]:
-    """The context providers of all agents of a flow, those inside other nodes too."""
-    for _, node in every_node(nodes):
-        if isinstance(node, AgentNode):
-            agent = node.agent.prototype if isinstance(node.agent, Templated) else node.agent
-            yield from () if agent.sources is None else agent.sources.providers
-
-
-class AgentNode(FlowNode):
+class AgentNode(AskingNode):
     """Runs an agent on its prompt; `agent` may be worked out from the context (templated instructions).
 
     Without a `prompt` the user input is `result`, and in a first node the sole input's value
@@ -115,10 +150,9 @@ class AgentNode(FlowNode):
         check_arguments(AgentNode.__init__, locals())
         super().__init__(**settings)
         self._repeats = self.retry is not None and self.retry.attempts > 1
-        tooling = (agent.prototype if isinstance(agent, Templated) else agent).tooling
-        if self._repeats:
-            _refuse_external(tool for each in tooling.sets for tool in each.tools)
         self.agent = agent
+        if self._repeats:
+            _refuse_external(tool for each in self.prototype.tooling.sets for tool in each.tools)
         self.prompt = prompt
         self.shared_prompt = shared_prompt
         self.attach = attach
@@ -128,38 +162,29 @@ class AgentNode(FlowNode):
             self._routes[FALLBACK] = fallback
 
     @property
-    def routes(self) -> Mapping[str, str | None]:
-        return self._routes
+    def prototype(self) -> Agent:
+        return prototype_of(self.agent)
 
     @property
     def evaluates(self) -> bool:
-        agent = self.agent.prototype if isinstance(self.agent, Templated) else self.agent
-        return agent.evaluator is not None
+        return self.prototype.evaluator is not None
 
     @property
     def chooses(self) -> bool:
-        agent = self.agent.prototype if isinstance(self.agent, Templated) else self.agent
-        return agent.router is not None
+        return self.prototype.router is not None
 
     @property
     def remark(self) -> str:
-        return "asks a person" if self._prototype.tooling.asks else ""
-
-    @property
-    def model_name(self) -> str:
-        return _name_model(self.agent)
-
-    def prepare(self) -> None:
-        _prepare(self.agent)
+        return "asks a person" if self.prototype.tooling.asks else ""
 
     @property
     def checks_servers(self) -> bool:
-        return self._repeats and bool(self._prototype.tooling.servers)
+        return self._repeats and bool(self.prototype.tooling.servers)
 
     async def check_servers(self, path: str, scope: RunScope) -> None:
         from flowengine.tools.mcp.client import serve  # Most agents name no server.
 
-        agent = self._prototype
+        agent = self.prototype
         with naming(agent.name):
             try:
                 served = await serve(
@@ -169,17 +194,7 @@ class AgentNode(FlowNode):
                 return  # A server that does not start now is told of by the node, if that runs.
             _refuse_external((tool for each in served.sets for tool in each.tools), node=path)
 
-    @property
-    def _prototype(self) -> Agent:
-        return self.agent.prototype if isinstance(self.agent, Templated) else self.agent
-
-    async def run(self, context: Context, /) -> Ended:
-        try:
-            return await self._respond(context)
-        except (AwaitsPerson, AwaitsAnswer):
-            return Park()
-
-    async def _respond(self, context: Context) -> NodeResult:
+    async def _ask(self, context: Context) -> NodeResult:
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
         gateway_for = asking_gateway_of if is_settled_late(agent.generation, agent.improvement) else telling_gateway_of
@@ -210,7 +225,7 @@ class AgentNode(FlowNode):
 
     @property
     def code(self) -> Sequence[Callable[..., Any]]:
-        agent = self.agent.prototype if isinstance(self.agent, Templated) else self.agent
+        agent = self.prototype
         tools = (tool for each in agent.tooling.sets for tool in each.tools)
         guardrails = (*agent.generation.input_guardrails, *agent.generation.output_guardrails)
         return [*(tool.function for tool in tools if tool.function is not None), *guardrails]
@@ -224,7 +239,7 @@ class AgentNode(FlowNode):
         return ()
 
 
-class RoutingNode(FlowNode):
+class RoutingNode(AskingNode):
     """Asks a routing agent for a label; `targets` says which node a label leads to (None: nowhere).
 
     `target`: what is routed; by default the last generation, else the `result` received.
@@ -258,27 +273,14 @@ class RoutingNode(FlowNode):
             self._routes[FALLBACK] = fallback
 
     @property
-    def routes(self) -> Mapping[str, str | None]:
-        return self._routes
+    def prototype(self) -> RoutingAgent:
+        return prototype_of(self.agent)
 
     @property
     def chooses(self) -> bool:
         return True
 
-    @property
-    def model_name(self) -> str:
-        return _name_model(self.agent)
-
-    def prepare(self) -> None:
-        _prepare(self.agent)
-
-    async def run(self, context: Context, /) -> Ended:
-        try:
-            return await self._route(context)
-        except AwaitsAnswer:
-            return Park()
-
-    async def _route(self, context: Context) -> NodeResult:
+    async def _ask(self, context: Context) -> NodeResult:
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
         routing = await agent.route(_subject(context, self.target, self.attach), asking_gateway_of(context))
         label = choose_label(routing.next_route, self._routes, self._fallback)
@@ -289,7 +291,7 @@ class RoutingNode(FlowNode):
         return (self.agent.instruction, dict(self.agent.routes)) if isinstance(self.agent, RoutingAgent) else ()
 
 
-class EvaluationNode(FlowNode):
+class EvaluationNode(AskingNode):
     """Scores the last generation (or `target`) with an evaluation agent or a scorer in code.
 
     `judge` is an agent (or makes one from the context); `scorer(content) -> float | EvaluationResult`
@@ -297,6 +299,7 @@ class EvaluationNode(FlowNode):
     """
 
     kind: ClassVar[str] = "evaluation"
+    sees_all = False
 
     def __init__(
         self,
@@ -323,32 +326,20 @@ class EvaluationNode(FlowNode):
         self._routes = {"pass": passes, "fail": fails}
 
     @property
-    def routes(self) -> Mapping[str, str | None]:
-        return self._routes
+    def prototype(self) -> EvaluationAgent | None:
+        return None if self.judge is None else prototype_of(self.judge)
 
     @property
     def evaluates(self) -> bool:
         return True
 
-    @property
-    def model_name(self) -> str:
-        return _name_model(self.judge)
-
-    def prepare(self) -> None:
-        _prepare(self.judge)
-
-    async def run(self, context: Context, /) -> Ended:
-        try:
-            return await self._evaluate(context)
-        except AwaitsAnswer:
-            return Park()
-
-    async def _evaluate(self, context: Context) -> NodeResult:
+    async def _ask(self, context: Context) -> NodeResult:
         given = None
         if self.scorer is not None:
             handed = self.handed(context)
             given = digest_handed(context, handed)
-            evaluation = await _scored_by(self.scorer, handed["content"], self.threshold)
+            answer = self.scorer(handed["content"])
+            evaluation = _score_of(await answer if isawaitable(answer) else answer, handed["content"], self.threshold)
         else:
             assert self.judge is not None  # There is no scorer.
             judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
@@ -358,17 +349,12 @@ class EvaluationNode(FlowNode):
         return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=given)
 
     def _explain(self, evaluation: EvaluationResult) -> Mapping[str, Any]:
-        judge = self.judge.prototype if isinstance(self.judge, Templated) else self.judge
-        threshold = self.threshold if judge is None else judge.pass_threshold
+        threshold = self.threshold if self.prototype is None else self.prototype.pass_threshold
         values = {"score": f"{evaluation.score:g}"}
         return {"expression": f"score >= {threshold:g}", "values": values, "answer": evaluation.passed}
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         return {"content": _subject(context, self.target).content}
-
-    @property
-    def sees_all(self) -> bool:
-        return False
 
     @property
     def code(self) -> Sequence[Callable[..., Any]]:
@@ -441,11 +427,6 @@ def _subject(context: Context, target: Value | None, attach: Value | None = None
         received = user_input(context)  # Not read before it is needed: `result` may be ambiguous.
     subject = subject_of(context, received, chosen)
     return subject if attach is None else subject._replace(attachments=files_of(attach(context)))
-
-
-async def _scored_by(scorer: Callable[[Any], Any], content: Any, threshold: float) -> EvaluationResult:
-    answer = scorer(content)
-    return _score_of(await answer if isawaitable(answer) else answer, content, threshold)
 
 
 def _score_of(answer: Any, content: Any, threshold: float) -> EvaluationResult:

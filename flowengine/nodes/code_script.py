@@ -87,6 +87,7 @@ class CodeNode(FlowNode):
 
     kind: ClassVar[str] = "code"
     in_thread = True
+    sees_all = False
 
     def __init__(
         self,
@@ -148,10 +149,6 @@ class CodeNode(FlowNode):
         values = {name: value(context) for name, value in self.arguments.items()}
         with refusing_no_json("a value of `with`"):
             return to_jsonable_python(values)
-
-    @property
-    def sees_all(self) -> bool:
-        return False
 
     def identity(self) -> Sequence[Any]:
         return (self.source, sorted(self.arguments))

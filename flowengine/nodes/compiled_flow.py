@@ -1,6 +1,6 @@
-"""Holds a flow made ready to run: graph, wrapped nodes, inputs, merge rules, outputs. Built once, shared by runs.
+"""Makes flows, and the bodies of nodes that run others, ready to run: graph, wrapped nodes, merge rules, outputs.
 
-Flows from YAML and flows built in Python end here, in the same compiled form.
+Flows from YAML and flows built in Python end here, in the same compiled form. It is made once, and shared by runs.
 """
 
 from __future__ import annotations
@@ -8,21 +8,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, Self, Unpack
 
 import anyio
 import anyio.to_thread
 
 from flowengine.core.context import Context
 from flowengine.core.file_values import FileRules
-from flowengine.core.json_values import load_json
-from flowengine.core.media_types import allows_media_type
-from flowengine.core.values import describe_value, freeze, frozen_dict, is_json_type, is_one_of
+from flowengine.core.values import freeze, frozen_dict
 from flowengine.engine.graph import Graph
+from flowengine.engine.levels import LevelBody
 from flowengine.engine.merging import StateKey, state_rules
 from flowengine.engine.ports import Node, Notifier
 from flowengine.engine.state import ENGINE_KEYS, KeyRules
@@ -32,143 +33,118 @@ from flowengine.errors import (
     DefinitionError,
     Diagnostic,
     FlowError,
-    InputError,
     ModelConfigError,
     RunError,
     TemplateError,
-    did_you_mean,
+    refuse_other_kind,
 )
 from flowengine.nodes.code_digest import source_of
-from flowengine.nodes.container import compile_level, every_node, skeleton_of
-from flowengine.nodes.node import FlowNode, RunLimits
+from flowengine.nodes.node import FlowNode, NodeSettings, RunLimits
+from flowengine.nodes.policy import wrap_node
+from flowengine.nodes.run_inputs import InputField
 
 __all__ = [
-    "REQUIRED",
     "CompiledFlow",
-    "InputField",
+    "ContainerNode",
     "assemble",
-    "checked_inputs",
+    "file_path",
     "outputs_of",
-    "parse_text",
     "partial_outputs_of",
 ]
 
-# --- A run's inputs
+_INDEX: Final = re.compile(r"(\.round)?\[\d+\]")
+_IN_PATHS: Final = re.compile(r"[.\[\]\x00-\x1f\x7f]")
+"""What separates a node from the place of it in the paths of a run."""
+
+# --- Levels: the nodes of a flow, or those inside one of its nodes
 
 
-class _Required:
-    def __repr__(self) -> str:
-        return "required"
+def compile_level(nodes: Mapping[str, FlowNode]) -> LevelBody:
+    """The graph of some nodes, and the nodes with their policies; `FlowError` for ids that cannot stand in paths, for
+    unknown targets and for cycles."""
+    for name in nodes:
+        _check_id(name)
+    graph = Graph(
+        (node.vertex(name) for name, node in nodes.items()),
+        (edge for name, node in nodes.items() for edge in node.edges(name)),
+    )
+    runnable = {name: wrap_node(node) if node.has_policies else node for name, node in nodes.items()}
+    return LevelBody(graph, [runnable[name] for name in graph.ids])
 
 
-REQUIRED: Final = _Required()
-"""The default of an input that has none."""
+def _check_id(name: object) -> None:
+    """Refuse an id that could be read as the path of another node."""
+    if not isinstance(name, str) or not name or _IN_PATHS.search(name):
+        text = f"{name!r:.60} is not a valid id of a node: text without '.', '[', ']' and control characters"
+        raise FlowError([Diagnostic("FE206", text)])
 
 
-@dataclass(frozen=True, slots=True)
-class InputField:
-    """One declared input. `schema` (a JSON Schema) goes instead of `type`."""
+def file_path(path: str) -> str:
+    """A node's path as the file has it.
 
-    type: str | None = None
-    default: Any = REQUIRED
-    enum: Sequence[Any] | None = None
-    schema: Mapping[str, Any] | None = None
-    description: str = ""
-    media_types: Sequence[str] | None = None
-    """Of a file: what it may be, by its content (`image/*`); None: what the project allows."""
-
-
-_MOST_TOLD: Final = 20
-"""Inputs that an error names: a caller may send very many."""
-
-
-def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The inputs with their defaults, read-only. Without declared fields everything is accepted.
-
-    Raises `InputError` that lists every problem at once; of very many unknown inputs the first.
-
-    >>> checked_inputs({"n": InputField("integer", default=3)}, {})
-    {'n': 3}
+    >>> file_path("polish.round[2].judge"), file_path("investigate[3].search")
+    ('polish.judge', 'investigate.search')
     """
-    if fields is None:
-        return _freeze_inputs(dict(given))
-    unknown = [str(name)[:80] for name in given if name not in fields]
-    declared_ones = f"; there are {', '.join([*fields][:_MOST_TOLD])}" if fields else "; the flow has none"
-    problems = [f"unknown input '{name}'{did_you_mean(name, fields) or declared_ones}" for name in unknown[:_MOST_TOLD]]
-    if len(unknown) > _MOST_TOLD:
-        problems.append(f"and {len(unknown) - _MOST_TOLD:,} more unknown inputs")
-    values: dict[str, Any] = {}
-    for name, declared in fields.items():
-        if name not in given:
-            if declared.default is REQUIRED:
-                problems.append(f"missing input '{name}'{_describe_wanted(declared)}")
-            else:
-                values[name] = declared.default
-            continue
-        problem = _problem(declared, given[name])
-        if problem:
-            problems.append(f"input '{name}': {problem}")
-        values[name] = given[name]
-    if problems:
-        raise InputError("\n".join(problems))
-    return _freeze_inputs(values)
+    return _INDEX.sub("", path)
 
 
-def _freeze_inputs(values: dict[str, Any]) -> Mapping[str, Any]:
-    try:
-        return freeze(values)
-    except RecursionError:
-        raise InputError("the inputs are nested too deep") from None
+def skeleton_of(graph: Graph, nodes: Mapping[str, FlowNode], most: int | None = None) -> Mapping[str, Any]:
+    """Nodes with kinds and edges with labels, level by level, so that a run can be drawn without its flow.
 
-
-def _describe_wanted(field: InputField) -> str:
-    described = f": {field.description}" if field.description else ""
-    return f" ({field.type or 'see its schema'}{described})"
-
-
-def _problem(field: InputField, value: Any) -> str | None:
-    if field.schema is not None:
-        from flowengine.core.json_schema import find_misfits  # The library is slow to load, and few inputs have one.
-
-        found = find_misfits(field.schema, value)
-        return f"{found[0].message} at {found[0].path}" if found else None
-    if field.type is not None and not is_json_type(value, field.type):
-        return f"expected {field.type}, found {describe_value(value)}"
-    if field.media_types is not None and not allows_media_type(field.media_types, value.media_type):
-        return f"expected {' or '.join(field.media_types)}, found {value.media_type}, by the file's content"
-    if field.enum is not None and not is_one_of(value, field.enum):
-        allowed = ", ".join(map(str, field.enum))
-        return f"{describe_value(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
-    return None
-
-
-_JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
-"""Types whose text is JSON."""
-
-
-def parse_text(name: str, text: str, field: InputField | None) -> Any:
-    """Parses an input's text: as JSON if the declared type is not text.
-
-    >>> parse_text("n", "3", InputField("integer")), parse_text("n", "3", None)
-    (3, '3')
+    `most`: how often the level runs at the most, where that is known.
     """
-    expected = None if field is None else _find_declared_type(field)
-    if expected is None:
-        return text
-    try:
-        return load_json(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}") from error
+    labels: dict[tuple[str, str], list[str]] = {}
+    for source, target, route in graph.edges:
+        opened = labels.setdefault((source, target), [])
+        if route is not None:
+            opened.append(route)
+    drawn: list[list[Any]] = []
+    for vertex in graph.vertices:
+        node = nodes[vertex.id]
+        body = [skeleton_of(node.body.graph, node.inside, node.most)] if isinstance(node, ContainerNode) else []
+        drawn.append([vertex.id, vertex.kind, *body])
+    edges = [[source, target, opened] for (source, target), opened in labels.items()]
+    models = {name: node.model_name for name, node in nodes.items() if node.model_name}
+    known = {**({"models": models} if models else {}), **({} if most is None else {"most": most})}
+    return freeze({"nodes": drawn, "edges": edges, **known})
 
 
-def _find_declared_type(field: InputField) -> str | None:
-    """The declared type, where its text is JSON."""
-    kind: Any = field.type if field.schema is None else field.schema.get("type")
-    if isinstance(kind, str):
-        return kind if kind in _JSON_TYPES else None
-    if isinstance(kind, (list, tuple)) and "string" not in kind:
-        return " or ".join(map(str, cast("Sequence[Any]", kind)))
-    return None
+class ContainerNode(FlowNode):
+    """A node that runs other nodes. It holds no slot of the run's concurrency, and is not retried: its nodes are."""
+
+    container: ClassVar[bool] = True
+    starts_tasks: ClassVar[bool] = False
+
+    def __init__(self, nodes: Mapping[str, FlowNode], **settings: Unpack[NodeSettings]) -> None:
+        super().__init__(**settings)
+        if self.retry is not None:
+            raise DefinitionError(f"a {self.kind} takes no `retry`: put it on the nodes inside")
+        refuse_other_kind(
+            nodes, Mapping, f"the nodes of a {self.kind} are a mapping, as {{'draft': node}}", DefinitionError
+        )
+        if not nodes:
+            raise DefinitionError(f"a {self.kind} needs at least one node inside")
+        self.definitions = dict(nodes)
+        self.body = compile_level(self.definitions)
+
+    def with_nodes(self, nodes: Mapping[str, FlowNode]) -> Self:
+        """The same container round other nodes."""
+        changed = copy(self)
+        changed.definitions = dict(nodes)
+        changed.body = compile_level(changed.definitions)
+        return changed
+
+    @property
+    def inside(self) -> Mapping[str, FlowNode]:
+        return self.definitions
+
+    @property
+    def most(self) -> int | None:
+        """The maximum number of runs of the body, if known in advance."""
+        return None
+
+
+# --- A whole flow
 
 
 @dataclass(frozen=True)
@@ -207,14 +183,19 @@ class CompiledFlow:
     """Whether preparing may wait for a command that gives a key."""
 
     @cached_property
+    def all_nodes(self) -> Mapping[str, FlowNode]:
+        """The nodes by their paths as the file has them (`polish.judge`), those inside others too."""
+        return dict(_every_node(self.definitions, ""))
+
+    @cached_property
     def fingerprints(self) -> Mapping[str, str]:
         """Node → hash of its definition; worked out at the first use."""
-        return {path: _hash(node.fingerprint_source) for path, node in every_node(self.definitions)}
+        return {path: _hash(node.fingerprint_source) for path, node in self.all_nodes.items()}
 
     @cached_property
     def server_checks(self) -> Sequence[tuple[str, FlowNode]]:
         """Nodes of which something is known only once their servers run, with their paths."""
-        return [(path, node) for path, node in every_node(self.definitions) if node.checks_servers]
+        return [(path, node) for path, node in self.all_nodes.items() if node.checks_servers]
 
     @cached_property
     def takes_files(self) -> bool:
@@ -224,14 +205,14 @@ class CompiledFlow:
     @cached_property
     def starts_tasks(self) -> bool:
         """Whether tasks may begin in a run of it that live as long as the run."""
-        return any(node.starts_tasks for _, node in every_node(self.definitions))
+        return any(node.starts_tasks for node in self.all_nodes.values())
 
     @cached_property
     def code(self) -> Mapping[str, str]:
         """Node → hash of the functions that it calls, where its definition does not have them."""
         return {
             path: _hash([source_of(each) for each in node.code])
-            for path, node in every_node(self.definitions)
+            for path, node in self.all_nodes.items()
             if node.says_its_definition and node.code
         }
 
@@ -242,9 +223,7 @@ class CompiledFlow:
         Frozen, so that a journal may keep the text of it from one run to the next.
         """
         shape = skeleton_of(self.graph, self.definitions)
-        if not self.state:
-            return shape
-        return freeze({**shape, "state": state_rules(self.state)})
+        return freeze({**shape, "state": state_rules(self.state)}) if self.state else shape
 
     @cached_property
     def rules(self) -> KeyRules:
@@ -254,7 +233,7 @@ class CompiledFlow:
     @cached_property
     def caches(self) -> bool:
         """Whether a node is to be cached."""
-        return any(node.cache for _, node in every_node(self.definitions))
+        return any(node.cache for node in self.all_nodes.values())
 
     def prepare(self) -> None:
         """Let every node say now what would fail later (a missing key), before anything is paid."""
@@ -276,17 +255,13 @@ class CompiledFlow:
 
     @cached_property
     def _preparing(self) -> Sequence[tuple[str, FlowNode]]:
-        return [(name, node) for name, node in every_node(self.definitions) if _prepares(node)]
+        return [each for each in self.all_nodes.items() if type(each[1]).prepare is not FlowNode.prepare]
 
     def _where(self, name: str) -> str:
         """The place of a node, as messages begin with it."""
         place = () if self.place_of is None else self.place_of(name)
         found = "".join(f"{part}:" for part in (self.path, *place) if part is not None)
         return f"{found}{' ' if found else ''}node '{name}': "
-
-
-def _prepares(node: FlowNode) -> bool:
-    return type(node).prepare is not FlowNode.prepare
 
 
 def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> CompiledFlow:
@@ -327,6 +302,12 @@ def partial_outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:
         with suppress(TemplateError):
             found[name] = value(context)
     return freeze(found)
+
+
+def _every_node(nodes: Mapping[str, FlowNode], prefix: str) -> Iterator[tuple[str, FlowNode]]:
+    for name, node in nodes.items():
+        yield f"{prefix}{name}", node
+        yield from _every_node(node.inside, f"{prefix}{name}.")
 
 
 def _hash(value: Any) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
 from enum import Enum
-from typing import Any, ClassVar, Unpack, cast
+from typing import Any, ClassVar, Self, Unpack, cast
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
@@ -14,10 +15,7 @@ from flowengine.errors import DefinitionError, RouteError, names_arguments, refu
 from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 
-__all__ = ["CasesNode", "ConditionNode", "Otherwise", "SwitchNode"]
-
-Otherwise = str | None
-"""Where to go when nothing matches: a node, or nowhere."""
+__all__ = ["CasesNode", "ConditionNode", "SwitchNode"]
 
 _THEN = NodeResult("then", route="then")
 _ELSE = NodeResult("else", route="else")
@@ -35,6 +33,8 @@ class ConditionNode(FlowNode):
 
     kind: ClassVar[str] = "condition"
     starts_tasks: ClassVar[bool] = False
+    is_in_file: ClassVar[bool] = False
+    """Whether a file says how it decides: by expressions, which its definition has."""
 
     @names_arguments
     def __init__(
@@ -50,8 +50,7 @@ class ConditionNode(FlowNode):
         refuse_other_kind(function, (Callable, Testable), "a ConditionNode asks a function", DefinitionError)
         check_arguments(ConditionNode.__init__, {"then": then, "otherwise": otherwise, "has_otherwise": has_otherwise})
         super().__init__(**settings)
-        self.function = function
-        self._test = function.test if isinstance(function, Testable) else None
+        self._bind(function)
         if isinstance(then, Mapping):
             self._routes: dict[str, str | None] = {_label(label): target for label, target in then.items()}
             self._two_way = False
@@ -63,6 +62,16 @@ class ConditionNode(FlowNode):
             self._two_way = True
             self._has_otherwise = False
 
+    def with_function(self, function: Callable[[Context], Any]) -> Self:
+        """This node with a function in the place of its own, or of its expression."""
+        changed = copy(self)
+        changed._bind(function)
+        return changed
+
+    def _bind(self, function: Callable[[Context], Any]) -> None:
+        self.function = function
+        self._test = function.test if isinstance(function, Testable) else None
+
     @property
     def routes(self) -> Mapping[str, str | None]:
         return self._routes
@@ -70,16 +79,12 @@ class ConditionNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         if self._test is not None:
             found = self._test(context)
-            if found["answer"]:
-                context.runtime.explain(Decided("if", "then", (found,), _TWO_WAYS))
-                return _THEN
-            context.runtime.explain(Decided("if", "else", (found,), _TWO_WAYS))
-            return _ELSE
+            result = _THEN if found["answer"] else _ELSE
+            context.runtime.explain(Decided("if", result.output, (found,), _TWO_WAYS))
+            return result
         answer = self.function(context)
-        if answer is True and self._two_way:
-            return _THEN
-        if answer is False and self._two_way:
-            return _ELSE
+        if (answer is True or answer is False) and self._two_way:
+            return _THEN if answer else _ELSE
         if isinstance(answer, Awaitable):
             answer = await cast(Awaitable[Any], answer)
         label = self._choose(answer)
@@ -99,7 +104,7 @@ class ConditionNode(FlowNode):
 
     @property
     def code(self) -> Sequence[Callable[..., Any]]:
-        return () if self._two_way else (self.function,)
+        return () if self._two_way or self.is_in_file else (self.function,)
 
     def identity(self) -> Sequence[Any]:
         return (source_of(self.function),)
@@ -107,6 +112,8 @@ class ConditionNode(FlowNode):
 
 class CasesNode(ConditionNode):
     """The first case that holds wins: `[(predicate, label, target), ...]`, else `otherwise`."""
+
+    is_in_file: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -135,13 +142,11 @@ class CasesNode(ConditionNode):
             first, {label: target for _, label, target in cases}, otherwise, has_otherwise=has_otherwise, **settings
         )
 
-    @property
-    def code(self) -> Sequence[Callable[..., Any]]:
-        return ()  # A file's cases are expressions, which its definition has.
-
 
 class SwitchNode(ConditionNode):
     """Takes the route whose label is a value; `expression` says in a file's words what is looked at."""
+
+    is_in_file: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -161,10 +166,6 @@ class SwitchNode(ConditionNode):
             return label
 
         super().__init__(chosen, routes, otherwise, has_otherwise=has_otherwise, **settings)
-
-    @property
-    def code(self) -> Sequence[Callable[..., Any]]:
-        return ()  # The expression is a part of its definition.
 
 
 def _make_test(predicate: Callable[[Context], bool]) -> Callable[[Context], Mapping[str, Any]]:

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Final, Unpack
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
+from flowengine.core.file_values import RefusedFileError
 from flowengine.core.records import Received
 from flowengine.core.user_code import call_in_thread
-from flowengine.errors import DefinitionError, names_arguments, refuse_other_kind
+from flowengine.errors import DefinitionError, OutputError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
-from flowengine.nodes.file_inputs import keep_result_files
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result
 from flowengine.templating.text import excerpt
 
@@ -27,7 +27,8 @@ MAX_GIVEN: Final = 2_000
 """Characters of each value that are on record of what a body was handed: what is longer came from somewhere."""
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 """Types of results that hold no bytes."""
-_NOTHING_ELSE: Final = tuple(NodeResult()[1:])
+_NOTHING_ELSE: Final = tuple(NodeResult()[1:-1])
+"""Between the output of a result and its `given`, which comes last."""
 
 
 class FunctionNode(FlowNode):
@@ -35,8 +36,7 @@ class FunctionNode(FlowNode):
 
     It returns a plain value (the output) or a `NodeResult`; bytes in it become files of the run. A plain function
     runs in a thread, and its `timeout` begins when it does: a run has as many threads as its `concurrency` says, else
-    256. When its
-    node is cancelled or times out, the thread runs to its end and what it returns is dropped.
+    256. When its node is cancelled or times out, the thread runs to its end and what it returns is dropped.
 
     >>> FunctionNode(lambda context: 1).kind
     'function'
@@ -68,7 +68,7 @@ class FunctionNode(FlowNode):
 
     def _bind(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.wants_context = _takes_context(function, self.arguments)
+        self.wants_context = self.sees_all = _takes_context(function, self.arguments)
         self.in_thread = not is_async(function)
         if not self.in_thread:
             self._call: Callable[..., Awaitable[Any]] = self._on_loop
@@ -78,32 +78,27 @@ class FunctionNode(FlowNode):
             self._call = self._in_thread
 
     async def run(self, context: Context, /) -> NodeResult:
+        handed, given = None, None
         if self.arguments is None and self.wants_context:
             value = await self._call(context)
-            if type(value) is NodeResult:
-                check_result(value, self)
-            if type(value) not in _PLAIN and _gives_bytes(value) and context.runtime.scope is not None:
-                value = await keep_result_files(value, context.current_node or "", context.runtime.scope.files)
-            return value if type(value) is NodeResult else _new(NodeResult, (value, *_NOTHING_ELSE))
-        handed = self.handed(context) or EMPTY
-        if self.arguments:
-            context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
-        given = digest_handed(context, handed)  # Before the function can change what it is handed.
-        value = await self._call(context, handed)
+        else:
+            handed = self.handed(context) or EMPTY
+            if self.arguments:
+                context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
+            given = digest_handed(context, handed)  # Before the function can change what it is handed.
+            value = await self._call(context, handed)
         if type(value) is NodeResult:
             check_result(value, self)
-        if type(value) not in _PLAIN and _gives_bytes(value) and context.runtime.scope is not None:
-            value = await keep_result_files(value, context.current_node or "", context.runtime.scope.files)
-        return value._replace(given=given) if type(value) is NodeResult else NodeResult(value, given=given)
+        if type(value) not in _PLAIN and _gives_bytes(value):
+            value = await _keep_bytes(value, context)
+        if type(value) is not NodeResult:
+            return _new(NodeResult, (value, *_NOTHING_ELSE, given))
+        return value if handed is None else value._replace(given=given)
 
     def handed(self, context: Context) -> Mapping[str, Any] | None:
         if self.arguments is None:
             return None if self.wants_context else EMPTY
         return {name: value(context) for name, value in self.arguments.items()}
-
-    @property
-    def sees_all(self) -> bool:
-        return self.wants_context
 
     def _call_arguments(self, context: Context, handed: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Returns the arguments of the call."""
@@ -136,6 +131,17 @@ def _gives_bytes(value: Any) -> bool:
         if type(each) not in _PLAIN and holds_bytes(each):
             return True
     return type(value.output) not in _PLAIN and holds_bytes(value.output)
+
+
+async def _keep_bytes(value: Any, context: Context) -> Any:
+    """Replaces bytes in what a function gave by files of the run; `OutputError` where one is refused."""
+    files = None if context.runtime.scope is None else context.runtime.scope.files
+    if files is None:
+        return value
+    try:
+        return await files.keep_in(value, context.current_node or "")
+    except RefusedFileError as error:
+        raise OutputError(f"the result cannot be kept: {error}") from error
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import anyio
 
@@ -22,9 +22,9 @@ from flowengine.models.model import Model, Reply, Request
 from flowengine.models.prompt_caching import find_cache_rule
 from flowengine.models.wrappers.bounded import BoundedModel
 from flowengine.models.wrappers.streaming_tap import tap_model
-from flowengine.nodes.container import file_path
+from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.reuse_rules import without_question
-from flowengine.nodes.warm_start import find_warm_start, hear_first_token
+from flowengine.nodes.warm_start import WarmStart, find_warm_start
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = [
@@ -48,8 +48,9 @@ def gateway_of(context: Context, words: Messages | None = None, approvers: Seque
     served: Gateway = RecordedGateway(gateway, recorded) if recorded else gateway
     if words is not None:
         served = _make_asking_gateway(served, recorded, words, approvers=approvers)
-    if BATCHING.get() is None and (start := find_warm_start(context)) is not None:
-        served = hear_first_token(served, start)
+    is_in_first_item = "[0]." in (context.current_node or "")
+    if is_in_first_item and BATCHING.get() is None and (start := find_warm_start(context)) is not None:
+        served = _WarmGateway(served, start)
     around = context.runtime.around
     return served if around is None else around(served)
 
@@ -122,18 +123,17 @@ def asking_gateway_of(context: Context, words: Messages | None = None, approvers
     return gateway if tell is None else _TellingGateway(gateway, tell, is_read=False)
 
 
-class _TellingGateway:
-    """Only a model that is really asked is heard: what was recorded is served by the gateway inside, in silence."""
+G = TypeVar("G", bound=Gateway)
 
-    def __init__(self, inner: Gateway, tell: Tell, *, is_read: bool = True) -> None:
+
+class _PassingGateway(Generic[G]):
+    """Passes everything on to the gateway inside, as far as a gateway made of it does nothing else."""
+
+    def __init__(self, inner: G) -> None:
         self._inner = inner
-        self._tell = tell
-        self._is_read = is_read
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        is_read = self._is_read and request.response_schema is None and purpose not in PREPARING
-        asked = tap_model(model, self._tell, is_read=is_read)
-        return await self._inner.complete(asked, request, purpose=purpose)
+        return await self._inner.complete(model, request, purpose=purpose)
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         return await self._inner.call_tool(tool, arguments)
@@ -142,16 +142,51 @@ class _TellingGateway:
         await self._inner.note(record)
 
 
-class _FencedGateway:
-    """Nothing is asked or called for a run that another process goes on with."""
-
-    def __init__(self, inner: CountingGateway, fence: Fence) -> None:
-        self._inner = inner
-        self._fence = fence
+class _CountingGateway(_PassingGateway[CountingGateway]):
+    """The same, inside of the gateway that serves what is on record."""
 
     @property
     def seen(self) -> defaultdict[str, int]:
         return self._inner.seen
+
+
+class _TellingGateway(_PassingGateway[Gateway]):
+    """Only a model that is really asked is heard: what was recorded is served by the gateway inside, in silence."""
+
+    def __init__(self, inner: Gateway, tell: Tell, *, is_read: bool = True) -> None:
+        super().__init__(inner)
+        self._tell = tell
+        self._is_read = is_read
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        is_read = self._is_read and request.response_schema is None and purpose not in PREPARING
+        asked = tap_model(model, self._tell, is_read=is_read)
+        return await self._inner.complete(asked, request, purpose=purpose)
+
+
+class _WarmGateway(_PassingGateway[Gateway]):
+    """Lets the other items of a map go once a model has begun to answer."""
+
+    def __init__(self, inner: Gateway, start: WarmStart) -> None:
+        super().__init__(inner)
+        self._start = start
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        reply: Reply = await self._inner.complete(tap_model(model, self._hear), request, purpose=purpose)
+        self._start.begin()
+        return reply
+
+    def _hear(self, text: str, begins: bool = False, model: str = "", /) -> None:
+        if not model:
+            self._start.begin()
+
+
+class _FencedGateway(_CountingGateway):
+    """Nothing is asked or called for a run that another process goes on with."""
+
+    def __init__(self, inner: CountingGateway, fence: Fence) -> None:
+        super().__init__(inner)
+        self._fence = fence
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         await self._fence()
@@ -161,24 +196,17 @@ class _FencedGateway:
         await self._fence()
         return await self._inner.call_tool(tool, arguments)
 
-    async def note(self, record: Any) -> None:
-        await self._inner.note(record)
-
 
 _PUT_ASIDE = Notice("it waits for the answer of a batch")
 
 
-class _BatchingGateway:
+class _BatchingGateway(_CountingGateway):
     """Lets calls of models be put aside until a batch has answered them: an `AwaitsAnswer`."""
 
     def __init__(self, inner: CountingGateway, batcher: Batcher, context: Context) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._batcher = batcher
         self._context = context
-
-    @property
-    def seen(self) -> defaultdict[str, int]:
-        return self._inner.seen
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         key, context = request.key(), self._context
@@ -194,14 +222,8 @@ class _BatchingGateway:
         finally:
             CALL.reset(token)
 
-    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
-        return await self._inner.call_tool(tool, arguments)
 
-    async def note(self, record: Any) -> None:
-        await self._inner.note(record)
-
-
-class _LedgerGateway:
+class _LedgerGateway(_CountingGateway):
     """Only a model that is really asked is reserved for: it stands inside of the gateway that serves records.
 
     The model is wrapped and not the request changed, since calls are found again by their request.
@@ -209,23 +231,13 @@ class _LedgerGateway:
 
     def __init__(self, inner: CountingGateway, ledger: Ledger, said: set[str]) -> None:
         """`said`: the notices of this run so far."""
-        self._inner = inner
+        super().__init__(inner)
         self._ledger = ledger
         self._said = said
-
-    @property
-    def seen(self) -> defaultdict[str, int]:
-        return self._inner.seen
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         bounded = BoundedModel(model, self._ledger, self._say)
         return await self._inner.complete(bounded, request, purpose=purpose)
-
-    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
-        return await self._inner.call_tool(tool, arguments)
-
-    async def note(self, record: Any) -> None:
-        await self._inner.note(record)
 
     async def _say(self, text: str) -> None:
         if text not in self._said:
@@ -286,17 +298,14 @@ class TranscriptGateway:
         raise AssertionError("unreachable")
 
 
-class InactiveGateway:
+class InactiveGateway(_PassingGateway[Gateway]):
     """Calls no tool with an effect outside: one that was called with the same arguments gives what it gave."""
 
     def __init__(self, inner: Gateway, calls: Iterable[Any]) -> None:
         """`calls`: what the node called in the recorded run."""
-        self._inner = inner
+        super().__init__(inner)
         self._replay = Replay(list(calls))
         self._seen: defaultdict[str, int] = defaultdict(int)
-
-    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        return await self._inner.complete(model, request, purpose=purpose)
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         if tool.effect != "external":
@@ -311,15 +320,12 @@ class InactiveGateway:
             )
         return known
 
-    async def note(self, record: Any) -> None:
-        await self._inner.note(record)
 
-
-class CopyingGateway:
+class CopyingGateway(_PassingGateway[Gateway]):
     """Keeps a transcript of what passes through it."""
 
     def __init__(self, inner: Gateway) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._seen: defaultdict[str, int] = defaultdict(int)
         self.calls: list[Any] = []
         self.has_asked = False
@@ -340,9 +346,6 @@ class CopyingGateway:
         call = call._replace(value=result.value, files=result.files)
         self.calls.append(call)
         return result
-
-    async def note(self, record: Any) -> None:
-        await self._inner.note(record)
 
     def _count_request(self, key: str) -> tuple[str, int]:
         before = self._seen[key]

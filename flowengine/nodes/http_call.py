@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, ClassVar, Final, Unpack
 
@@ -16,7 +17,7 @@ from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, DefinitionError, OutputError, RunError, UnknownEffectError
 from flowengine.models.http.status_errors import read_retry_after
 from flowengine.nodes.code_digest import digest_handed
-from flowengine.nodes.http_request import Answer, Expected, HttpRequest, describe_url, make_request, read_body
+from flowengine.nodes.http_request import Answer, Expected, describe_url, make_request, read_body
 from flowengine.nodes.http_sender import Sender, SentAnswer
 from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
 from flowengine.tools.result_text import cut, text_of
@@ -45,6 +46,7 @@ class HttpNode(FlowNode):
     """
 
     kind: ClassVar[str] = "http"
+    sees_all = False
 
     def __init__(
         self,
@@ -82,9 +84,7 @@ class HttpNode(FlowNode):
         request = make_request(self.method, handed, self._headers_env, self._follow)
         if EFFECTS[self.method] == "external" and self.effect != "none":
             headers = {"idempotency-key": _key_of(context), **request.headers}
-            request = HttpRequest(
-                request.method, request.url, headers, request.secret_headers, request.content, request.follow
-            )
+            request = replace(request, headers=headers)
         begun = perf_counter()
         sent = await self._sender.send(request, self.timeout)
         await self._note(context, sent, perf_counter() - begun)
@@ -137,10 +137,6 @@ class HttpNode(FlowNode):
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         return {name: value(context) for name, value in self._values.items()}
-
-    @property
-    def sees_all(self) -> bool:
-        return False
 
     def identity(self) -> Sequence[Any]:
         said = text_of(self.expected.schema), list(self.expected.status)

@@ -12,7 +12,7 @@ from flowengine.core.values import describe_value, freeze, frozen_dict
 from flowengine.engine.levels import Unfinished, enter_level, result_of_level, store_of
 from flowengine.engine.ports import Ended
 from flowengine.errors import LimitError, RunError, TemplateError
-from flowengine.nodes.container import ContainerNode
+from flowengine.nodes.compiled_flow import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least
 
 __all__ = ["LoopNode"]

@@ -19,7 +19,7 @@ from flowengine.engine.ports import CalledOff, Ended, Park
 from flowengine.engine.scheduler import BodyError
 from flowengine.engine.tasks import meet_deadline
 from flowengine.errors import DefinitionError, FlowEngineError, LimitError, OverdueError, RunError, TemplateError
-from flowengine.nodes.container import ContainerNode
+from flowengine.nodes.compiled_flow import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least
 from flowengine.nodes.warm_start import begin_warm_start
 from flowengine.templating.text import excerpt

@@ -189,6 +189,8 @@ class FlowNode(ABC):
     """Whether a task may begin in it that lives as long as the run (a server, the wait for a person's answer)."""
     in_thread: bool = False
     """Whether its work is done in a thread, of which a run has so many."""
+    sees_all: bool = True
+    """Whether its body may look at everything that a node sees, beside what it is handed."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -235,6 +237,17 @@ class FlowNode(ABC):
         self._fingerprint = fingerprint
 
     @property
+    def has_policies(self) -> bool:
+        """Whether anything stands round its body when it runs (`flowengine.nodes.policy`)."""
+        return (
+            self.in_thread
+            or self.effect == "external"
+            or self.kind not in TRAITS
+            or bool(self.set)
+            or any(each is not None for each in (self.when, self.retry, self.limits, self.timeout))
+        )
+
+    @property
     def routes(self) -> Mapping[str, str | None]:
         """Label → id of the node that it leads to, or None where it leads nowhere."""
         return {}
@@ -266,11 +279,6 @@ class FlowNode(ABC):
     def handed(self, context: Context) -> Mapping[str, Any] | None:
         """Returns the arguments that the body's templates give, by name, if they are its only inputs; else None."""
         return None
-
-    @property
-    def sees_all(self) -> bool:
-        """Whether its body may look at everything that a node sees, beside what it is handed."""
-        return True
 
     @property
     def inside(self) -> Mapping[str, FlowNode]:

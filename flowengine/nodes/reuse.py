@@ -22,7 +22,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast
+from typing import Any, Final, NamedTuple, TypeGuard
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -37,20 +37,17 @@ from flowengine.engine.ports import Ended, JournalStore, Known, Node
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import InactiveError, NotJournalableError
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
+from flowengine.nodes.agent import AskingNode
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.code_digest import ViewDigests, digest_handed, digest_of, views_of
-from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, file_path
 from flowengine.nodes.condition import ConditionNode
-from flowengine.nodes.container import ContainerNode, file_path
 from flowengine.nodes.gateway import CopyingGateway, InactiveGateway, TranscriptGateway
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrap_node
 from flowengine.nodes.reuse_rules import Earlier, opening_keys
 
 __all__ = ["reusing"]
-
-_AskingNode: TypeAlias = AgentNode | RoutingNode | EvaluationNode
 
 CACHE: Final = "cache"
 """Under which kind results are kept beside the runs."""
@@ -122,10 +119,8 @@ def _may_be_cached(node: FlowNode) -> bool:
     return not isinstance(node, ContainerNode | ApprovalNode) and node.effect != "external"
 
 
-def _asks_models(node: FlowNode) -> TypeGuard[_AskingNode]:
-    if isinstance(node, EvaluationNode):
-        return node.judge is not None
-    return isinstance(node, AgentNode | RoutingNode)
+def _asks_models(node: FlowNode) -> TypeGuard[AskingNode]:
+    return isinstance(node, AskingNode) and node.prototype is not None
 
 
 def _is_open(node: FlowNode) -> bool:
@@ -135,8 +130,7 @@ def _is_open(node: FlowNode) -> bool:
     """
     if any(_is_open(each) for each in node.inside.values()):
         return True
-    asks = node.judge if isinstance(node, EvaluationNode) else getattr(node, "agent", None)
-    agent = cast("Templated[Any]", asks).prototype if isinstance(asks, Templated) else asks
+    agent = node.prototype if isinstance(node, AskingNode) else getattr(node, "agent", None)
     if not isinstance(agent, Agent | RoutingAgent | EvaluationAgent):
         return False
     if not node.says_its_definition or agent.settings.model is None:
@@ -145,7 +139,7 @@ def _is_open(node: FlowNode) -> bool:
 
 
 async def _replay_agent(
-    node: _AskingNode, context: NodeContext, find: Callable[[str], Iterable[Reused]]
+    node: AskingNode, context: NodeContext, find: Callable[[str], Iterable[Reused]]
 ) -> Known | None:
     """Replays an agent's node from transcripts; None if they do not answer all its requests.
 
@@ -234,7 +228,7 @@ class _Cached:
             self._cache.keep_result(key, context.current_node, result)
         return result
 
-    async def _run_copying(self, node: _AskingNode, context: NodeContext) -> Ended:
+    async def _run_copying(self, node: AskingNode, context: NodeContext) -> Ended:
         definition = self._cache.definition(context.current_node)
         known = await _replay_agent(node, context, partial(self._cache.transcripts, definition))
         if known is not None:

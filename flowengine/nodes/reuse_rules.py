@@ -39,8 +39,7 @@ from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import InputError, NotJournalableError, StoreCorruptError
 from flowengine.nodes.code_digest import ViewDigests, left_by, level_digest, views_of
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.container import file_path
+from flowengine.nodes.compiled_flow import CompiledFlow, file_path
 
 __all__ = ["Definitions", "Earlier", "Past", "opening_keys", "without_question"]
 

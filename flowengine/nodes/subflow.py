@@ -13,11 +13,10 @@ from flowengine.engine.levels import Unfinished, enter_level
 from flowengine.engine.ports import Ended
 from flowengine.engine.state import StateStore
 from flowengine.errors import LimitError
-from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
-from flowengine.nodes.container import ContainerNode
-from flowengine.nodes.file_inputs import take_files
+from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, outputs_of, partial_outputs_of
 from flowengine.nodes.function import MAX_GIVEN
 from flowengine.nodes.node import NodeSettings, Value
+from flowengine.nodes.run_inputs import checked_inputs, take_files
 from flowengine.templating.text import excerpt
 
 __all__ = ["SubflowNode"]

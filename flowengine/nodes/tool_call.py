@@ -45,6 +45,7 @@ class ToolNode(FlowNode):
 
     kind: ClassVar[str] = "tool"
     records_effect: ClassVar[bool] = True
+    sees_all = False
 
     def __init__(
         self,
@@ -151,10 +152,6 @@ class ToolNode(FlowNode):
         if isinstance(self.tool, Tool) and self.tool.function is not None:
             return values
         return json.loads(write_json(values, "a value of `with`"))
-
-    @property
-    def sees_all(self) -> bool:
-        return False
 
     def identity(self) -> Sequence[Any]:
         function = self.tool.function if isinstance(self.tool, Tool) else None

@@ -1,24 +1,16 @@
 """Lets the first item of a map go alone until a model has begun to answer it, so that a vendor's cache has its prompt.
 
-It knows where in a run the first item is, and the gateway that hears the first piece of an answer. Which prompts are
-kept, and how they are marked, is the matter of models.
+It knows where in a run the first item is. Which prompts are kept, and how they are marked, is the matter of models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import anyio
 
 from flowengine.core.context import Context
-from flowengine.core.records import Gateway
 from flowengine.core.run_scope import RunScope
-from flowengine.models.model import Model, Reply, Request
-from flowengine.models.wrappers.streaming_tap import tap_model
-from flowengine.tools.tool import Tool, ToolResult
 
-__all__ = ["WarmStart", "begin_warm_start", "find_warm_start", "hear_first_token"]
+__all__ = ["WarmStart", "begin_warm_start", "find_warm_start"]
 
 
 class WarmStart:
@@ -59,29 +51,3 @@ def find_warm_start(context: Context) -> WarmStart | None:
 
 def _starts_of(scope: RunScope) -> dict[str, WarmStart]:
     return scope.once(WarmStart, dict[str, WarmStart])
-
-
-def hear_first_token(gateway: Gateway, start: WarmStart) -> Gateway:
-    """The gateway, whose models tell the start of the first piece of their answers."""
-    return _WarmGateway(gateway, start)
-
-
-class _WarmGateway:
-    def __init__(self, inner: Gateway, start: WarmStart) -> None:
-        self._inner = inner
-        self._start = start
-
-    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        reply: Reply = await self._inner.complete(tap_model(model, self._hear), request, purpose=purpose)
-        self._start.begin()
-        return reply
-
-    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
-        return await self._inner.call_tool(tool, arguments)
-
-    async def note(self, record: Any) -> None:
-        await self._inner.note(record)
-
-    def _hear(self, text: str, begins: bool = False, model: str = "", /) -> None:
-        if not model:
-            self._start.begin()

@@ -21,8 +21,7 @@ from flowengine.engine.events import (
 from flowengine.engine.graph import Graph
 from flowengine.engine.restoring import History, enclosing_containers
 from flowengine.errors import InputError, RunError, did_you_mean, refuse_other_kind
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.container import ContainerNode, every_node, file_path
+from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, file_path
 from flowengine.nodes.reuse_rules import Definitions, Past
 from flowengine.runners.run_options import settings_of
 
@@ -37,7 +36,7 @@ def failed_items(plan: CompiledFlow, events: Sequence[Event]) -> Mapping[str, Co
     """Path of a map that went on without its failed items → their indices. One that had enough needs no more."""
     from flowengine.nodes.map import MapNode
 
-    history, nodes = History(events), dict(every_node(plan.definitions))
+    history, nodes = History(events), plan.all_nodes
     stopped = {each.node for each in events if isinstance(each, NodeRecorded) and type(each.record) is MapStopped}
     found: dict[str, list[int]] = {}
     for prefix in history.prefixes():
@@ -57,7 +56,7 @@ def refuse_repeated_deeds(
 
     `RunError` for those that are not in `allowed`.
     """
-    nodes = dict(every_node(plan.definitions))
+    nodes = plan.all_nodes
     finished = {event.node for event in events if isinstance(event, NodeFinished)}
     deeds = {
         event.node

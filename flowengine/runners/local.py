@@ -45,9 +45,9 @@ from flowengine.errors import (
 from flowengine.journal.approvals import Mail, answers_left, open_questions
 from flowengine.journal.replay import decided_effects
 from flowengine.journal.value_types import reading_record
-from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
-from flowengine.nodes.file_inputs import take_files
+from flowengine.nodes.compiled_flow import CompiledFlow, outputs_of, partial_outputs_of
 from flowengine.nodes.node import RunLimits
+from flowengine.nodes.run_inputs import checked_inputs, take_files
 from flowengine.runners.forking import failed_items, fork_events, patches_of, refuse_repeated_deeds
 from flowengine.runners.run import Run
 from flowengine.runners.run_options import DEFAULTS, Live, RunOptions, chosen_limits, limits_under, settings_of

@@ -68,7 +68,7 @@ async def leave_behind(
         from flowengine.context_providers.chain import keep_for_good
         from flowengine.nodes.agent import providers_of  # Few flows remember anything for good.
 
-        await keep_for_good(kept, providers_of(plan.definitions))
+        await keep_for_good(kept, providers_of(plan.all_nodes.values()))
     if session is not None:
         _save(store, session, started, kept)
 

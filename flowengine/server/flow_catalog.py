@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from flowengine.engine.events import RunStarted
 from flowengine.errors import Diagnostic, FlowEngineError, FlowError, FlowNotFoundError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.nodes.compiled_flow import REQUIRED, InputField
+from flowengine.nodes.run_inputs import REQUIRED, InputField
 from visualize.picture import Picture, picture_of_skeleton
 
 __all__ = ["About", "CatalogEntry", "Library", "make_input_schema"]

@@ -15,7 +15,7 @@ from flowengine.core.context import EMPTY
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.nodes.compiled_flow import REQUIRED, InputField, parse_text
+from flowengine.nodes.run_inputs import REQUIRED, InputField, parse_text
 from flowengine.runners.queue.run_positions import has_queue
 from flowengine.server.requests import ServerParts
 from visualize.viewer.actions import (

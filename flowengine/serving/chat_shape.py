@@ -21,8 +21,7 @@ from flowengine.core.json_values import dumps
 from flowengine.core.node_traits import TRAITS
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
-from flowengine.nodes.compiled_flow import REQUIRED, InputField
-from flowengine.nodes.container import every_node
+from flowengine.nodes.run_inputs import REQUIRED, InputField
 
 __all__ = [
     "ChatShape",
@@ -111,7 +110,7 @@ def may_ask(flow: Flow) -> bool:
     >>> may_ask(Flow("f", {"a": FunctionNode(print)}))
     False
     """
-    for _, node in every_node(flow.plan.definitions):
+    for node in flow.plan.all_nodes.values():
         tooling = tooling_of(node)
         if node.kind in _ASKING or node.kind not in TRAITS or (tooling and (tooling.sets or tooling.servers)):
             return True

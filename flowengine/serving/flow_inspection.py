@@ -9,7 +9,6 @@ from typing import Any
 from flowengine.errors import DefinitionError, InputError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.container import every_node
 
 __all__ = ["explain_code", "nodes_with_shared_memory", "plan_flow", "validate_flow"]
 
@@ -29,13 +28,13 @@ def validate_flow(flow: Flow) -> Mapping[str, Any]:
 def nodes_with_shared_memory(flow: Flow) -> Sequence[str]:
     """The agents whose memory is one for all runs, since nothing says whose it is."""
     from flowengine.context_providers.long_term_memory import LongTermMemoryProvider  # As above.
-    from flowengine.nodes.agent import AgentNode, Templated
+    from flowengine.nodes.agent import AgentNode
 
     found: list[str] = []
-    for path, node in every_node(flow.plan.definitions):
+    for path, node in flow.plan.all_nodes.items():
         if isinstance(node, AgentNode):
-            agent = node.agent.prototype if isinstance(node.agent, Templated) else node.agent
-            chain = () if agent.sources is None else agent.sources.providers
+            sources = node.prototype.sources
+            chain = () if sources is None else sources.providers
             if any(isinstance(each, LongTermMemoryProvider) and each.is_shared for each in chain):
                 found.append(path)
     return found

@@ -15,7 +15,6 @@ import mcp_types as types
 from flowengine.core.json_values import dumps, to_json_value
 from flowengine.flow import Flow
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.container import every_node
 from flowengine.runs import Question
 from flowengine.server.flow_catalog import make_input_schema
 from flowengine.serving.chat_shape import outputs_schema_of, to_text, tooling_of
@@ -121,7 +120,7 @@ def name_tools(flows: Iterable[str]) -> Mapping[str, str]:
 
 def make_flow_tool(name: str, flow: Flow) -> types.Tool:
     """The tool of a flow."""
-    waits = any(node.kind == "approval" for _, node in every_node(flow.plan.definitions))
+    waits = any(node.kind == "approval" for node in flow.plan.all_nodes.values())
     more = " It may ask a person before it goes on." if waits else ""
     return types.Tool(
         name=name,
@@ -153,7 +152,7 @@ def _annotations_of(plan: CompiledFlow) -> types.ToolAnnotations:
     calls tools, servers or addresses."""
     effects = set(_effects_of(plan))
     open_kinds = {"http", "tool", "function", "code"}
-    calls_out = any(node.kind in open_kinds or _tools_of(node) for _, node in every_node(plan.definitions))
+    calls_out = any(node.kind in open_kinds or _tools_of(node) for node in plan.all_nodes.values())
     if effects <= {"none"}:
         return types.ToolAnnotations(read_only_hint=True, open_world_hint=calls_out)
     is_idempotent = "external" not in effects
@@ -166,7 +165,7 @@ def _annotations_of(plan: CompiledFlow) -> types.ToolAnnotations:
 
 
 def _effects_of(plan: CompiledFlow) -> Iterable[str]:
-    for _, node in every_node(plan.definitions):
+    for node in plan.all_nodes.values():
         yield node.effect
         yield from _tools_of(node)
 

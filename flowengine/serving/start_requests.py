@@ -14,7 +14,7 @@ from flowengine.core.file_keeper import is_data_address, read_data_address
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_values import to_json_value
 from flowengine.errors import InputError
-from flowengine.nodes.compiled_flow import InputField
+from flowengine.nodes.run_inputs import InputField
 
 __all__ = ["digest", "run_id_of_key", "take_in_files"]
 

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from flowengine.core.context import EvaluationResult, NodeResult
 from flowengine.core.json_values import to_json_value
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.core.records import (
     ModelCall,
     Notice,
@@ -198,7 +198,7 @@ class _Fold:
     def _agent(self, node: str, at: float) -> Span:
         """The agent of a node, from its first record on."""
         around = self._nodes.get(node) or self._enter(node, at)
-        if not traits_of(self._kinds.get(_path_in_file(node), "")).asks_models:
+        if not TRAITS[self._kinds.get(_path_in_file(node), "")].asks_models:
             return around
         if node not in self._agents:
             attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: node.rpartition(".")[2]}

@@ -6,7 +6,7 @@ secrets (see `flowengine.models.model`), a reply without what differs from time 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from flowengine.engine.events import Event, NodeRecorded, RunStarted
 from flowengine.errors import FlowError, StoreVersionError
 from flowengine.flowfile.schema.fields import Keys
 from flowengine.flowfile.yaml.dump import to_yaml
+from flowengine.journal.replay import reply_of
 from flowengine.models.messages import Message, Role, ToolRequest, as_dict
 from flowengine.models.model import Reply, Request, TokenUsage, as_json, plain_request, request_of
 from flowengine.testing.yaml_file import read_yaml
@@ -157,13 +158,7 @@ def _to_reply(written: _Reply) -> Reply:
     return Reply(
         written.content,
         _to_tool_calls(written.tool_calls),
-        TokenUsage(
-            written.prompt_tokens,
-            written.completion_tokens,
-            written.cached_tokens,
-            written.cache_write_tokens,
-            written.reasoning_tokens,
-        ),
+        TokenUsage(**written.model_dump(include={*TokenUsage._fields})),
         written.cost_usd,
         written.finish_reason,
         written.model,
@@ -225,11 +220,7 @@ def _reply_to_yaml(reply: Reply) -> dict[str, Any]:
         finish_reason=None if reply.finish_reason == "stop" else reply.finish_reason,
         model=reply.model,
         provider=reply.provider,
-        prompt_tokens=reply.usage.prompt_tokens,
-        completion_tokens=reply.usage.completion_tokens,
-        cached_tokens=reply.usage.cached_tokens,
-        cache_write_tokens=reply.usage.cache_write_tokens,
-        reasoning_tokens=reply.usage.reasoning_tokens,
+        **reply.usage._asdict(),
         cost_usd=reply.cost_usd,
         vendor_parts=list(reply.vendor_parts),
     )
@@ -272,24 +263,5 @@ def _to_call(node: str, record: ModelCall) -> Call:
         raise StoreVersionError(
             f"the calls of '{node}' were recorded without their settings, by an older FlowEngine: run the flow again"
         )
-    reply = Reply(
-        record.content,
-        tuple(_to_tool_request(each) for each in record.tool_calls),
-        TokenUsage(
-            record.prompt_tokens,
-            record.completion_tokens,
-            record.cached_tokens,
-            record.cache_write_tokens,
-            record.reasoning_tokens,
-        ),
-        record.cost_usd,
-        record.finish_reason or "stop",
-        record.model,
-        record.provider,
-        vendor_parts=tuple(record.vendor_parts),
-    )
+    reply = reply_of(record)._replace(finish_reason=record.finish_reason or "stop")
     return Call(request_of(record.request, record.messages), reply, node)
-
-
-def _to_tool_request(shape: Mapping[str, Any]) -> ToolRequest:
-    return ToolRequest(shape["id"], shape["name"], shape["arguments"])

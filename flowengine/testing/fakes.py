@@ -17,24 +17,22 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.tool_loop import ToolLoop
-from flowengine.agents.tooling import Admit, Bringer, Tooling
+from flowengine.agents.tooling import Bringer, Tooling
 from flowengine.core.locale import Messages
-from flowengine.core.run_scope import RunScope
-from flowengine.core.secret_values import NO_SECRETS
+from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.models.messages import Message
 from flowengine.nodes.agent import AgentNode, EvaluationNode
 from flowengine.nodes.code_script import CodeNode
 from flowengine.nodes.condition import ConditionNode
-from flowengine.nodes.container import every_node
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.http_request import Answer, HttpRequest
 from flowengine.nodes.http_sender import SentAnswer
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
-from flowengine.testing.model_overrides import agent_of, prototype_of, replace_agent, replace_nodes
+from flowengine.testing.model_overrides import replace_agent, replace_nodes
 from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.mcp.server_tool import ServerTool
 from flowengine.tools.tool import Tool, ToolResult
@@ -99,7 +97,7 @@ def faked(
 def function_names(flow: Flow) -> list[str]:
     """The names by which a flow's functions are faked: the nodes' paths, and the functions' own names."""
     found: list[str] = []
-    for name, node in every_node(flow.plan.definitions):
+    for name, node in flow.plan.all_nodes.items():
         function = _find_function(node)
         if function is not None:
             found += [name] if isinstance(node, CodeNode) else [name, getattr(function, "__name__", name)]
@@ -108,8 +106,8 @@ def function_names(flow: Flow) -> list[str]:
 
 def tool_names(flow: Flow) -> list[str]:
     """The names by which a flow's tools are faked, as far as they are known before its servers start."""
-    found = [node.tool.name for _, node in every_node(flow.plan.definitions) if isinstance(node, ToolNode)]
-    found += [tool.name for tooling in _list_toolings(flow) for each in tooling.sets for tool in each.tools]
+    found = [node.tool.name for node in flow.plan.all_nodes.values() if isinstance(node, ToolNode)]
+    found += [tool.name for agent in _list_agents(flow) for each in agent.tooling.sets for tool in each.tools]
     found += [f"{server.name}_{name}" for server in _list_servers(flow) for name in server.allow or ()]
     return list(dict.fromkeys(found))
 
@@ -121,7 +119,7 @@ def server_names(flow: Flow, *, open_only: bool = False) -> list[str]:
 
 def request_names(flow: Flow) -> list[str]:
     """The nodes that send requests, by their paths."""
-    return [name for name, node in every_node(flow.plan.definitions) if isinstance(node, HttpNode)]
+    return [name for name, node in flow.plan.all_nodes.items() if isinstance(node, HttpNode)]
 
 
 def brings_tools(flow: Flow) -> bool:
@@ -157,24 +155,21 @@ class Fakes:
 
     def _check(self, flow: Flow) -> None:
         """`DefinitionError` for a fake that stands for nothing."""
-        functions, tools, servers = function_names(flow), tool_names(flow), server_names(flow)
-        for name in self._functions:
-            if name not in functions:
-                raise DefinitionError(f"flow '{flow.name}' calls no function '{name}'{_format_hint(name, functions)}")
-        for name in self._tools:
-            begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
-            if name not in tools and not brings_tools(flow) and not (begins and name.startswith(begins)):
-                raise DefinitionError(f"flow '{flow.name}' has no tool '{name}'{_format_hint(name, tools)}")
-        requests = request_names(flow)
-        for name in self._http:
-            if name not in requests:
-                raise DefinitionError(f"flow '{flow.name}' has no request '{name}'{_format_hint(name, requests)}")
-        for name in self._real:
-            known = [*functions, *tools, *servers, *requests]
-            if name not in known and not brings_tools(flow):
-                raise DefinitionError(
-                    f"flow '{flow.name}' has no function, tool or server '{name}'{_format_hint(name, known)}"
-                )
+        functions, tools, requests = function_names(flow), tool_names(flow), request_names(flow)
+        begins, brings = tuple(f"{each}_" for each in server_names(flow, open_only=True)), brings_tools(flow)
+        for what, named, known in (
+            ("calls no function", self._functions, functions),
+            ("has no tool", [each for each in self._tools if not (brings or each.startswith(begins))], tools),
+            ("has no request", self._http, requests),
+            (
+                "has no function, tool or server",
+                () if brings else self._real,
+                [*functions, *tools, *server_names(flow), *requests],
+            ),
+        ):
+            for name in named:
+                if name not in known:
+                    raise DefinitionError(f"flow '{flow.name}' {what} '{name}'{_format_hint(name, known)}")
 
     def _change(self, name: str, node: FlowNode) -> FlowNode:
         if isinstance(node, AgentNode):
@@ -321,7 +316,7 @@ class _FakedSender(NamedTuple):
             media_type = "text/plain" if isinstance(body, str) else "application/octet-stream"
         content = b"" if body is None else body if isinstance(body, bytes) else _to_text(body).encode()
         headers = {"content-type": media_type, **answer.get("headers", {})}
-        return SentAnswer(Answer(answer.get("status", 200), headers, content), request.url, NO_SECRETS)
+        return SentAnswer(Answer(answer.get("status", 200), headers, content), request.url, Secrets(()))
 
 
 def _to_text(value: Any) -> str:
@@ -340,27 +335,20 @@ def _find_function(node: FlowNode) -> Callable[..., Any] | None:
 
 
 def _replace_function(node: FlowNode, function: Callable[..., Any]) -> FlowNode:
-    if isinstance(node, FunctionNode | CodeNode):
+    if isinstance(node, FunctionNode | CodeNode | ConditionNode):
         return node.with_function(function)
-    changed = copy(node)
-    setattr(changed, "scorer" if isinstance(node, EvaluationNode) else "function", function)
+    changed = copy(cast(EvaluationNode, node))
+    changed.scorer = function
     return changed
 
 
 def _list_agents(flow: Flow) -> Iterator[Agent]:
-    for _, node in every_node(flow.plan.definitions):
-        agent = prototype_of(agent_of(node))
-        if isinstance(agent, Agent):
-            yield agent
-
-
-def _list_toolings(flow: Flow) -> Iterable[Tooling]:
-    return (agent.tooling for agent in _list_agents(flow))
+    return (node.prototype for node in flow.plan.all_nodes.values() if isinstance(node, AgentNode))
 
 
 def _list_servers(flow: Flow) -> Iterable[McpServer]:
-    yield from (server for tooling in _list_toolings(flow) for server in tooling.servers)
-    for _, node in every_node(flow.plan.definitions):
+    yield from (server for agent in _list_agents(flow) for server in agent.tooling.servers)
+    for node in flow.plan.all_nodes.values():
         if isinstance(node, ToolNode) and isinstance(node.tool, ServerTool):
             # Of a server that only such nodes name, other tools are nobody's.
             yield (
@@ -385,12 +373,11 @@ class _FakedTooling(Tooling):
         words: Messages,
         environ: Mapping[str, str],
         *,
-        scope: RunScope | None = None,
-        admit: Admit | None = None,
         bringer: Bringer | None = None,
+        **settings: Any,
     ) -> AsyncGenerator[Callable[[], ToolLoop]]:
         around = None if bringer is None else _FakedBringer(bringer, self.fakes)
-        async with Tooling.open(self, words, environ, scope=scope, admit=admit, bringer=around) as loops:
+        async with Tooling.open(self, words, environ, bringer=around, **settings) as loops:
             yield loops
 
 

@@ -33,7 +33,7 @@ from flowengine.flowfile.schema.fields import Keys, Maybe, format_found, refuse
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.approval import ApprovalNode
-from flowengine.nodes.container import every_node, file_path
+from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.fakes import Fake, brings_tools, function_names, request_names, server_names, tool_names
@@ -244,23 +244,23 @@ _Problem: TypeAlias = tuple[str, KeyPath, str, str]
 
 def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
     names: set[str] = set()
-    nodes = list(every_node(flow.plan.definitions))
+    nodes = list(flow.plan.all_nodes.items())
     for number, case in enumerate(spec.cases):
         at: KeyPath = ("cases", number)
         if case.name in names:
             yield "FE212", (*at, "name"), f"a case of the name '{case.name}' stands before this one", ""
         names.add(case.name)
-        yield from _find_unknown(
+        yield from find_unknown(
             (*at, "answers"), [(each, each) for each in case.answers], list(seat_names(flow)), "agent"
         )
         yield from find_unknown_fakes((*at, "fakes"), case.fakes, flow)
         yield from _find_unknown_approvals((*at, "approvals"), case.approvals, nodes, flow)
-        for key, named in _list_named_nodes(case.expect):
-            yield from _find_unknown((*at, "expect", key), named, [name for name, _ in nodes], "node")
+        for key, named in list_named_nodes(case.expect):
+            yield from find_unknown((*at, "expect", key), named, [name for name, _ in nodes], "node")
         outputs = flow.plan.outputs
         if outputs is not None:
             named = [(each, each) for each in case.expect.outputs]
-            yield from _find_unknown((*at, "expect", "outputs"), named, list(outputs), "output")
+            yield from find_unknown((*at, "expect", "outputs"), named, list(outputs), "output")
 
 
 def _find_unknown_approvals(
@@ -270,29 +270,29 @@ def _find_unknown_approvals(
     asking = [name for name, node in nodes if isinstance(node, ApprovalNode)]
     calling = [name for name, node in nodes if isinstance(node, AgentNode | ToolNode)]
     calls = [each for each in named if ":" in each]
-    yield from _find_unknown(at, [(each, each) for each in named if ":" not in each], asking, "approval")
-    yield from _find_unknown(at, [(each, each.partition(":")[0]) for each in calls], calling, "node with tools")
+    yield from find_unknown(at, [(each, each) for each in named if ":" not in each], asking, "approval")
+    yield from find_unknown(at, [(each, each.partition(":")[0]) for each in calls], calling, "node with tools")
     if not brings_tools(flow) and not server_names(flow, open_only=True):
         tools = [(each, each.split(":")[1]) for each in calls]
-        yield from _find_unknown(at, tools, tool_names(flow), "tool")
+        yield from find_unknown(at, tools, tool_names(flow), "tool")
 
 
 def find_unknown_fakes(at: KeyPath, fakes: FakesSpec, flow: Flow) -> Iterator[_Problem]:
     """Fakes that stand for nothing; what typed contexts, skills and servers bring is not known yet."""
     functions, tools, servers = function_names(flow), tool_names(flow), server_names(flow)
     requests = request_names(flow)
-    yield from _find_unknown((*at, "http"), [(each, each) for each in fakes.http], requests, "request")
-    yield from _find_unknown((*at, "functions"), [(each, each) for each in fakes.functions], functions, "function")
+    yield from find_unknown((*at, "http"), [(each, each) for each in fakes.http], requests, "request")
+    yield from find_unknown((*at, "functions"), [(each, each) for each in fakes.functions], functions, "function")
     if not brings_tools(flow):
         begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
         named = [(each, each) for each in fakes.tools if not (begins and each.startswith(begins))]
-        yield from _find_unknown((*at, "tools"), named, tools, "tool")
+        yield from find_unknown((*at, "tools"), named, tools, "tool")
         named_real = list(enumerate(fakes.real))
         known = [*functions, *tools, *servers, *requests]
-        yield from _find_unknown((*at, "real"), named_real, known, "function, tool, server or request")
+        yield from find_unknown((*at, "real"), named_real, known, "function, tool, server or request")
 
 
-def _list_named_nodes(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str | int, str]]]]:
+def list_named_nodes(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str | int, str]]]]:
     """Key → the nodes that it names, each with its place below the key."""
     path: Sequence[Step] = expect.path or ()
     yield "path", [(number, each) for number, step in enumerate(path) for each in names_of(step)]
@@ -300,9 +300,10 @@ def _list_named_nodes(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str 
     yield "skipped", [(each, each) for each in expect.skipped]
 
 
-def _find_unknown(
+def find_unknown(
     at: KeyPath, named: Sequence[tuple[str | int, str]], known: Sequence[str], what: str
 ) -> Iterator[_Problem]:
+    """Names of nothing that is known, each with its place below `at`."""
     for place, name in named:
         if file_path(name) not in known:
             yield "FE305", (*at, place), f"the flow has no {what} '{name}'", did_you_mean(name, known)

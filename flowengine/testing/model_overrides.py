@@ -20,15 +20,13 @@ from flowengine.core.context import Context
 from flowengine.flow import Flow
 from flowengine.models.model import Model
 from flowengine.models.wrappers.retrying import RetryingModel
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
-from flowengine.nodes.container import ContainerNode, every_node
+from flowengine.nodes.agent import AskingNode, EvaluationNode, Templated
+from flowengine.nodes.compiled_flow import ContainerNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrap_node
 
 __all__ = [
     "ModelSlot",
-    "agent_of",
-    "prototype_of",
     "replace_agent",
     "replace_nodes",
     "seat_names",
@@ -49,26 +47,12 @@ def replace_nodes(flow: Flow, change: Change) -> Flow:
     return type(flow).of(replace(plan, definitions=definitions, nodes=nodes, notifier=None))
 
 
-def agent_of(node: FlowNode) -> Any:
-    """The agent of a node, which may be templated; None where it asks no model."""
-    if isinstance(node, EvaluationNode):
-        return node.judge
-    return node.agent if isinstance(node, AgentNode | RoutingNode) else None
-
-
-def prototype_of(agent: Any) -> Any:
-    """The agent itself, or the one that a templated agent is made from."""
-    templated = cast("Templated[Any]", agent)
-    return templated.prototype if isinstance(agent, Templated) else agent
-
-
 def replace_agent(node: FlowNode, change: Callable[[Any], Any]) -> FlowNode:
     """The node with its agent changed; of a templated one, each that is made from it. As it is without an agent."""
-    agent = agent_of(node)
-    if agent is None:
+    if not isinstance(node, AskingNode) or node.prototype is None:
         return node
-    changed = copy(node)
-    setattr(changed, "judge" if isinstance(node, EvaluationNode) else "agent", _change_agent(agent, change))
+    changed, name = copy(node), "judge" if isinstance(node, EvaluationNode) else "agent"
+    setattr(changed, name, _change_agent(getattr(node, name), change))
     return changed
 
 
@@ -85,7 +69,7 @@ def _replace_node(name: str, node: FlowNode, change: Change) -> FlowNode:
 def _change_agent(agent: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(agent, Templated):
         make: Callable[[Context], Any] = agent.__call__
-        return Templated(change(prototype_of(agent)), lambda context: change(make(context)))
+        return Templated(change(cast("Templated[Any]", agent).prototype), lambda context: change(make(context)))
     return change(agent)
 
 
@@ -122,8 +106,8 @@ def with_models(flow: Flow, choose: Choose) -> Flow:
 
 def seat_names(flow: Flow) -> Iterator[str]:
     """Every seat of the flow, by name; of a node inside a loop, a map or a subflow by its path (`polish.judge`)."""
-    for name, node in every_node(flow.plan.definitions):
-        agent = prototype_of(agent_of(node))
+    for name, node in flow.plan.all_nodes.items():
+        agent = node.prototype if isinstance(node, AskingNode) else None
         if agent is not None:
             yield name
         if isinstance(agent, Agent):

@@ -47,10 +47,11 @@ def describe_path_difference(run: Run, expected: Sequence[Step]) -> str:
     """
     wanted = [each for step in expected for each in names_of(step)]
     path = path_of(run, inside=not all(map(_is_outside, wanted)))
-    if _fits(path, expected):
+    arranged = _arrange(path, expected)
+    if path == arranged:
         return ""
     lines = [f"expected: {format_path(expected)}", f"     ran: {format_path(path)}"]
-    lines += [f"  {line}" for line in ndiff(_arrange(path, expected), path) if line[0] in "-+"]
+    lines += [f"  {line}" for line in ndiff(arranged, path) if line[0] in "-+"]
     missing = dict.fromkeys(each for each in wanted if each not in path)
     lines += [f"'{each}' {describe_fate(run, each)}" for each in missing]
     return "\n".join([*lines, *_describe_failure(run, missing)])
@@ -70,10 +71,6 @@ def describe_fate(run: Run, node: str) -> str:
 
 def names_of(step: Step) -> list[str]:
     return [step] if isinstance(step, str) else list(step)
-
-
-def _fits(path: Sequence[str], expected: Sequence[Step]) -> bool:
-    return list(path) == _arrange(path, expected)
 
 
 def _arrange(path: Sequence[str], expected: Sequence[Step]) -> list[str]:

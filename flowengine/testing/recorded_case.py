@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from flowengine.core.context import EMPTY
 from flowengine.core.file_values import find_files
@@ -22,18 +22,15 @@ from flowengine.flow import Flow
 from flowengine.flowfile.yaml.dump import to_yaml
 from flowengine.journal.run_export import mask_events
 from flowengine.nodes.agent import AgentNode
-from flowengine.nodes.container import every_node, file_path
+from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
-from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.fakes import server_names
 from flowengine.testing.model_overrides import seat_names
 from flowengine.tools.tool import Tool
 
 __all__ = ["MadeTest", "make_row", "make_test", "name_columns"]
-
-_PARTS: Final[Mapping[str, str]] = {"evaluation": "evaluation", "routing": "routing"}
 
 
 class MadeTest(NamedTuple):
@@ -47,7 +44,7 @@ class _Case:
     """A run's answers, by node."""
 
     def __init__(self, flow: Flow) -> None:
-        self.nodes: dict[str, FlowNode] = dict(every_node(flow.plan.definitions))
+        self.nodes = flow.plan.all_nodes
         self.seats = set(seat_names(flow))
         self.servers = tuple(f"{each}_" for each in server_names(flow))
         self.answers: dict[str, list[Any]] = {}
@@ -69,7 +66,7 @@ class _Case:
             if record.purpose in PREPARING:
                 self.notes["calls that prepare a prompt (summaries, embeddings) have no answers here"] = None
                 return
-            part = f"{name}.{_PARTS.get(record.purpose, '')}"
+            part = f"{name}.{record.purpose}"  # The judge or the router inside of an agent's node.
             self.answers.setdefault(part if part in self.seats else name, []).extend(_answers_of(record))
         elif isinstance(record, ToolCall) and not record.started and isinstance(self.nodes.get(name), AgentNode):
             if record.effect != "none" or record.name.startswith(self.servers):

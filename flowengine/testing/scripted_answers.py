@@ -15,9 +15,8 @@ from typing import Any, TypeAlias, cast
 from flowengine.agents.settings import CallSettings
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.model import Model, PassThroughModel, Reply, Request
 from flowengine.models.scripted import Answer, ScriptedModel, UnscriptedCallError, format_prompt
-from flowengine.nodes.container import every_node
 from flowengine.testing.model_overrides import ModelSlot, seat_names, with_models
 
 __all__ = ["NodeAnswers", "Script", "scripted"]
@@ -55,7 +54,7 @@ class Script:
         return with_models(flow, self._choose)
 
     def _check(self, flow: Flow) -> None:
-        known, nodes = list(seat_names(flow)), dict(every_node(flow.plan.definitions))
+        known, nodes = list(seat_names(flow)), flow.plan.all_nodes
         for name in self._answers:
             if name in known:
                 continue
@@ -83,23 +82,12 @@ class Script:
         return _RefusalRecorder(model, self.misses)
 
 
-class _RefusalRecorder:
+class _RefusalRecorder(PassThroughModel):
     """A model whose refusals are put on a list, since a flow may have a way to go on without the answer."""
 
     def __init__(self, model: Model, misses: list[str]) -> None:
-        self._model = model
+        super().__init__(model)
         self._misses = misses
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def provider(self) -> str:
-        return self._model.provider
-
-    async def supports_schema(self) -> bool:
-        return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
         try:

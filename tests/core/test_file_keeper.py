@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import pytest
@@ -231,3 +232,19 @@ async def test_a_name_that_leads_inside_is_refused(address: str, monkeypatch: py
     monkeypatch.setattr("flowengine.core.file_fetching.socket.getaddrinfo", look_up)
     with pytest.raises(RefusedFileError, match=r"'files\.example\.com' leads to the private address 127\.0\.0\.1"):
         await keeper(allow_urls=(url,)).take(f"{url}a.pdf")
+
+
+class Scan(NamedTuple):
+    page: int
+    content: object
+
+
+class LastScan(Scan):
+    """The same, made by somebody who wants another name for it."""
+
+
+async def test_bytes_in_a_named_tuple_become_files_and_the_tuple_keeps_its_class():
+    for kind in (Scan, LastScan):
+        kept = await keeper().keep_in([kind(1, PDF)], "scan")
+        assert type(kept[0]) is kind
+        assert (kept[0].page, kept[0].content.read_bytes()) == (1, PDF)

@@ -12,7 +12,7 @@ import pytest
 from flowengine.errors import InputError
 from flowengine.experiments.data_file import DataError, open_data, parse_mapping, read_rows
 from flowengine.experiments.results_file import ResultsFile
-from flowengine.nodes.compiled_flow import InputField
+from flowengine.nodes.run_inputs import InputField
 
 FIELDS = {"text": InputField("string"), "n": InputField("integer", default=1), "items": InputField("array", default=[])}
 

@@ -41,6 +41,7 @@ def written(folder: Path, text: str) -> Path:
         (HEAD + "  a: {threshold: 0.5}\n", "a.floweval.yaml:4:3: FE202 a scorer has a 'judge', a 'call', or claims"),
         (HEAD + "  a: {call: 'scorers:god'}\n", "a.floweval.yaml:4:7: FE506"),
         (HEAD + "  a: {path: [replay]}\n", "FE305 the flow has no node 'replay'; did you mean 'reply'?"),
+        (HEAD + "  a:\n    path:\n      - [reply, repl]\n      - replay\n", "7:9: FE305 the flow has no node 'replay'"),
         (HEAD + "  a: {call: scorers:good}\nsamples: 0\n", "a.floweval.yaml:5:"),
         (
             HEAD + "  a: {call: scorers:good}\nmap: {text: mesage}\n",

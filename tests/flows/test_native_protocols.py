@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, cast
 import anyio
 import pytest
 
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.litellm.model import LiteLLMModel
-from flowengine.nodes.container import every_node
 from flowengine.runners.run import Run
 from tests.flows.test_samples import ALL, FLOWS, SAMPLES
 from tests.support.model_answers import Completion, Thinking, ToolCall
@@ -85,8 +84,8 @@ def test_there_are_inputs_for_every_sample() -> None:
 
 def models_in(path: Path) -> Iterator[str]:
     """The nodes of a flow that ask models."""
-    nodes = Flow.from_yaml(path).plan.definitions
-    return (name for name, node in every_node(nodes) if traits_of(node.kind).asks_models)
+    nodes = Flow.from_yaml(path).plan.all_nodes
+    return (name for name, node in nodes.items() if TRAITS[node.kind].asks_models)
 
 
 @pytest.mark.parametrize("name", [*ALL, "release_approval"])

@@ -16,11 +16,11 @@ from flowengine.errors import LimitError
 from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
-from flowengine.nodes.compiled_flow import InputField
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode
+from flowengine.nodes.run_inputs import InputField
 from flowengine.nodes.subflow import SubflowNode
 from flowengine.runners.run import Run
 

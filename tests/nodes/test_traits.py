@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import pytest
 
-from flowengine.core.node_traits import TRAITS, traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile import kinds
 from flowengine.flowfile.analysis.references import vertices_of
 from flowengine.flowfile.loader import load_flow
@@ -70,7 +70,7 @@ def test_a_flow_imports_only_the_kinds_that_it_has() -> None:
 
 @pytest.mark.parametrize("node", _CLASSES)
 def test_the_class_of_a_node_has_the_traits_of_its_kind(node: type[FlowNode]) -> None:
-    traits = traits_of(node.kind)
+    traits = TRAITS[node.kind]
     assert (node.transparent, node.container) == (traits.transparent, traits.container)
 
 
@@ -94,4 +94,4 @@ def test_a_class_with_a_kind_of_its_own_says_itself_what_it_passes_on() -> None:
         kind: ClassVar[str] = "plain"
 
     assert (Quiet.transparent, Plain.transparent) == (True, False)
-    assert traits_of("quiet") == TRAITS["function"]
+    assert TRAITS["quiet"] == TRAITS["function"]

@@ -13,7 +13,7 @@ import pytest
 from flowengine.core.json_schema import find_misfits, make_validator
 from flowengine.errors import DefinitionError, InputError
 from flowengine.flowfile.loader import check_text
-from flowengine.nodes.compiled_flow import InputField, checked_inputs
+from flowengine.nodes.run_inputs import InputField, checked_inputs
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from flowengine import Flow, FunctionNode
 from flowengine.errors import DefinitionError
-from flowengine.nodes.compiled_flow import InputField
+from flowengine.nodes.run_inputs import InputField
 from flowengine.runs import Question
 from flowengine.serving.chat_shape import ChatShape, find_chat_shape, find_message_input, to_text
 from flowengine.serving.openai_bodies import OpenAiError, read_chat_call, read_responses_call

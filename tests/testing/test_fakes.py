@@ -232,3 +232,17 @@ def test_tools_of_an_agent_are_faked_in_python():
 def test_a_fake_that_stands_for_nothing_is_told(wrong: Callable[[Flow], Flow]):
     with pytest.raises(DefinitionError, match="'snd'"):
         wrong(Flow("post", {"send": FunctionNode(deed)}))
+
+
+def test_a_condition_is_faked_whether_a_function_or_an_expression_decides_it() -> None:
+    text = """
+        flowengine: v1
+        name: climate
+        inputs: {degrees: {type: integer}}
+        nodes:
+          is_hot: {type: condition, if: inputs.degrees > 30, then: cool, else: heat}
+          cool: {type: code, code: return "cool"}
+          heat: {type: code, code: return "heat"}
+    """
+    flow = faked(Flow.from_text(text, "climate.yaml"), functions={"is_hot": True, "cool": "cooled", "heat": "heated"})
+    assert flow.run_sync({"degrees": 10}).outputs == {"cool": "cooled"}

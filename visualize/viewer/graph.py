@@ -12,7 +12,7 @@ from html import escape
 from json import dumps
 from typing import Any, Final
 
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from visualize.icons import HEATS, SIGN_SIZE, known_kinds, sign_svg
 from visualize.layout import Arrangement, Box, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
@@ -70,7 +70,7 @@ def graph_data(picture: Picture, drawn: Picture, *, is_large: bool = False) -> d
         "edges": [[numbers[edge.source], numbers[edge.target], list(edge.labels)] for edge in picture.edges],
         "shut": sorted(numbers[each] for each in closed if each in containers),
         "sizes": [[round(each, 1) for each in _measure_node(node, compact)] for node in picture.nodes],
-        "shapes": {kind: traits_of(kind).shape for kind in {node.kind for node in picture.nodes}},
+        "shapes": {kind: TRAITS[kind].shape for kind in {node.kind for node in picture.nodes}},
     }
 
 

@@ -18,7 +18,6 @@ from flowengine.flow import Flow
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.journal.value_types import reading_record
-from flowengine.nodes.container import every_node
 from visualize.picture import Picture, picture_of_run, picture_of_skeleton
 from visualize.render import render
 from visualize.style import Heat
@@ -90,7 +89,7 @@ def _draw(what: str, look: Callable[[Picture], bytes], store: str | None, risks:
 
 def _remark_nodes(picture: Picture, flow: Flow) -> Picture:
     """Adds remarks to nodes: tool calls that need consent, and maps that stop early."""
-    nodes = dict(every_node(flow.plan.definitions))
+    nodes = flow.plan.all_nodes
     return picture._replace(
         nodes=tuple(each._replace(remark=nodes[each.id].remark if each.id in nodes else "") for each in picture.nodes)
     )

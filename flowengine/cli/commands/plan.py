@@ -25,8 +25,7 @@ from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.models.worst_case import KnownModel
-from flowengine.nodes.compiled_flow import REQUIRED, InputField, checked_inputs
-from flowengine.nodes.file_inputs import take_files
+from flowengine.nodes.run_inputs import REQUIRED, InputField, checked_inputs, take_files
 
 __all__ = ["command", "lines_of"]
 

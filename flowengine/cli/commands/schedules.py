@@ -98,7 +98,7 @@ def _format(schedule: Schedule, at: float) -> str:
 def _find_problem(schedule: Schedule, project: Project) -> str | None:
     """Explains why the schedule's flow cannot run with its inputs, as far as known without running it."""
     from flowengine.flowfile.compile.compiler import load_plan  # As above.
-    from flowengine.nodes.compiled_flow import checked_inputs
+    from flowengine.nodes.run_inputs import checked_inputs
 
     try:
         plan = load_plan(project.root / schedule.flow, environ=load_environment())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.core.context import LLMResult
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.core.values import is_map
 from flowengine.flowfile.analysis.flow_nodes import NodePath, home_of, level_of, setting_of
 from flowengine.flowfile.analysis.gaps import gaps_of
@@ -65,7 +65,7 @@ def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape 
     if is_agent(node):
         shape = _agent_output(spec, node)
         return shape if field == "output" else shape_of_model(LLMResult, content=shape or {})
-    if traits_of(node.type).container or field == "output":
+    if TRAITS[node.type].container or field == "output":
         return spec.remember(f"output of {'.'.join((*level, name))}", lambda each: _output(each, (*level, name), node))
     return None
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from flowengine.core.node_traits import traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.engine.graph import ON_ERROR, Edge, Vertex
 from flowengine.errors import TemplateSyntaxError
 from flowengine.flowfile.analysis.flow_nodes import (
@@ -199,7 +199,7 @@ def vertices_of(spec: FlowSpec, level: NodePath = ()) -> list[Vertex]:
 
 
 def _vertex(name: str, node: NodeSpec) -> Vertex:
-    return Vertex(name, node.type, node.join, node.on_error.action, traits_of(node.type).transparent)
+    return Vertex(name, node.type, node.join, node.on_error.action, TRAITS[node.type].transparent)
 
 
 def last_of(spec: FlowSpec, level: NodePath) -> list[str]:

@@ -32,8 +32,9 @@ from flowengine.flowfile.schema.node_guards import is_asking
 from flowengine.flowfile.schema.node_kinds import NodeSpec, kind_of
 from flowengine.models.dotenv import read_environment
 from flowengine.models.wrappers.rate import Limiters, limiter_for
-from flowengine.nodes.compiled_flow import REQUIRED, CompiledFlow, InputField, assemble
+from flowengine.nodes.compiled_flow import CompiledFlow, assemble
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, RunLimits
+from flowengine.nodes.run_inputs import REQUIRED, InputField
 from flowengine.tools.mcp.server_tool import ServerTool
 from flowengine.tools.tool import Tool
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.node_traits import TRAITS, traits_of
+from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.analysis.flow_nodes import NodePath, SpecLevel, home_of, level_of, levels_of
 from flowengine.flowfile.analysis.inferred_shapes import input_shape, node_shape, shape_of
 from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTING, LevelAnalysis, runs_of
@@ -236,7 +236,7 @@ class ValueReads:
         if runs.level.path not in self._passed:
             passed: list[frozenset[NodePath | None]] = []
             for number, node in enumerate(runs.nodes):
-                if not traits_of(node.type).transparent:
+                if not TRAITS[node.type].transparent:
                     passed.append(frozenset({runs.path_of(number)}))
                     continue
                 predecessors = runs.predecessors(number)

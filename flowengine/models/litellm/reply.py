@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flowengine.core.secret_values import NO_SECRETS, Secrets
+from flowengine.core.secret_values import Secrets
 from flowengine.errors import PermanentModelError, TransientModelError
 from flowengine.models.messages import ToolRequest, as_vector, texts_of
 from flowengine.models.model import Reply, TokenUsage, read_token_count
@@ -20,7 +20,7 @@ THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 """Types of the parts that hold a model's signed thinking."""
 
 
-def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Secrets = NO_SECRETS) -> Reply:
+def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Secrets) -> Reply:
     """A whole answer, without these keys. Refused content is an error, since it is no answer to what was asked."""
     if not response.choices:
         raise TransientModelError(f"{provider}/{name}: the server's answer is empty, it has no choices")
@@ -63,7 +63,7 @@ def read_vectors(response: Any, provider: str, name: str, count: int, seconds: f
 class PieceCollector:
     """Puts the chunks of a streamed answer together."""
 
-    def __init__(self, litellm: Any, provider: str, name: str, model_id: str, keys: Secrets = NO_SECRETS) -> None:
+    def __init__(self, litellm: Any, provider: str, name: str, model_id: str, keys: Secrets) -> None:
         self._litellm = litellm
         self._provider = provider
         self._name = name

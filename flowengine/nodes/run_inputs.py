@@ -1,0 +1,160 @@
+"""Checks the inputs of a run against what its flow declares, and takes in the files among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from flowengine.core.file_keeper import FileKeeper
+from flowengine.core.file_values import FileValue, RefusedFileError
+from flowengine.core.json_values import load_json
+from flowengine.core.media_types import allows_media_type
+from flowengine.core.values import describe_value, freeze, is_json_type, is_one_of
+from flowengine.errors import InputError, did_you_mean
+
+__all__ = ["REQUIRED", "InputField", "checked_inputs", "parse_text", "take_files"]
+
+_MOST_TOLD: Final = 20
+"""Inputs that an error names: a caller may send very many."""
+_JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
+"""Types whose text is JSON."""
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Final = _Required()
+"""The default of an input that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputField:
+    """One declared input. `schema` (a JSON Schema) goes instead of `type`."""
+
+    type: str | None = None
+    default: Any = REQUIRED
+    enum: Sequence[Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    description: str = ""
+    media_types: Sequence[str] | None = None
+    """Of a file: what it may be, by its content (`image/*`); None: what the project allows."""
+
+
+def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs with their defaults, read-only. Without declared fields everything is accepted.
+
+    Raises `InputError` that lists every problem at once; of very many unknown inputs the first.
+
+    >>> checked_inputs({"n": InputField("integer", default=3)}, {})
+    {'n': 3}
+    """
+    if fields is None:
+        return _freeze_inputs(dict(given))
+    unknown = [str(name)[:80] for name in given if name not in fields]
+    declared_ones = f"; there are {', '.join([*fields][:_MOST_TOLD])}" if fields else "; the flow has none"
+    problems = [f"unknown input '{name}'{did_you_mean(name, fields) or declared_ones}" for name in unknown[:_MOST_TOLD]]
+    if len(unknown) > _MOST_TOLD:
+        problems.append(f"and {len(unknown) - _MOST_TOLD:,} more unknown inputs")
+    values: dict[str, Any] = {}
+    for name, declared in fields.items():
+        if name not in given:
+            if declared.default is REQUIRED:
+                problems.append(f"missing input '{name}'{_describe_wanted(declared)}")
+            else:
+                values[name] = declared.default
+            continue
+        problem = _problem(declared, given[name])
+        if problem:
+            problems.append(f"input '{name}': {problem}")
+        values[name] = given[name]
+    if problems:
+        raise InputError("\n".join(problems))
+    return _freeze_inputs(values)
+
+
+def _freeze_inputs(values: dict[str, Any]) -> Mapping[str, Any]:
+    try:
+        return freeze(values)
+    except RecursionError:
+        raise InputError("the inputs are nested too deep") from None
+
+
+def _describe_wanted(field: InputField) -> str:
+    described = f": {field.description}" if field.description else ""
+    return f" ({field.type or 'see its schema'}{described})"
+
+
+def _problem(field: InputField, value: Any) -> str | None:
+    if field.schema is not None:
+        from flowengine.core.json_schema import find_misfits  # The library is slow to load, and few inputs have one.
+
+        found = find_misfits(field.schema, value)
+        return f"{found[0].message} at {found[0].path}" if found else None
+    if field.type is not None and not is_json_type(value, field.type):
+        return f"expected {field.type}, found {describe_value(value)}"
+    if field.media_types is not None and not allows_media_type(field.media_types, value.media_type):
+        return f"expected {' or '.join(field.media_types)}, found {value.media_type}, by the file's content"
+    if field.enum is not None and not is_one_of(value, field.enum):
+        allowed = ", ".join(map(str, field.enum))
+        return f"{describe_value(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
+    return None
+
+
+def parse_text(name: str, text: str, field: InputField | None) -> Any:
+    """Parses an input's text: as JSON if the declared type is not text.
+
+    >>> parse_text("n", "3", InputField("integer")), parse_text("n", "3", None)
+    (3, '3')
+    """
+    expected = None if field is None else _find_declared_type(field)
+    if expected is None:
+        return text
+    try:
+        return load_json(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}") from error
+
+
+def _find_declared_type(field: InputField) -> str | None:
+    """The declared type, where its text is JSON."""
+    kind: Any = field.type if field.schema is None else field.schema.get("type")
+    if isinstance(kind, str):
+        return kind if kind in _JSON_TYPES else None
+    if isinstance(kind, (list, tuple)) and "string" not in kind:
+        return " or ".join(map(str, cast("Sequence[Any]", kind)))
+    return None
+
+
+async def take_files(
+    fields: Mapping[str, InputField] | None, given: Mapping[str, Any], keeper: FileKeeper | None
+) -> Mapping[str, Any]:
+    """The inputs with their files taken in, defaults included; `InputError` lists those that are refused.
+
+    Without declared fields, bytes and files are taken in wherever they stand. `keeper`: None where the store
+    keeps none.
+    """
+    if keeper is None:
+        return given
+    if fields is None:
+        return {name: await _take_loose(name, value, keeper) for name, value in given.items()}
+    taken, problems = dict(given), list[str]()
+    for name, field in fields.items():
+        value = given.get(name, field.default)
+        if field.type == "file" and value is not REQUIRED and value is not None:
+            try:
+                taken[name] = await keeper.take(value)
+            except RefusedFileError as error:
+                problems.append(f"input '{name}': {error}")
+    if problems:
+        raise InputError("\n".join(problems))
+    return taken
+
+
+async def _take_loose(name: str, value: Any, keeper: FileKeeper) -> Any:
+    try:
+        return await keeper.take(value) if isinstance(value, FileValue) else await keeper.keep_in(value, name)
+    except RefusedFileError as error:
+        raise InputError(f"input '{name}': {error}") from error
