@@ -278,6 +278,7 @@ class Flow:
         from flowengine.runners.row_runs import RowRuns, open_row_set  # A single run does without.
 
         options = RunOptions(limits=limits, labels=labels)
+        check_arguments(Flow.run_many, locals())
         with _opened(store, durability) as journals:
             chosen = open_row_set(self.plan, journals, name or "rows", name or "", fresh=fresh or name is None)
             runs = RowRuns(
@@ -297,9 +298,10 @@ class Flow:
 
     def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunArguments]) -> Run:
         """`run` for scripts, inside or outside a running event loop."""
+        known = ("inputs", *RunArguments.__annotations__)
         for option in options:
-            if option not in RunArguments.__annotations__:
-                raise unknown_argument("run_sync", option, RunArguments.__annotations__)
+            if option not in known:
+                raise unknown_argument("run_sync", option, known)
         return run_sync(lambda: self.run(inputs, **options))
 
     @names_arguments
@@ -411,6 +413,7 @@ class Flow:
 
         return await _run_in(store, durability, fork)
 
+    @names_arguments
     async def approve(
         self,
         run_id: str,

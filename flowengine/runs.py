@@ -15,6 +15,7 @@ from math import inf
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.engine.events import ErrorInfo, Event, RunStarted
 from flowengine.engine.ports import JournalStore, RunInfo
@@ -189,6 +190,9 @@ class Runs:
         errors, ids, flows, files or labels. `mark`: somebody has marked them so. `ended_since`: when they stopped;
         those that go on have not. `session`: they belong to it.
         """
+        check_arguments(Runs.list, {name: given for name, given in locals().items() if name != "labels"})
+        if limit is not None and limit < 0:
+            raise DefinitionError(f"limit must be 0 at least, not {limit}")
         if status and status not in STATUS_WORDS:
             raise DefinitionError(f"a run has no status '{status}'{did_you_mean(status, STATUS_WORDS)}")
         began, before_at, ended = _seconds(since), _seconds(before), _seconds(ended_since)

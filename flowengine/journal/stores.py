@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from inspect import isfunction
 from time import time
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from flowengine.core.context import NodeResult
 from flowengine.core.run_scope import Fence
@@ -157,6 +157,7 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     Traceback (most recent call last):
     flowengine.errors.RunNotFoundError: no run '@last': runs.db holds no runs
     """
+    _check_durability(durability)
     if url is None:
         return _make(_SCHEMES["memory"], "memory:", durability)
     if url in _SCHEMES:
@@ -179,9 +180,17 @@ def as_store(store: JournalStore | str | None, durability: Durability = "process
         return open_store(store, durability)
     if not hasattr(store, "events"):  # One of another package may lack what newer versions ask for.
         raise DefinitionError(f"a store is a URL or a path as text, or an open store, not {type(store).__name__}")
+    _check_durability(durability)
     return store
 
 
+def _check_durability(given: object) -> None:
+    if given not in _DURABILITIES:
+        near = did_you_mean(given, _DURABILITIES) if isinstance(given, str) else ""
+        raise DefinitionError(f"durability is one of {', '.join(_DURABILITIES)}, not {given!r:.60}{near}")
+
+
+_DURABILITIES: Final[Sequence[str]] = get_args(Durability)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
