@@ -49,8 +49,7 @@ from flowengine.nodes.compiled_flow import CompiledFlow, InputField, assemble
 from flowengine.nodes.container import every_node
 from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.runners import local
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import Live, RunOptions, unheard
+from flowengine.runners.run import Live, Run, RunOptions, unheard
 
 __all__ = ["EventStream", "Flow", "FlowSettings", "RunArguments"]
 

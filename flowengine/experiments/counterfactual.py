@@ -32,8 +32,7 @@ from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import file_path
 from flowengine.runners.local import fork
 from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import Run, RunOptions
 
 __all__ = ["VerdictChange", "WhatIf", "WhatIfReport", "WhatIfRow", "change_node"]
 

@@ -11,8 +11,8 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from time import time
-from types import TracebackType
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.records import ACCEPT, Answered, Asked, Notified, node_of_question, question_path, tool_key
@@ -104,47 +104,42 @@ def ring_owner(run_id: str) -> None:
         mail.ring()
 
 
+@dataclass(slots=True, eq=False)
 class Mail:
-    """The messages that people leave for one run's owner: `with Mail(store, run_id) as mail`. One event loop uses it.
+    """The messages that people leave for one run's owner. One event loop uses it.
 
-    It is listened for from the first look into it on; most runs never look.
+    It is listened for from the first look into it on, until `close`; most runs never look.
     """
 
-    def __init__(self, store: JournalStore, run_id: str) -> None:
-        self._store = store
-        self._run_id = run_id
-        self._given: set[tuple[str, float]] = set()
-        """Path and moment of the question, of all that was ever collected."""
-        self._post: Post | None = None
-        self._rung: Any
-
-    def __enter__(self) -> Mail:
-        return self
+    store: JournalStore
+    run_id: str
+    given: set[tuple[str, float]] = field(default_factory=set[tuple[str, float]])
+    """Path and moment of the question, of all that was ever collected."""
+    post: Post | None = None
+    """The way into the owner's loop; None as long as nobody listens."""
+    _rung: Any = None
 
     def _listen(self) -> None:
         """From now on each answer that is kept in this process rings."""
-        if self._post is None:
-            self._post, self._rung = event_of_this_loop()
+        if self.post is None:
+            self.post, self._rung = event_of_this_loop()
             with _lock:
-                _bells.setdefault(self._run_id, []).append(self)
+                _bells.setdefault(self.run_id, []).append(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._post is None:
-            return
+    def close(self) -> None:
+        """Listen no more."""
         with _lock:
-            _bells[self._run_id].remove(self)
-            if not _bells[self._run_id]:
-                del _bells[self._run_id]
+            _bells[self.run_id].remove(self)
+            if not _bells[self.run_id]:
+                del _bells[self.run_id]
 
     def collect(self, read: Callable[[], Sequence[Event]], /) -> Mapping[str, Answered]:
         self._listen()  # First: what is kept after the look is told by a ring.
-        kept: Mapping[str, Any] = self._store.recall(_KIND, self._run_id) or {}
-        fresh = {path: each for path, each in kept.items() if (path, each["asked"]) not in self._given}
+        kept: Mapping[str, Any] = self.store.recall(_KIND, self.run_id) or {}
+        fresh = {path: each for path, each in kept.items() if (path, each["asked"]) not in self.given}
         if not fresh:
             return {}
-        self._given.update((path, each["asked"]) for path, each in fresh.items())
+        self.given.update((path, each["asked"]) for path, each in fresh.items())
         return _find_unanswered(fresh, read())
 
     async def wait(self) -> None:
@@ -152,16 +147,11 @@ class Mail:
         await self._rung.wait()
         self._rung = event_of_this_loop()[1]
 
-    def forget(self) -> None:
-        """The run needs no answer any more."""
-        if self._given:
-            forget_answers(self._store, self._run_id)
-
     def ring(self) -> None:
         """From any thread; a loop that has ended needs no answer."""
-        if self._post is not None:
+        if self.post is not None:
             with suppress(RuntimeError):
-                self._post(self._set)
+                self.post(self._set)
 
     def _set(self) -> None:
         self._rung.set()

@@ -18,8 +18,8 @@ from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.run_digest import RunNotes
-from flowengine.journal.run_lookup import check_run_id
 from flowengine.journal.run_notes import decode_notes, encode_notes, keep_notes
+from flowengine.journal.stores import check_run_id
 from flowengine.journal.value_types import FILE_TAG
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ __all__ = [
     "STATUS_WORDS",
     "RunQuery",
     "check_labels",
-    "check_run_id",
     "decode_labels",
     "encode_labels",
     "labels_of",
@@ -27,25 +26,6 @@ __all__ = [
     "parse_labels",
     "resolve",
 ]
-
-# --- Ids of runs
-
-_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_@-]{0,63}")
-"""With `@` in those of schedules; at its beginning it is that of a reference such as `@last`."""
-
-
-def check_run_id(run_id: str) -> str:
-    """Give the id back as it is, or raise `InputError` where no run can have it.
-
-    >>> check_run_id("../x")
-    Traceback (most recent call last):
-    flowengine.errors.InputError: '../x' is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first
-    """
-    refuse_other_kind(run_id, str, "a run's id is text", InputError)
-    if not _RUN_ID.fullmatch(run_id):
-        raise InputError(f"{run_id!r:.80} is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first")
-    return run_id
-
 
 # --- Labels of runs
 

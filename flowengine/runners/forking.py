@@ -24,7 +24,7 @@ from flowengine.errors import InputError, RunError, did_you_mean, refuse_other_k
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import ContainerNode, every_node, file_path
 from flowengine.nodes.reuse_rules import Definitions, Past
-from flowengine.runners.run_options import settings_of
+from flowengine.runners.run import settings_of
 
 __all__ = ["failed_items", "fork_events", "patches_of", "refuse_repeated_deeds"]
 

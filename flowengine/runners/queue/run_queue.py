@@ -25,12 +25,12 @@ from flowengine.core.values import freeze
 from flowengine.engine.events import RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError, JournalError, StoreUnavailableError
-from flowengine.journal.run_lookup import check_run_id
+from flowengine.journal.stores import check_run_id
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import beginning, inputs_with_files, new_run_id
 from flowengine.runners.queue.run_positions import TASK, refuse_another
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import RunOptions
 from flowengine.version import install_hint
 
 try:

@@ -50,8 +50,7 @@ from flowengine.runners.queue.run_queue import close_run
 from flowengine.runners.queue.suspicion import Turns
 from flowengine.runners.queue.tables import before_new, expiry_lock, is_new
 from flowengine.runners.queue.worker_flows import LackingError, WorkerFlows, check_versions
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import RunOptions, settings_of, unheard
+from flowengine.runners.run import Run, RunOptions, settings_of, unheard
 
 __all__ = ["JobRetry", "JobTerms", "PutBackError", "RunTask", "StumbledError", "may_leave"]
 
