@@ -69,7 +69,7 @@ __all__ = [
 
 def _tell_elsewhere(live: Live, store: JournalStore, run_id: str, scope: RunScope, piece: TokenStreamed) -> None:
     """Hand a piece on, and show it to those who follow the run from other processes."""
-    from flowengine.runners.live_board import LiveBoard  # Most runs have nothing to show.
+    from flowengine.journal.live_texts import LiveBoard  # Most runs have nothing to show.
 
     scope.once(LiveBoard, lambda: LiveBoard(store, run_id, scope)).hear(piece)
     live(piece)

@@ -150,9 +150,7 @@ class PostgresJournal:
             self._writer.refuse(self._hold)
             events = self._tables.events(self._hold.run_id, self._hold.number, after)
         if self._digest is None and after == 0:
-            self._digest = DigestBuilder()
-            for event in events:
-                self._digest.apply(event)
+            self._digest = DigestBuilder.of(events)
         return events
 
     async def read_beside(self) -> Sequence[Event]:
@@ -267,7 +265,14 @@ class PostgresStore:
         return tables.runs()
 
     def abandoned(self) -> Collection[str]:
-        return self._tables.abandoned()
+        rows = self.query("""
+            SELECT run_id FROM flowengine.run WHERE status = 'running' AND NOT EXISTS (
+                SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                AND (classid::bigint << 32 | objid::bigint) = owner
+            )
+        """)
+        return [run_id for (run_id,) in rows]
 
     def query(self, statement: str, *values: Any) -> Sequence[tuple[Any, ...]]:
         """Runs a query, for modules with tables of their own in the database."""
@@ -289,7 +294,8 @@ class PostgresStore:
 
     def status_of(self, run_id: str) -> str | None:
         """Returns a run's status in the list of runs, or None."""
-        return self._tables.status(run_id)
+        rows = self.query("SELECT status FROM flowengine.run WHERE run_id = %s", run_id)
+        return rows[0][0] if rows else None
 
     def start_of(self, run_id: str) -> RunStarted:
         """The first event of a run."""
@@ -325,19 +331,25 @@ class PostgresStore:
 
     def find_writers(self, role: str, run_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
         """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
-        return self._tables.find_writers(role, run_ids)
+        query = """
+            SELECT run_id, epoch, NOT pg_try_advisory_xact_lock_shared(owner) FROM flowengine.run
+            WHERE run_id = ANY(%s) AND owner IS NOT NULL AND starts_with(owner_name, %s)
+        """
+        rows = self.query(query, list(run_ids), f"{role} ")
+        return {run_id: (epoch, is_alive) for run_id, epoch, is_alive in rows}
 
     def take_from(self, run_id: str, epoch: int) -> None:
         """Supersede the writer of that epoch, which is known to be dead or to hang."""
-        self._tables.take_from(run_id, epoch)
+        query = "UPDATE flowengine.run SET owner = NULL, epoch = epoch + 1 WHERE run_id = %s AND epoch = %s RETURNING 1"
+        self.query(query, run_id, epoch)
 
     def is_settled(self, seconds: float) -> bool:
         """Tells whether the server is up for so long."""
-        return self._tables.is_settled(seconds)
+        return self.query("SELECT now() - pg_postmaster_start_time() >= make_interval(secs => %s)", seconds)[0][0]
 
     def now(self) -> float:
         """Unix seconds by the server's clock, the one that all machines share."""
-        return self._tables.now()
+        return self.query("SELECT extract(epoch FROM clock_timestamp())::float8")[0][0]
 
     def recall(self, kind: str, key: str, /) -> Any:
         return self._tables.recall(kind, key)

@@ -109,11 +109,6 @@ class PostgresTables:
         """The first event of a run; None where there is no such run."""
         return self._database.run(partial(self._first_of, [run_id])).get(run_id)
 
-    def status(self, run_id: str) -> str | None:
-        for (status,) in self._query("SELECT status FROM flowengine.run WHERE run_id = %s", run_id):
-            return status
-        return None
-
     def take_over(self, run_id: str) -> Taken | None:
         """The run with us as its writer; None where there is none, an error where its writer lives."""
         return self._database.run(partial(self._take_over, run_id))
@@ -127,24 +122,6 @@ class PostgresTables:
     def remove(self, run_id: str) -> bool:
         """Delete a run with its events; whether there was one. An error where its writer lives."""
         return self._database.run(partial(self._remove, run_id))
-
-    def find_writers(self, role: str, run_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
-        """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
-        query = """
-            SELECT run_id, epoch, NOT pg_try_advisory_xact_lock_shared(owner) FROM flowengine.run
-            WHERE run_id = ANY(%s) AND owner IS NOT NULL AND starts_with(owner_name, %s)
-        """
-        rows = self._query(query, list(run_ids), f"{role} ")
-        return {run_id: (epoch, is_alive) for run_id, epoch, is_alive in rows}
-
-    def take_from(self, run_id: str, epoch: int) -> None:
-        """Free the run, where it still has the writer of that epoch."""
-        query = "UPDATE flowengine.run SET owner = NULL, epoch = epoch + 1 WHERE run_id = %s AND epoch = %s RETURNING 1"
-        self._query(query, run_id, epoch)
-
-    def is_settled(self, seconds: float) -> bool:
-        """Tells whether the server is up for so long."""
-        return self._query("SELECT now() - pg_postmaster_start_time() >= make_interval(secs => %s)", seconds)[0][0]
 
     def events(self, run_id: str, number: int, after: int) -> list[Event]:
         """The run's events from `after` on; a gap, or what is no event, is a `StoreCorruptError`."""
@@ -172,25 +149,10 @@ class PostgresTables:
         rows = self._query(f"SELECT {columns} FROM {tail}", *values)
         return [RunInfo(*row[:7], labels=row[7] or EMPTY) for row in rows]
 
-    def abandoned(self) -> Sequence[str]:
-        """Runs that are running, and whose writer's lock nobody holds."""
-        rows = self._query("""
-            SELECT run_id FROM flowengine.run WHERE status = 'running' AND NOT EXISTS (
-                SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                AND (classid::bigint << 32 | objid::bigint) = owner
-            )
-        """)
-        return [run_id for (run_id,) in rows]
-
     def run_ids(self) -> Sequence[str]:
         """All runs, the newest first."""
         rows = self._query("SELECT run_id FROM flowengine.run ORDER BY started DESC, number DESC")
         return [run_id for (run_id,) in rows]
-
-    def now(self) -> float:
-        ((now,),) = self._query("SELECT extract(epoch FROM clock_timestamp())::float8")
-        return now
 
     def recall(self, kind: str, key: str) -> Any:
         """Returns the value stored under a key beside the runs, or None."""

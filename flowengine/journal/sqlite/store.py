@@ -130,9 +130,7 @@ class SQLiteJournal:
             return []
         events = self._writer.tables.events(self._run_id, self._held.number, after)
         if self._digest is None and after == 0:
-            self._digest = DigestBuilder()
-            for event in events:
-                self._digest.apply(event)
+            self._digest = DigestBuilder.of(events)
         return events
 
     async def close(self) -> None:
