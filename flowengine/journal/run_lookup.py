@@ -25,6 +25,7 @@ __all__ = [
     "no_such_run",
     "parse_labels",
     "resolve",
+    "storable",
 ]
 
 # --- Labels of runs
@@ -78,6 +79,15 @@ def labels_of(started: RunStarted) -> Mapping[str, str]:
         return EMPTY
     pairs = cast("Mapping[Any, Any]", found).items()
     return {name: value for name, value in pairs if _find_problem(name, value) is None}
+
+
+def storable(text: str | None) -> str | None:
+    """File names may hold bytes that are no text; the event keeps them, the row of a run has `?`.
+
+    >>> storable("a\\udcff\\0")
+    'a??'
+    """
+    return None if text is None else text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def encode_labels(labels: Mapping[str, str]) -> str | None:

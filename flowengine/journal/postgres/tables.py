@@ -5,7 +5,8 @@ It knows SQL and the codec. Events are written by `writer` alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -17,16 +18,13 @@ from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError
 from flowengine.journal.blob_owners import named_blobs
 from flowengine.journal.codec import decode, decode_value, encode, encode_value
-from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of
+from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of, take_batch
 from flowengine.journal.postgres.blobs import PostgresBlobs
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.digests import PostgresIndex
 from flowengine.journal.run_lookup import no_such_run
 
 __all__ = ["Beginnings", "PostgresTables", "Taken"]
-
-_FULL: Final = 8_000_000
-"""Characters after which a statement takes no further run."""
 
 _ADOPT: Final = b"""
 WITH run AS (
@@ -206,8 +204,9 @@ class PostgresTables:
                 for number, (start, text) in zip(numbers, starts, strict=True)
             ]
             written: set[int] = set()
-            for batch in _batches(entries):
-                values, _ = columns_of(batch, self._database.key, self._database.owner)
+            left = deque(entries)
+            while left:
+                values, _ = columns_of(take_batch(left), self._database.key, self._database.owner)
                 written.update(number for (number,) in connection.execute(WRITE, values).fetchall())
             new = [entry.hold.run_id for entry in entries if entry.hold.number in written]
             others = [entry.hold.run_id for entry in entries if entry.hold.number not in written]
@@ -274,17 +273,3 @@ class PostgresTables:
                 )
             return True
         return False
-
-
-def _batches(entries: Sequence[BatchEntry]) -> Iterator[list[BatchEntry]]:
-    """The entries, as many together as one statement takes."""
-    batch: list[BatchEntry] = []
-    size = 0
-    for entry in entries:
-        batch.append(entry)
-        size += len(entry.body or "")
-        if size >= _FULL:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -23,7 +23,16 @@ import anyio.to_thread
 from anyio.lowlevel import checkpoint
 
 from flowengine.errors import JournalError, StoreUnavailableError, SupersededError
-from flowengine.journal.postgres.batch import CHECK, LATE, WRITE, BatchEntry, Hold, columns_of, late_columns_of
+from flowengine.journal.postgres.batch import (
+    CHECK,
+    LATE,
+    WRITE,
+    BatchEntry,
+    Hold,
+    columns_of,
+    late_columns_of,
+    take_batch,
+)
 from flowengine.journal.postgres.connection import Connection, Database, Row
 from flowengine.journal.postgres.tables import PostgresTables, Taken
 
@@ -31,8 +40,6 @@ __all__ = ["Commits", "HandedBackError", "PostgresWriter"]
 
 T = TypeVar("T")
 
-_FULL: Final = 8_000_000
-"""Characters after which a statement takes no further entry."""
 _FRESH: Final = 0.05
 """Seconds; a question to a server that is busy takes as long."""
 
@@ -77,7 +84,7 @@ class PostgresWriter:
         """Commit all that was collected; it waits for the server. A run that was taken over has its `failure`."""
         with self._lock:
             while self.entries and self.failure is None:
-                batch = self._take_entries()
+                batch = take_batch(self.entries)
                 try:
                     self._write(batch)
                 except BaseException as error:
@@ -153,16 +160,6 @@ class PostgresWriter:
         late = late_columns_of(entry for entry in batch if isinstance(entry.hold.failure, SupersededError))
         if late[0]:
             self.database.run(lambda connection: connection.execute(LATE, late))
-
-    def _take_entries(self) -> list[BatchEntry]:
-        """The entries of one statement."""
-        taken: list[BatchEntry] = []
-        size = 0
-        while self.entries and size < _FULL:
-            entry = self.entries.popleft()
-            taken.append(entry)
-            size += len(entry.body or "")
-        return taken
 
     def _stop(self, error: BaseException) -> None:
         name = self.database.name
