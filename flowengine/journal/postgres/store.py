@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -206,8 +207,7 @@ class PostgresStore:
         """Runs that are written here, by process."""
 
     def create(self, run_id: str, /) -> PostgresJournal:
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer, tables = self._current_connection()
             number = tables.free_number(run_id)
             if number is None:
@@ -215,9 +215,6 @@ class PostgresStore:
                     f"run '{run_id}' exists already in {writer.database.name}; resume it, or choose another id"
                 )
             return self._journal(Hold(run_id, number, 1), 0, writer, tables, release)
-        except BaseException:
-            release()
-            raise
 
     def begin(self, starts: Sequence[RunStarted], beside: Callable[[Connection, Beginnings], None]) -> None:
         """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
@@ -225,31 +222,22 @@ class PostgresStore:
         self._tables.begin(starts, beside)
 
     def open(self, run_id: str, /) -> PostgresJournal:
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer, tables = self._current_connection()
             taken = tables.take_over(run_id)
             if taken is None:
                 raise self._no_such_run(run_id)
             return self._journal(Hold(run_id, taken.number, taken.epoch), taken.length, writer, tables, release)
-        except BaseException:
-            release()
-            raise
 
     async def take(self, run_id: str) -> PostgresJournal:
         """As `open`, beside the event loop, and in one statement with others who do so now."""
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer, tables = self._current_connection()
             taken = await self._commits_of(writer).take(run_id)
+            if taken is None:
+                raise self._no_such_run(run_id)
             hold = Hold(run_id, taken.number, taken.epoch)
             return self._journal(hold, taken.length, writer, tables, release, taken.first)
-        except KeyError:
-            release()
-            raise self._no_such_run(run_id) from None
-        except BaseException:
-            release()
-            raise
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         writer, tables = self._current_connection()
@@ -305,14 +293,12 @@ class PostgresStore:
         return found
 
     def remove(self, run_id: str, /) -> None:
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             if not self._tables.remove(run_id):
                 raise self._no_such_run(run_id)
             forget_answers(self, run_id)
             forget_live(self, run_id)
             forget_notes(self, run_id)
-        finally:
             release()
 
     def wait_for(self, seconds: float) -> None:
@@ -436,8 +422,9 @@ class PostgresStore:
         writer, tables = self._current_connection()
         return no_such_run(run_id, tables.run_ids(), writer.database.name)
 
-    def _reserve(self, run_id: str) -> Callable[[], None]:
-        """Be the only one in this process that writes the run, until what is returned is called."""
+    @contextmanager
+    def _reserve(self, run_id: str) -> Generator[Callable[[], None]]:
+        """Be the only one in this process that writes the run, until what is given is called, or the block fails."""
         key, mine = (os.getpid(), run_id), object()
         if self._open.setdefault(key, mine) is not mine:
             raise RunBusyError(
@@ -448,4 +435,8 @@ class PostgresStore:
         def release() -> None:
             self._open.pop(key, None)
 
-        return release
+        try:
+            yield release
+        except BaseException:
+            release()
+            raise

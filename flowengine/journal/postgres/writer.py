@@ -224,15 +224,13 @@ class Commits:
         await self._checking()
         self.writer.refuse(hold)
 
-    async def take(self, run_id: str) -> Taken:
-        """Become the writer of a run, together with others; raises what the tables' `take_over` raises, or KeyError."""
+    async def take(self, run_id: str) -> Taken | None:
+        """Become the writer of a run, together with others; as the tables' `take_over`."""
         taking = Taking(run_id)
         self.writer.takings.append(taking)
         await self._taking()
         if taking.failure is not None:
             raise taking.failure
-        if taking.taken is None:
-            raise KeyError(run_id)
         return taking.taken
 
 

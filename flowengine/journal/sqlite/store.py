@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -176,8 +177,7 @@ class SQLiteStore:
         """Runs that are written here, by process."""
 
     def create(self, run_id: str, /) -> SQLiteJournal:
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             known = writer.tables.find_writer(run_id)
@@ -185,14 +185,10 @@ class SQLiteStore:
                 self._refuse_if_written(run_id, known[1])
                 raise _exists_error(run_id, self.path)
             return self._journal(run_id, None, 0, writer, owner, release)
-        except BaseException:
-            release()
-            raise
 
     def open(self, run_id: str, /) -> SQLiteJournal:
         known = self._find_known(run_id)
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             self._refuse_if_written(run_id, known[1])
@@ -200,9 +196,6 @@ class SQLiteStore:
             if held is None:
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
             return self._journal(run_id, held, writer.tables.length(held.number), writer, owner, release)
-        except BaseException:
-            release()
-            raise
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         held, _ = self._find_known(run_id)
@@ -221,8 +214,7 @@ class SQLiteStore:
 
     def remove(self, run_id: str, /) -> None:
         held, before = self._find_known(run_id)
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             self._refuse_if_written(run_id, before)
@@ -231,7 +223,6 @@ class SQLiteStore:
             forget_answers(self, run_id)
             forget_live(self, run_id)
             forget_notes(self, run_id)
-        finally:
             release()
 
     def recall(self, kind: str, key: str, /) -> Any:
@@ -320,8 +311,9 @@ class SQLiteStore:
             raise no_such_run(run_id, known_ids, str(self.path))
         return known
 
-    def _reserve(self, run_id: str) -> Callable[[], None]:
-        """Be the only one in this process that writes the run, until what is returned is called."""
+    @contextmanager
+    def _reserve(self, run_id: str) -> Generator[Callable[[], None]]:
+        """Be the only one in this process that writes the run, until what is given is called, or the block fails."""
         key, mine = (os.getpid(), run_id), object()
         if self._open.setdefault(key, mine) is not mine:
             raise _busy_error(run_id, str(os.getpid()))
@@ -329,7 +321,11 @@ class SQLiteStore:
         def release() -> None:
             self._open.pop(key, None)
 
-        return release
+        try:
+            yield release
+        except BaseException:
+            release()
+            raise
 
     def _refuse_if_written(self, run_id: str, owner: str | None) -> None:
         """By another process or store; what our own writers write, `_reserve` knows better."""
