@@ -22,6 +22,7 @@ from flowengine.engine.events import Event, NodeRecorded, RunFinished
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
+from flowengine.journal.blob_owners import forget_beside
 from flowengine.journal.value_types import only_looking
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
     "answer",
     "answers_left",
     "fields_of",
-    "forget_answers",
     "keep_answer",
     "may_answer",
     "open_questions",
@@ -90,12 +90,6 @@ def answers_left(store: JournalStore, run_id: str, events: Sequence[Event]) -> M
     return _find_unanswered(kept, events)
 
 
-def forget_answers(store: JournalStore, run_id: str) -> None:
-    """The run has ended, or is no more."""
-    if store.recall(_KIND, run_id) is not None:
-        store.revise(_KIND, run_id, lambda known: None)
-
-
 def ring_owner(run_id: str) -> None:
     """Wake the run's owner where it is in this process, in whichever thread."""
     with _lock:
@@ -146,6 +140,10 @@ class Mail:
         self._listen()
         await self._rung.wait()
         self._rung = event_of_this_loop()[1]
+
+    def forget(self) -> None:
+        """The run needs no answer any more."""
+        forget_beside(self.store, _KIND, self.run_id)
 
     def ring(self) -> None:
         """From any thread; a loop that has ended needs no answer."""

@@ -25,6 +25,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.engine.events import TokenStreamed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError
+from flowengine.journal.blob_owners import forget_beside
 
 __all__ = ["LiveBoard", "LiveReader", "LiveText", "LiveTexts", "forget_live", "read_live", "write_live"]
 
@@ -162,9 +163,8 @@ def write_live(store: JournalStore, run_id: str, plain: Mapping[str, Any]) -> No
 
 
 def forget_live(store: JournalStore, run_id: str) -> None:
-    """The run has ended, or is no more."""
-    if store.recall(_KIND, run_id) is not None:
-        store.revise(_KIND, run_id, lambda before: None)
+    """The run has ended."""
+    forget_beside(store, _KIND, run_id)
 
 
 class LiveBoard:

@@ -43,7 +43,7 @@ from flowengine.errors import (
     StoreCorruptError,
     refuse_other_kind,
 )
-from flowengine.journal.approvals import Mail, answers_left, forget_answers, open_questions
+from flowengine.journal.approvals import Mail, answers_left, open_questions
 from flowengine.journal.replay import decided_effects
 from flowengine.journal.value_types import reading_record
 from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
@@ -408,7 +408,7 @@ class _Drive:
             raise
         await journal.close()
         if mail.given and finished.status in ("succeeded", "partial"):
-            forget_answers(self.store, self.run_id)
+            mail.forget()
         return Run(self.run_id, walk, finished, partial(self.store.events, self.run_id), self.limits)
 
     @property

@@ -33,10 +33,8 @@ from flowengine.engine.events import (
 )
 from flowengine.engine.ports import Durability, RunInfo
 from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
-from flowengine.journal.approvals import forget_answers
-from flowengine.journal.blob_owners import BlobNotes
+from flowengine.journal.blob_owners import BlobNotes, forget_run
 from flowengine.journal.codec import encode
-from flowengine.journal.live_texts import forget_live
 from flowengine.journal.postgres.batch import BatchEntry, Begin, Hold
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.migrations import check_version, migrate
@@ -45,7 +43,6 @@ from flowengine.journal.postgres.writer import Commits, PostgresWriter
 from flowengine.journal.run_digest import DigestBuilder, RunDigest
 from flowengine.journal.run_index import RunIndex
 from flowengine.journal.run_lookup import no_such_run, resolve
-from flowengine.journal.run_notes import forget_notes
 
 __all__ = ["PostgresJournal", "PostgresStore"]
 
@@ -296,9 +293,7 @@ class PostgresStore:
         with self._reserve(run_id) as release:
             if not self._tables.remove(run_id):
                 raise self._no_such_run(run_id)
-            forget_answers(self, run_id)
-            forget_live(self, run_id)
-            forget_notes(self, run_id)
+            forget_run(self, run_id)
             release()
 
     def wait_for(self, seconds: float) -> None:

@@ -22,14 +22,11 @@ from typing import Any, Final
 from flowengine.engine.events import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import Durability, RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
-from flowengine.journal.approvals import forget_answers
-from flowengine.journal.blob_owners import BlobNotes, missing_blob
+from flowengine.journal.blob_owners import BlobNotes, forget_run, missing_blob
 from flowengine.journal.codec import encode
-from flowengine.journal.live_texts import forget_live
 from flowengine.journal.run_digest import DigestBuilder, session_of
 from flowengine.journal.run_index import RunIndex, ScannedRuns
 from flowengine.journal.run_lookup import no_such_run, resolve
-from flowengine.journal.run_notes import forget_notes
 from flowengine.journal.sqlite.database import SPAN, connect, damage, grow_log
 from flowengine.journal.sqlite.index_tables import digest_changes
 from flowengine.journal.sqlite.tables import Held, SqliteTables, finishing, releasing, resuming, run_row
@@ -220,9 +217,7 @@ class SQLiteStore:
             self._refuse_if_written(run_id, before)
             if not writer.tables.remove(run_id, held, before, owner):
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
-            forget_answers(self, run_id)
-            forget_live(self, run_id)
-            forget_notes(self, run_id)
+            forget_run(self, run_id)
             release()
 
     def recall(self, kind: str, key: str, /) -> Any:
