@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import time
 from typing import Any, Final, NamedTuple, cast
@@ -19,7 +19,7 @@ from flowengine.core.records import ACCEPT, Answered, Asked, Notified, node_of_q
 from flowengine.core.threads import Post, event_of_this_loop
 from flowengine.core.values import describe_value, find_label, thaw
 from flowengine.engine.events import Event, NodeRecorded, RunFinished
-from flowengine.engine.ports import Journal, JournalStore
+from flowengine.engine.ports import JournalStore
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
 from flowengine.journal.blob_owners import forget_beside
@@ -49,13 +49,11 @@ _lock: Final = threading.Lock()
 
 def times_asked(events: Sequence[Event]) -> Mapping[str, float]:
     """Path of a question → when it was last asked."""
-    return {path: event.at for path, event in _questions_among(events)}
-
-
-def _questions_among(events: Sequence[Event]) -> Iterator[tuple[str, NodeRecorded]]:
-    for event in events:
-        if isinstance(event, NodeRecorded) and type(event.record) is Asked:
-            yield question_path(event.node, event.record), event
+    return {
+        question_path(event.node, event.record): event.at
+        for event in events
+        if isinstance(event, NodeRecorded) and type(event.record) is Asked
+    }
 
 
 def told_last(events: Sequence[Event]) -> Sequence[Notified]:
@@ -237,11 +235,19 @@ async def answer(
 
 async def _record_kept(store: JournalStore, run_id: str, at: float) -> Collection[str]:
     """Journal the answers to a run that has no writer; the paths of their questions."""
-    async with _own_run(store, run_id) as journal:
-        left = answers_left(store, run_id, journal.read())
-        await _append_answers(journal, at, left)
-        if left:
-            _drop_kept(store, run_id, left)  # Before others can go on with the run, and its next question is answered.
+    journal = store.open(run_id)
+    try:
+        with only_looking():
+            left = answers_left(store, run_id, journal.read())
+            for path, given in left.items():
+                journal.append(NodeRecorded(node_of_question(path, given), at, given))
+            waiting = journal.commit(True)
+            if waiting is not None:
+                await waiting
+            if left:  # Before others can go on with the run, and its next question is answered.
+                _drop_kept(store, run_id, left)
+    finally:
+        await journal.close()
     return left
 
 
@@ -273,25 +279,6 @@ def _drop_kept(store: JournalStore, run_id: str, paths: Collection[str]) -> None
         return {key: each for key, each in kept.items() if key not in paths} or None
 
     store.revise(_KIND, run_id, change)
-
-
-@asynccontextmanager
-async def _own_run(store: JournalStore, run_id: str) -> AsyncGenerator[Journal]:
-    """The journal of a run, with us as its writer for a moment. `RunBusyError` where somebody else is."""
-    journal = store.open(run_id)
-    try:
-        with only_looking():
-            yield journal
-    finally:
-        await journal.close()
-
-
-async def _append_answers(journal: Journal, at: float, answers: Mapping[str, Answered]) -> None:
-    for path, given in answers.items():
-        journal.append(NodeRecorded(node_of_question(path, given), at, given))
-    waiting = journal.commit(True)
-    if waiting is not None:
-        await waiting
 
 
 def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[str, Asked]:

@@ -105,7 +105,7 @@ class PostgresIndex:
         return {run_id: digest for run_id, digest in made.items() if digest is not None}
 
     def keep(self, digests: Mapping[str, RunDigest]) -> None:
-        self._database.run(partial(_keep, digests))
+        self._database.transact(partial(_keep, digests))
 
     def missing(self, most: int) -> tuple[Sequence[str], int]:
         where = (
@@ -129,12 +129,11 @@ class PostgresIndex:
 
 
 def _keep(digests: Mapping[str, RunDigest], connection: Connection) -> None:
-    with connection.transaction():
-        query = "SELECT run_id, number FROM flowengine.run WHERE run_id = ANY(%s) FOR SHARE"
-        rows = connection.execute(query, (list(digests),)).fetchall()
-        if rows:
-            columns = list(zip(*(digest_row(number, digests[run_id]) for run_id, number in rows), strict=True))
-            connection.execute(PUT_DIGESTS.format(only="").encode(), [list(column) for column in columns])
+    query = "SELECT run_id, number FROM flowengine.run WHERE run_id = ANY(%s) FOR SHARE"
+    rows = connection.execute(query, (list(digests),)).fetchall()
+    if rows:
+        columns = list(zip(*(digest_row(number, digests[run_id]) for run_id, number in rows), strict=True))
+        connection.execute(PUT_DIGESTS.format(only="").encode(), [list(column) for column in columns])
 
 
 _WORDS: Final[SqlWords] = SqlWords(

@@ -265,12 +265,7 @@ class PostgresStore:
 
     def transact(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` as one transaction, and repeats it after a lost connection."""
-
-        def transaction(connection: Connection) -> T:
-            with connection.transaction():
-                return work(connection)
-
-        return self._current_connection()[0].database.run(transaction)
+        return self._current_connection()[0].database.transact(work)
 
     def check_version(self) -> None:
         """Raise `StoreVersionError` where the store is a newer FlowEngine's, also since it was opened."""

@@ -101,7 +101,7 @@ class PostgresTables:
         """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
         is written. Nobody writes them then."""
         texts = [encode(each) for each in starts]
-        self._database.run(partial(self._begin, list(zip(starts, texts, strict=True)), beside))
+        self._database.transact(partial(self._begin, list(zip(starts, texts, strict=True)), beside))
 
     def start_of(self, run_id: str) -> RunStarted | None:
         """The first event of a run; None where there is no such run."""
@@ -109,7 +109,7 @@ class PostgresTables:
 
     def take_over(self, run_id: str) -> Taken | None:
         """The run with us as its writer; None where there is none, an error where its writer lives."""
-        return self._database.run(partial(self._take_over, run_id))
+        return self._database.transact(partial(self._take_over, run_id))
 
     def take(self, run_ids: Sequence[str]) -> dict[str, Taken]:
         """Those of the runs that could be taken at once, in one statement, with us as their writer."""
@@ -119,7 +119,7 @@ class PostgresTables:
 
     def remove(self, run_id: str) -> bool:
         """Delete a run with its events; whether there was one. An error where its writer lives."""
-        return self._database.run(partial(self._remove, run_id))
+        return self._database.transact(partial(self._remove, run_id))
 
     def events(self, run_id: str, number: int, after: int) -> list[Event]:
         """The run's events from `after` on; a gap, or what is no event, is a `StoreCorruptError`."""
@@ -168,26 +168,25 @@ class PostgresTables:
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
         """One transaction: no other write comes between what is read and what is written."""
-        self._database.run(partial(self._revise, kind, key, change))
+        self._database.transact(partial(self._revise, kind, key, change))
 
     def _revise(self, kind: str, key: str, change: Callable[[Any], Any], connection: Connection) -> None:
         execute = connection.execute
-        with connection.transaction():
-            execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"flowengine {kind} {key}",))
-            before = self._text_beside(kind, key)
-            value = change(self._decode_kept(before))
-            text = "" if value is None else encode_value(value)
-            if value is None:
-                execute("DELETE FROM flowengine.beside WHERE kind = %s AND key = %s", (kind, key))
-            else:
-                execute(
-                    "INSERT INTO flowengine.beside (kind, key, value) VALUES (%s, %s, %s) "
-                    "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, at = now()",
-                    (kind, key, text),
-                )
-            files = named_blobs(text)
-            if files or named_blobs(before or ""):
-                self.blobs.own_beside(kind, key, files, connection)
+        execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"flowengine {kind} {key}",))
+        before = self._text_beside(kind, key)
+        value = change(self._decode_kept(before))
+        text = "" if value is None else encode_value(value)
+        if value is None:
+            execute("DELETE FROM flowengine.beside WHERE kind = %s AND key = %s", (kind, key))
+        else:
+            execute(
+                "INSERT INTO flowengine.beside (kind, key, value) VALUES (%s, %s, %s) "
+                "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, at = now()",
+                (kind, key, text),
+            )
+        files = named_blobs(text)
+        if files or named_blobs(before or ""):
+            self.blobs.own_beside(kind, key, files, connection)
 
     def _begin(
         self,
@@ -195,22 +194,21 @@ class PostgresTables:
         beside: Callable[[Connection, Beginnings], None],
         connection: Connection,
     ) -> None:
-        with connection.transaction():
-            connection.execute("SET LOCAL synchronous_commit = on")  # Nobody else has these runs.
-            query = "SELECT nextval('flowengine.run_number') FROM generate_series(1, %s)"
-            numbers = [number for (number,) in connection.execute(query, (len(starts),)).fetchall()]
-            entries = [
-                BatchEntry(Hold(start.run_id, number, 1), 1, text, owns=False, begin=Begin.of(start))
-                for number, (start, text) in zip(numbers, starts, strict=True)
-            ]
-            written: set[int] = set()
-            left = deque(entries)
-            while left:
-                values, _ = columns_of(take_batch(left), self._database.key, self._database.owner)
-                written.update(number for (number,) in connection.execute(WRITE, values).fetchall())
-            new = [entry.hold.run_id for entry in entries if entry.hold.number in written]
-            others = [entry.hold.run_id for entry in entries if entry.hold.number not in written]
-            beside(connection, Beginnings(new, self._first_of(others, connection)))
+        connection.execute("SET LOCAL synchronous_commit = on")  # Nobody else has these runs.
+        query = "SELECT nextval('flowengine.run_number') FROM generate_series(1, %s)"
+        numbers = [number for (number,) in connection.execute(query, (len(starts),)).fetchall()]
+        entries = [
+            BatchEntry(Hold(start.run_id, number, 1), 1, text, owns=False, begin=Begin.of(start))
+            for number, (start, text) in zip(numbers, starts, strict=True)
+        ]
+        written: set[int] = set()
+        left = deque(entries)
+        while left:
+            values, _ = columns_of(take_batch(left), self._database.key, self._database.owner)
+            written.update(number for (number,) in connection.execute(WRITE, values).fetchall())
+        new = [entry.hold.run_id for entry in entries if entry.hold.number in written]
+        others = [entry.hold.run_id for entry in entries if entry.hold.number not in written]
+        beside(connection, Beginnings(new, self._first_of(others, connection)))
 
     def _first_of(self, run_ids: Sequence[str], connection: Connection) -> dict[str, RunStarted]:
         """The first events of runs that are there."""
@@ -224,29 +222,27 @@ class PostgresTables:
         return {run_id: event for run_id, event in found.items() if isinstance(event, RunStarted)}
 
     def _take_over(self, run_id: str, connection: Connection) -> Taken | None:
-        with connection.transaction():
-            if not self._is_free(run_id, connection):
-                return None
-            connection.execute(_ADOPT, (run_id,))
-            taken = connection.execute(
-                "UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1 WHERE run_id = %s "
-                "RETURNING number, epoch, length",
-                (self._database.key, self._database.owner, run_id),
-            ).fetchall()
+        if not self._is_free(run_id, connection):
+            return None
+        connection.execute(_ADOPT, (run_id,))
+        taken = connection.execute(
+            "UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1 WHERE run_id = %s "
+            "RETURNING number, epoch, length",
+            (self._database.key, self._database.owner, run_id),
+        ).fetchall()
         return Taken(*taken[0])
 
     def _remove(self, run_id: str, connection: Connection) -> bool:
-        with connection.transaction():
-            if not self._is_free(run_id, connection):
-                return False
-            connection.execute(
-                "WITH gone AS (DELETE FROM flowengine.run WHERE run_id = %s RETURNING number), "
-                "late AS (DELETE FROM flowengine.late USING gone WHERE late.number = gone.number), "
-                "digest AS (DELETE FROM flowengine.digest USING gone WHERE digest.number = gone.number) "
-                "DELETE FROM flowengine.event USING gone WHERE event.number = gone.number",
-                (run_id,),
-            )
-            self.blobs.drop(run_id, connection)
+        if not self._is_free(run_id, connection):
+            return False
+        connection.execute(
+            "WITH gone AS (DELETE FROM flowengine.run WHERE run_id = %s RETURNING number), "
+            "late AS (DELETE FROM flowengine.late USING gone WHERE late.number = gone.number), "
+            "digest AS (DELETE FROM flowengine.digest USING gone WHERE digest.number = gone.number) "
+            "DELETE FROM flowengine.event USING gone WHERE event.number = gone.number",
+            (run_id,),
+        )
+        self.blobs.drop(run_id, connection)
         return True
 
     def decode(self, text: str) -> Event:

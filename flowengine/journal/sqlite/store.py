@@ -68,7 +68,7 @@ class SQLiteJournal:
         self._owner = owner
         self._waits = waits
         self._notes = notes
-        self._release = release
+        self._release: Callable[[], None] | None = release
 
     def append(self, event: Event, /) -> None:
         body = encode(event)
@@ -133,18 +133,14 @@ class SQLiteJournal:
 
     async def close(self) -> None:
         writer, self._writer = self._writer, self._writer.make_ended(f"the journal of run '{self._run_id}' is closed")
-        release, self._release = self._release, _do_nothing
-        if release is not _do_nothing:
+        release, self._release = self._release, None
+        if release is not None:
             try:
                 if self._held is not None and self._is_ours:
                     writer.changes.append(releasing(self._held))
                 writer.write()
             finally:
                 release()
-
-
-def _do_nothing() -> None:
-    """Does nothing, since a closed journal holds no resources."""
 
 
 class SQLiteStore:
