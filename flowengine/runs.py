@@ -26,6 +26,7 @@ from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels, 
 from flowengine.journal.run_notes import add_note, notes_of, set_mark, set_score
 from flowengine.journal.stores import as_store
 from flowengine.journal.value_types import only_looking
+from flowengine.nodes.node import check_least
 from flowengine.runners.run import NodeRun
 from flowengine.runners.run_listing import RunLister
 from visualize.progress import NodeRow, Progress, UsageTotals, fold_events
@@ -191,8 +192,7 @@ class Runs:
         those that go on have not. `session`: they belong to it.
         """
         check_arguments(Runs.list, {name: given for name, given in locals().items() if name != "labels"})
-        if limit is not None and limit < 0:
-            raise DefinitionError(f"limit must be 0 at least, not {limit}")
+        check_least("limit", limit, 0)
         if status and status not in STATUS_WORDS:
             raise DefinitionError(f"a run has no status '{status}'{did_you_mean(status, STATUS_WORDS)}")
         began, before_at, ended = _seconds(since), _seconds(before), _seconds(ended_since)
@@ -207,14 +207,17 @@ class Runs:
 
     def note(self, reference: str, text: str, *, by: str = "") -> RunNote:
         """Keep a remark on a run, beside its record."""
+        check_arguments(Runs.note, locals())
         return add_note(self._store, self._store.find(reference), text, by)
 
     def mark(self, reference: str, name: str, *, by: str = "", on: bool = True) -> None:
         """Mark a run with a word, as `golden`, or take the mark away."""
+        check_arguments(Runs.mark, locals())
         set_mark(self._store, self._store.find(reference), name, by, on=on)
 
     def score(self, reference: str, name: str, value: float | None, *, by: str = "") -> None:
         """Say how good a run is in some respect; None takes it back."""
+        check_arguments(Runs.score, locals())
         set_score(self._store, self._store.find(reference), name, value, by)
 
     def get(self, reference: str) -> RunRecord:
@@ -223,6 +226,8 @@ class Runs:
 
     def events(self, reference: str, after: int = 0) -> Sequence[Event]:
         """The events of a run from position `after` on, counted from 0; `event.as_dict()` is one in JSON's types."""
+        check_arguments(Runs.events, {"after": after})
+        check_least("after", after, 0)
         run_id = self._store.find(reference)
         with only_looking():
             return self._store.events(run_id, after)

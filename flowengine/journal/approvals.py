@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.records import ACCEPT, Answered, Asked, Notified, node_of_question, question_path, tool_key
 from flowengine.core.threads import Post, event_of_this_loop
 from flowengine.core.values import describe_value, find_label, thaw
@@ -213,6 +214,8 @@ async def answer(
     do not fit; then nothing is written. An answer to a run that is at work is kept beside it until its owner takes it
     in.
     """
+    texts = {"node": node, "choice": choice, "comment": comment, "by": by}
+    check_arguments(answer, texts, ApprovalError)  # Else the journal has what its readers take for damage.
     at = time() if now is None else now
     with only_looking():
         events = store.events(run_id)
