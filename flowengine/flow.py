@@ -407,8 +407,8 @@ class Flow:
         options = RunOptions(limits=limits, live=_hear(live))
 
         def fork(journals: JournalStore) -> Awaitable[Run]:
-            past = journals.find(run_id)
-            return local.fork(self.plan, past, journals, node, state=state or {}, options=options)
+            past, found = journals.find(run_id), EMPTY if state is None else state
+            return local.fork(self.plan, past, journals, node, state=found, options=options)
 
         return await _run_in(store, durability, fork)
 
@@ -448,7 +448,7 @@ class Flow:
     def _start(self, inputs: Mapping[str, Any] | None, options: RunOptions, journals: JournalStore) -> Awaitable[Run]:
         if isinstance(options.reuse, str):
             options = replace(options, reuse=journals.find(options.reuse))
-        return local.start(self.plan, inputs or {}, journals, options)
+        return local.start(self.plan, EMPTY if inputs is None else inputs, journals, options)
 
     def _resume(self, run_id: str, options: RunOptions, journals: JournalStore) -> Awaitable[Run]:
         return local.resume(self.plan, journals.find(run_id), journals, options)

@@ -144,7 +144,7 @@ class RunRecord:
     @property
     def questions(self) -> Sequence[Question]:
         """The questions that it waits for."""
-        return list(_questions(self.events)) if self.status in _UNSETTLED else []
+        return list(_questions(self)) if self.status in _UNSETTLED else []
 
     def __repr__(self) -> str:
         return f"<RunRecord {self.run_id} {self.status}>"
@@ -243,7 +243,7 @@ class Runs:
         """Yields a run's unanswered questions; an answer that waits for the run's owner counts as none."""
         events = self.events(run_id)
         kept = answers_left(self._store, run_id, events)
-        return (question for question in _questions(events) if question.node not in kept)
+        return (question for question in _questions(RunRecord(events)) if question.node not in kept)
 
     def close(self) -> None:
         """Let go of a store that was opened here."""
@@ -263,15 +263,12 @@ def _seconds(moment: datetime | float | None) -> float | None:
     return moment.timestamp() if isinstance(moment, datetime) else moment
 
 
-def _questions(events: Sequence[Event]) -> Iterator[Question]:
-    started = events[0]
-    if not isinstance(started, RunStarted):
-        raise StoreCorruptError("the run's record does not begin with its start")
-    asked = times_asked(events)
-    for node, question in open_questions(events).items():
+def _questions(record: RunRecord) -> Iterator[Question]:
+    asked = times_asked(record.events)
+    for node, question in open_questions(record.events).items():
         yield Question(
-            started.run_id,
-            started.flow,
+            record.run_id,
+            record.flow,
             node,
             question.message,
             question.choices,
@@ -279,7 +276,7 @@ def _questions(events: Sequence[Event]) -> Iterator[Question]:
             asked[node],
             question.expires,
             question.on_expire,
-            labels_of(started),
+            record.labels,
             question.tool,
             question.arguments,
             question.approvers,

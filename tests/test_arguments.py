@@ -144,6 +144,12 @@ TAKES_LIMITS: list[Callable[[Any], Any]] = [
 DURABILITIES = "durability is one of full, process, memory"
 OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (FLOW.run_sync, "hello", "the inputs of a run are a mapping, as {'name': value}, not str"),
+    (FLOW.run_sync, [], "the inputs of a run are a mapping, as {'name': value}, not list"),
+    (
+        lambda given: run_sync(lambda: FLOW.fork(FLOW.run_sync(store=STORE).id, "one", store=STORE, state=given)),
+        [],
+        "the state of a fork is a mapping, as {'key': value}, not list",
+    ),
     (DECLARED.run_sync, 5, "the inputs of a run are a mapping, as {'name': value}, not int"),
     (lambda given: FLOW.run_sync(limits=given), {"concurrency": 1}, "limits are RunLimits, not dict"),
     *((call, {"timeout": 1}, "limits are RunLimits, not dict") for call in TAKES_LIMITS),
