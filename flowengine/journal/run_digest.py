@@ -239,6 +239,10 @@ class DigestBuilder:
             builder.apply(event)
         return builder
 
+    @property
+    def started_at(self) -> float | None:
+        return None if self._started is None else self._started.at
+
     def apply(self, event: Event) -> None:
         kind = type(event)
         if kind is NodeRecorded:

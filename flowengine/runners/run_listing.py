@@ -136,6 +136,8 @@ class RunLister:
             if known is not None and known.events == info.events:
                 continue
             done, builder = self._growing.get(info.run_id, (0, None))
+            if builder is not None and builder.started_at != info.started:  # It was removed, and this is a new one.
+                done, builder = 0, None
             unread = info.events - done
             if left < min(unread, _MOST_EVENTS):  # The first of them is read, however long it is.
                 break
