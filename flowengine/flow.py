@@ -49,8 +49,7 @@ from flowengine.nodes.compiled_flow import CompiledFlow, assemble
 from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.nodes.run_inputs import InputField
 from flowengine.runners import local
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import Live, RunOptions, unheard
+from flowengine.runners.run import Live, Run, RunOptions, unheard
 
 __all__ = ["EventStream", "Flow", "FlowSettings", "RunArguments"]
 
@@ -278,6 +277,7 @@ class Flow:
         from flowengine.runners.row_runs import RowRuns, open_row_set  # A single run does without.
 
         options = RunOptions(limits=limits, labels=labels)
+        check_arguments(Flow.run_many, locals())
         with _opened(store, durability) as journals:
             chosen = open_row_set(self.plan, journals, name or "rows", name or "", fresh=fresh or name is None)
             runs = RowRuns(
@@ -297,9 +297,10 @@ class Flow:
 
     def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunArguments]) -> Run:
         """`run` for scripts, inside or outside a running event loop."""
+        known = ("inputs", *RunArguments.__annotations__)
         for option in options:
-            if option not in RunArguments.__annotations__:
-                raise unknown_argument("run_sync", option, RunArguments.__annotations__)
+            if option not in known:
+                raise unknown_argument("run_sync", option, known)
         return run_sync(lambda: self.run(inputs, **options))
 
     @names_arguments
@@ -406,11 +407,12 @@ class Flow:
         options = RunOptions(limits=limits, live=_hear(live))
 
         def fork(journals: JournalStore) -> Awaitable[Run]:
-            past = journals.find(run_id)
-            return local.fork(self.plan, past, journals, node, state=state or {}, options=options)
+            past, found = journals.find(run_id), EMPTY if state is None else state
+            return local.fork(self.plan, past, journals, node, state=found, options=options)
 
         return await _run_in(store, durability, fork)
 
+    @names_arguments
     async def approve(
         self,
         run_id: str,
@@ -446,7 +448,7 @@ class Flow:
     def _start(self, inputs: Mapping[str, Any] | None, options: RunOptions, journals: JournalStore) -> Awaitable[Run]:
         if isinstance(options.reuse, str):
             options = replace(options, reuse=journals.find(options.reuse))
-        return local.start(self.plan, inputs or {}, journals, options)
+        return local.start(self.plan, EMPTY if inputs is None else inputs, journals, options)
 
     def _resume(self, run_id: str, options: RunOptions, journals: JournalStore) -> Awaitable[Run]:
         return local.resume(self.plan, journals.find(run_id), journals, options)

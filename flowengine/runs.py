@@ -15,6 +15,7 @@ from math import inf
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.engine.events import ErrorInfo, Event, RunStarted
 from flowengine.engine.ports import JournalStore, RunInfo
@@ -25,6 +26,7 @@ from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels, 
 from flowengine.journal.run_notes import add_note, notes_of, set_mark, set_score
 from flowengine.journal.stores import as_store
 from flowengine.journal.value_types import only_looking
+from flowengine.nodes.node import check_least
 from flowengine.runners.run import NodeRun
 from flowengine.runners.run_listing import RunLister
 from visualize.progress import NodeRow, Progress, UsageTotals, fold_events
@@ -142,7 +144,7 @@ class RunRecord:
     @property
     def questions(self) -> Sequence[Question]:
         """The questions that it waits for."""
-        return list(_questions(self.events)) if self.status in _UNSETTLED else []
+        return list(_questions(self)) if self.status in _UNSETTLED else []
 
     def __repr__(self) -> str:
         return f"<RunRecord {self.run_id} {self.status}>"
@@ -189,6 +191,8 @@ class Runs:
         errors, ids, flows, files or labels. `mark`: somebody has marked them so. `ended_since`: when they stopped;
         those that go on have not. `session`: they belong to it.
         """
+        check_arguments(Runs.list, {name: given for name, given in locals().items() if name != "labels"})
+        check_least("limit", limit, 0)
         if status and status not in STATUS_WORDS:
             raise DefinitionError(f"a run has no status '{status}'{did_you_mean(status, STATUS_WORDS)}")
         began, before_at, ended = _seconds(since), _seconds(before), _seconds(ended_since)
@@ -203,14 +207,17 @@ class Runs:
 
     def note(self, reference: str, text: str, *, by: str = "") -> RunNote:
         """Keep a remark on a run, beside its record."""
+        check_arguments(Runs.note, locals())
         return add_note(self._store, self._store.find(reference), text, by)
 
     def mark(self, reference: str, name: str, *, by: str = "", on: bool = True) -> None:
         """Mark a run with a word, as `golden`, or take the mark away."""
+        check_arguments(Runs.mark, locals())
         set_mark(self._store, self._store.find(reference), name, by, on=on)
 
     def score(self, reference: str, name: str, value: float | None, *, by: str = "") -> None:
         """Say how good a run is in some respect; None takes it back."""
+        check_arguments(Runs.score, locals())
         set_score(self._store, self._store.find(reference), name, value, by)
 
     def get(self, reference: str) -> RunRecord:
@@ -219,6 +226,8 @@ class Runs:
 
     def events(self, reference: str, after: int = 0) -> Sequence[Event]:
         """The events of a run from position `after` on, counted from 0; `event.as_dict()` is one in JSON's types."""
+        check_arguments(Runs.events, {"after": after})
+        check_least("after", after, 0)
         run_id = self._store.find(reference)
         with only_looking():
             return self._store.events(run_id, after)
@@ -234,7 +243,7 @@ class Runs:
         """Yields a run's unanswered questions; an answer that waits for the run's owner counts as none."""
         events = self.events(run_id)
         kept = answers_left(self._store, run_id, events)
-        return (question for question in _questions(events) if question.node not in kept)
+        return (question for question in _questions(RunRecord(events)) if question.node not in kept)
 
     def close(self) -> None:
         """Let go of a store that was opened here."""
@@ -254,15 +263,12 @@ def _seconds(moment: datetime | float | None) -> float | None:
     return moment.timestamp() if isinstance(moment, datetime) else moment
 
 
-def _questions(events: Sequence[Event]) -> Iterator[Question]:
-    started = events[0]
-    if not isinstance(started, RunStarted):
-        raise StoreCorruptError("the run's record does not begin with its start")
-    asked = times_asked(events)
-    for node, question in open_questions(events).items():
+def _questions(record: RunRecord) -> Iterator[Question]:
+    asked = times_asked(record.events)
+    for node, question in open_questions(record.events).items():
         yield Question(
-            started.run_id,
-            started.flow,
+            record.run_id,
+            record.flow,
             node,
             question.message,
             question.choices,
@@ -270,7 +276,7 @@ def _questions(events: Sequence[Event]) -> Iterator[Question]:
             asked[node],
             question.expires,
             question.on_expire,
-            labels_of(started),
+            record.labels,
             question.tool,
             question.arguments,
             question.approvers,

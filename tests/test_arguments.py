@@ -56,6 +56,10 @@ MISTYPED: dict[str, tuple[Callable[..., Any], str]] = {
     "LoopNode": (lambda **mistyped: LoopNode({"one": ONE}, max_iterations=1, **mistyped), "untill → until"),
     "MapNode": (lambda **mistyped: MapNode({"one": ONE}, over=print, **mistyped), "time_out → timeout"),
     "run_sync": (lambda **mistyped: FLOW.run_sync(**mistyped), "stroe → store"),
+    "Flow.approve": (
+        lambda **mistyped: FLOW.approve("r", None, "yes", store=STORE, **mistyped).send(None),
+        "coment → comment",
+    ),
     "Flow.sequential": (lambda **mistyped: Flow.sequential({"one": ONE}, **mistyped), "input → inputs"),
 }
 
@@ -75,7 +79,10 @@ NAMED_FIRST: list[tuple[Callable[[], Any], str]] = [
         r"ConditionNode takes function, then, otherwise without a keyword, and found 'ready', <built-in .*>, 'a', 'b'",
     ),
     (lambda: FunctionNode("one", len), r"FunctionNode takes function without a keyword, and found 'one', <built-in"),
-    (lambda: FLOW.run_sync(context={}), r"run_sync has no argument 'context'; it has store, durability, run_id"),
+    (
+        lambda: FLOW.run_sync(context={}),
+        r"run_sync has no argument 'context'; it has inputs, store, durability, run_id",
+    ),
     (lambda: FLOW.stream({}, "x"), r"Flow.stream takes inputs without a keyword, and found {}, 'x'"),
 ]
 
@@ -134,14 +141,40 @@ TAKES_LIMITS: list[Callable[[Any], Any]] = [
     lambda given: FLOW.stream(limits=given),
     lambda given: FLOW.stream_resume("r", store=STORE, limits=given),
 ]
+DURABILITIES = "durability is one of full, process, memory"
 OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (FLOW.run_sync, "hello", "the inputs of a run are a mapping, as {'name': value}, not str"),
+    (FLOW.run_sync, [], "the inputs of a run are a mapping, as {'name': value}, not list"),
+    (
+        lambda given: run_sync(lambda: FLOW.fork(FLOW.run_sync(store=STORE).id, "one", store=STORE, state=given)),
+        [],
+        "the state of a fork is a mapping, as {'key': value}, not list",
+    ),
     (DECLARED.run_sync, 5, "the inputs of a run are a mapping, as {'name': value}, not int"),
     (lambda given: FLOW.run_sync(limits=given), {"concurrency": 1}, "limits are RunLimits, not dict"),
     *((call, {"timeout": 1}, "limits are RunLimits, not dict") for call in TAKES_LIMITS),
     (lambda given: Flow("f", given), [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
     (Flow.sequential, [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
     (lambda given: FLOW.run_sync(store=given), 5, "a store is a URL or a path as text, or an open store, not int"),
+    (lambda given: FLOW.run_sync(durability=given), "ful", f"{DURABILITIES}, not 'ful'; did you mean 'full'?"),
+    (lambda given: FLOW.run_sync(store=STORE, durability=given), None, f"{DURABILITIES}, not None"),
+    (
+        lambda given: FLOW.run_many(given).asend(None).send(None),
+        5,
+        "rows must be an Iterable or an AsyncIterable, not int 5",
+    ),
+    (
+        lambda given: FLOW.run_many([{}], concurrency=given).asend(None).send(None),
+        "4",
+        "concurrency must be a whole number, not str '4'",
+    ),
+    (lambda given: Runs(STORE).list(limit=given), "5", "limit must be a whole number or None, not str '5'"),
+    (lambda given: Runs(STORE).list(limit=given), -1, "limit must be a number, and 0 at least, not -1"),
+    (lambda given: Runs(STORE).list(text=given), 5, "text must be a text, not int 5"),
+    (lambda given: Runs(STORE).events("r", given), -1, "after must be a number, and 0 at least, not -1"),
+    (lambda given: Runs(STORE).note("r", given), 5, "text must be a text, not int 5"),
+    (lambda given: Runs(STORE).mark("r", given), None, "name must be a text, not None"),
+    (lambda given: Runs(STORE).score("r", "quality", given), "0.8", "value must be a number or None, not str '0.8'"),
     (Runs, 5, "a store is a URL or a path as text, or an open store, not int"),
     (FunctionNode, "one", "a FunctionNode calls a function, not str"),
     (lambda given: ConditionNode(given, "a", "b"), "ready", "a ConditionNode asks a function, not str"),

@@ -27,8 +27,7 @@ from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners import local
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import Live, RunOptions, higher_limit
+from flowengine.runners.run import Live, Run, RunOptions, higher_limit
 from visualize.progress import NodeRow, Progress
 
 __all__ = ["Execution", "exit_code_of", "format_outputs", "to_node_object", "to_run_json", "to_run_object"]

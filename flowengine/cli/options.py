@@ -17,7 +17,8 @@ from flowengine.cli.watch import Reporting
 from flowengine.core.json_values import parse_json
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
-from flowengine.journal.run_lookup import check_run_id, parse_labels
+from flowengine.journal.run_lookup import parse_labels
+from flowengine.journal.stores import check_run_id
 from flowengine.nodes.run_inputs import InputField, parse_text
 
 __all__ = [
@@ -140,7 +141,7 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 
 def _parse_labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, str]:
     try:
-        return parse_labels(values)
+        return parse_labels(values) if values else {}
     except InputError as error:
         raise click.BadParameter(str(error)) from None
 

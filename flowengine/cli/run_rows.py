@@ -27,7 +27,7 @@ from flowengine.experiments.data_file import DataFile, open_data, parse_mapping
 from flowengine.experiments.results_file import ResultsFile, to_record
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.row_runs import RowResult, RowRuns, RowSet, open_row_set
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import RunOptions
 from flowengine.runners.set_lease import hold_set
 
 __all__ = ["RowMeter", "RowsCommand", "pace_of", "rows_exit_code"]

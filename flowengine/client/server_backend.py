@@ -15,7 +15,7 @@ from flowengine.core.json_values import to_json_value
 from flowengine.core.values import is_map
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import InputError
-from flowengine.journal.run_lookup import check_run_id
+from flowengine.journal.stores import check_run_id
 from flowengine.models.http.chat_protocol import EventReader, IncompleteAnswerError
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
 

@@ -38,8 +38,7 @@ from flowengine.nodes.compiled_flow import CompiledFlow, file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.gateway import gateway_of
 from flowengine.runners import local
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import Live, RunOptions
+from flowengine.runners.run import Live, Run, RunOptions
 from visualize.viewer.panel_records import parse_text
 
 __all__ = ["ChangedCall", "RecordedCall", "ask_call", "read_answer", "replace_answer"]

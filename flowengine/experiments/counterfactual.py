@@ -31,8 +31,7 @@ from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow, file_path
 from flowengine.runners.local import fork
 from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import Run, RunOptions
 
 __all__ = ["VerdictChange", "WhatIf", "WhatIfReport", "WhatIfRow", "change_node"]
 

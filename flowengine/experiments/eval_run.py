@@ -36,7 +36,7 @@ from flowengine.nodes.code_digest import digest_of
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import read_run
 from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet, content_key
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import RunOptions
 
 __all__ = ["EvalRun", "definition_of", "fingerprints_of"]
 

@@ -24,8 +24,7 @@ from flowengine.errors import InputError, RunNotFoundError
 from flowengine.experiments.call_change import ChangedCall, RecordedCall, ask_call, read_answer
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.runners import local
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import Live, RunOptions, settings_of
+from flowengine.runners.run import Live, Run, RunOptions, settings_of
 from flowengine.server.flow_catalog import CatalogEntry
 from flowengine.server.problems import ProblemError, problem_of, problem_response
 from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form

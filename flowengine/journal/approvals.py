@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from time import time
-from types import TracebackType
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.records import ACCEPT, Answered, Asked, Notified, node_of_question, question_path, tool_key
 from flowengine.core.threads import Post, event_of_this_loop
 from flowengine.core.values import describe_value, find_label, thaw
 from flowengine.engine.events import Event, NodeRecorded, RunFinished
-from flowengine.engine.ports import Journal, JournalStore
+from flowengine.engine.ports import JournalStore
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
+from flowengine.journal.blob_owners import forget_beside
 from flowengine.journal.value_types import only_looking
 
 __all__ = [
@@ -30,7 +32,6 @@ __all__ = [
     "answer",
     "answers_left",
     "fields_of",
-    "forget_answers",
     "keep_answer",
     "may_answer",
     "open_questions",
@@ -49,13 +50,11 @@ _lock: Final = threading.Lock()
 
 def times_asked(events: Sequence[Event]) -> Mapping[str, float]:
     """Path of a question → when it was last asked."""
-    return {path: event.at for path, event in _questions_among(events)}
-
-
-def _questions_among(events: Sequence[Event]) -> Iterator[tuple[str, NodeRecorded]]:
-    for event in events:
-        if isinstance(event, NodeRecorded) and type(event.record) is Asked:
-            yield question_path(event.node, event.record), event
+    return {
+        question_path(event.node, event.record): event.at
+        for event in events
+        if isinstance(event, NodeRecorded) and type(event.record) is Asked
+    }
 
 
 def told_last(events: Sequence[Event]) -> Sequence[Notified]:
@@ -90,12 +89,6 @@ def answers_left(store: JournalStore, run_id: str, events: Sequence[Event]) -> M
     return _find_unanswered(kept, events)
 
 
-def forget_answers(store: JournalStore, run_id: str) -> None:
-    """The run has ended, or is no more."""
-    if store.recall(_KIND, run_id) is not None:
-        store.revise(_KIND, run_id, lambda known: None)
-
-
 def ring_owner(run_id: str) -> None:
     """Wake the run's owner where it is in this process, in whichever thread."""
     with _lock:
@@ -104,47 +97,42 @@ def ring_owner(run_id: str) -> None:
         mail.ring()
 
 
+@dataclass(slots=True, eq=False)
 class Mail:
-    """The messages that people leave for one run's owner: `with Mail(store, run_id) as mail`. One event loop uses it.
+    """The messages that people leave for one run's owner. One event loop uses it.
 
-    It is listened for from the first look into it on; most runs never look.
+    It is listened for from the first look into it on, until `close`; most runs never look.
     """
 
-    def __init__(self, store: JournalStore, run_id: str) -> None:
-        self._store = store
-        self._run_id = run_id
-        self._given: set[tuple[str, float]] = set()
-        """Path and moment of the question, of all that was ever collected."""
-        self._post: Post | None = None
-        self._rung: Any
-
-    def __enter__(self) -> Mail:
-        return self
+    store: JournalStore
+    run_id: str
+    given: set[tuple[str, float]] = field(default_factory=set[tuple[str, float]])
+    """Path and moment of the question, of all that was ever collected."""
+    post: Post | None = None
+    """The way into the owner's loop; None as long as nobody listens."""
+    _rung: Any = None
 
     def _listen(self) -> None:
         """From now on each answer that is kept in this process rings."""
-        if self._post is None:
-            self._post, self._rung = event_of_this_loop()
+        if self.post is None:
+            self.post, self._rung = event_of_this_loop()
             with _lock:
-                _bells.setdefault(self._run_id, []).append(self)
+                _bells.setdefault(self.run_id, []).append(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._post is None:
-            return
+    def close(self) -> None:
+        """Listen no more."""
         with _lock:
-            _bells[self._run_id].remove(self)
-            if not _bells[self._run_id]:
-                del _bells[self._run_id]
+            _bells[self.run_id].remove(self)
+            if not _bells[self.run_id]:
+                del _bells[self.run_id]
 
     def collect(self, read: Callable[[], Sequence[Event]], /) -> Mapping[str, Answered]:
         self._listen()  # First: what is kept after the look is told by a ring.
-        kept: Mapping[str, Any] = self._store.recall(_KIND, self._run_id) or {}
-        fresh = {path: each for path, each in kept.items() if (path, each["asked"]) not in self._given}
+        kept: Mapping[str, Any] = self.store.recall(_KIND, self.run_id) or {}
+        fresh = {path: each for path, each in kept.items() if (path, each["asked"]) not in self.given}
         if not fresh:
             return {}
-        self._given.update((path, each["asked"]) for path, each in fresh.items())
+        self.given.update((path, each["asked"]) for path, each in fresh.items())
         return _find_unanswered(fresh, read())
 
     async def wait(self) -> None:
@@ -154,14 +142,13 @@ class Mail:
 
     def forget(self) -> None:
         """The run needs no answer any more."""
-        if self._given:
-            forget_answers(self._store, self._run_id)
+        forget_beside(self.store, _KIND, self.run_id)
 
     def ring(self) -> None:
         """From any thread; a loop that has ended needs no answer."""
-        if self._post is not None:
+        if self.post is not None:
             with suppress(RuntimeError):
-                self._post(self._set)
+                self.post(self._set)
 
     def _set(self) -> None:
         self._rung.set()
@@ -227,6 +214,8 @@ async def answer(
     do not fit; then nothing is written. An answer to a run that is at work is kept beside it until its owner takes it
     in.
     """
+    texts = {"node": node, "choice": choice, "comment": comment, "by": by}
+    check_arguments(answer, texts, ApprovalError)  # Else the journal has what its readers take for damage.
     at = time() if now is None else now
     with only_looking():
         events = store.events(run_id)
@@ -249,11 +238,19 @@ async def answer(
 
 async def _record_kept(store: JournalStore, run_id: str, at: float) -> Collection[str]:
     """Journal the answers to a run that has no writer; the paths of their questions."""
-    async with _own_run(store, run_id) as journal:
-        left = answers_left(store, run_id, journal.read())
-        await _append_answers(journal, at, left)
-        if left:
-            _drop_kept(store, run_id, left)  # Before others can go on with the run, and its next question is answered.
+    journal = store.open(run_id)
+    try:
+        with only_looking():
+            left = answers_left(store, run_id, journal.read())
+            for path, given in left.items():
+                journal.append(NodeRecorded(node_of_question(path, given), at, given))
+            waiting = journal.commit(True)
+            if waiting is not None:
+                await waiting
+            if left:  # Before others can go on with the run, and its next question is answered.
+                _drop_kept(store, run_id, left)
+    finally:
+        await journal.close()
     return left
 
 
@@ -285,25 +282,6 @@ def _drop_kept(store: JournalStore, run_id: str, paths: Collection[str]) -> None
         return {key: each for key, each in kept.items() if key not in paths} or None
 
     store.revise(_KIND, run_id, change)
-
-
-@asynccontextmanager
-async def _own_run(store: JournalStore, run_id: str) -> AsyncGenerator[Journal]:
-    """The journal of a run, with us as its writer for a moment. `RunBusyError` where somebody else is."""
-    journal = store.open(run_id)
-    try:
-        with only_looking():
-            yield journal
-    finally:
-        await journal.close()
-
-
-async def _append_answers(journal: Journal, at: float, answers: Mapping[str, Answered]) -> None:
-    for path, given in answers.items():
-        journal.append(NodeRecorded(node_of_question(path, given), at, given))
-    waiting = journal.commit(True)
-    if waiting is not None:
-        await waiting
 
 
 def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[str, Asked]:

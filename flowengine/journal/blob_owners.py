@@ -1,4 +1,4 @@
-"""Names what the stores share that keep the contents of files: their limits, their hashes, and who needs a content.
+"""Says who owns what stores keep beside the events: what is a run's and goes with it, and who needs a file's content.
 
 A content has owners: runs, and values that are kept beside the runs. It is deleted with its last owner. An owner is
 noted before anything of it is on record, so that a run which is just beginning loses nothing; what is noted for a run
@@ -23,9 +23,29 @@ __all__ = [
     "beside_owner",
     "blobs_of",
     "check_blob",
+    "forget_beside",
+    "forget_run",
     "missing_blob",
     "named_blobs",
 ]
+
+_OF_A_RUN: Final = ("answer", "live", "notes", "queue.deaths", "queue.lacks", "queue.loading")
+"""Kinds of what is kept beside a run under the run's id."""
+
+
+def forget_beside(store: JournalStore, kind: str, key: str) -> None:
+    """Keep it no more, where it is kept."""
+    if store.recall(kind, key) is not None:
+        store.revise(kind, key, lambda known: None)
+
+
+def forget_run(store: JournalStore, run_id: str) -> None:
+    """The run is no more: what is kept beside it goes with it."""
+    for kind in _OF_A_RUN:
+        forget_beside(store, kind, run_id)
+
+
+# --- Contents of files
 
 MAX_BLOB: Final = 256 * 2**20
 """Bytes that a store takes as one content, whatever a project allows."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from flowengine.core.records import RECORDS
+from flowengine.core.user_code import unprefixed_text
 from flowengine.core.values import FrozenDict
 from flowengine.engine.events import EVENTS, SCHEMA_VERSION, Event, NodeFinished, NodeRecorded, NodeStarted, RunStarted
 from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
@@ -89,7 +90,8 @@ def encode_value(value: Any) -> str:
         except PydanticSerializationError:
             return _dump_protected(tree)
     except (ValueError, UnpackableError, RecursionError) as error:
-        raise NotJournalableError(f"the value cannot be written down and read back ({error})") from error
+        said = unprefixed_text(f"the value cannot be written down and read back ({error})")
+        raise NotJournalableError(said) from error
 
 
 def decode_value(text: str | bytes) -> Any:
@@ -151,9 +153,10 @@ def _dump_protected(tree: list[Any]) -> str:
 def _refuse_value(event: Event, path: str, problem: str) -> NotJournalableError:
     # The caller that fails a node because of this names the node.
     owner = "" if hasattr(event, "node") else f"{type(event).__name__}: "
+    said = unprefixed_text(f"{owner}{path or 'the value'} {problem}")
     return NotJournalableError(
-        f"{owner}{path or 'the value'} {problem}; it cannot be written down and read back: use text, numbers, "
-        f"lists, dicts, dates, dataclasses or pydantic models"
+        f"{said}; it cannot be written down and read back: use text, numbers, lists, dicts, dates, dataclasses or "
+        f"pydantic models"
     )
 
 

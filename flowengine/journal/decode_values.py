@@ -25,6 +25,7 @@ from pydantic_core import TzInfo
 
 from flowengine.core.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.core.file_values import FileValue
+from flowengine.core.user_code import unprefixed_name
 from flowengine.core.values import frozen_dict, frozen_list
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.encode_values import TUPLES
@@ -121,7 +122,7 @@ def _instance_reader(read: Callable[..., Any]) -> Callable[[Any], Any]:
 
 
 def _read_enum(name: str, member: str | int) -> Enum:
-    kind = find_class(name, Enum)
+    kind, name = find_class(name, Enum), unprefixed_name(name)
     if isinstance(member, str):
         found = kind.__members__.get(member)
     else:
@@ -132,7 +133,7 @@ def _read_enum(name: str, member: str | int) -> Enum:
 
 
 def _read_model(name: str, state: Any, extra: Any = None, private: Any = None, was_set: Any = None) -> BaseModel:
-    kind = find_class(name, BaseModel)
+    kind, name = find_class(name, BaseModel), unprefixed_name(name)
     _check_fields(name, kind, set(kind.model_fields), state)
     if not set(private or ()) <= set(kind.__private_attributes__):
         raise JournalError(f"'{name}' was recorded with private attributes that it does not declare")
@@ -157,7 +158,7 @@ def _fill_model(
 
 
 def _read_named(name: str, values: Any) -> Any:
-    kind = cast("Any", find_class(name, tuple))
+    kind, name = cast("Any", find_class(name, tuple)), unprefixed_name(name)
     names: tuple[str, ...] = getattr(kind, "_fields", ())
     if len(names) != len(values):
         raise JournalError(f"'{name}' was recorded with {len(values)} fields and has {len(names)} now")
@@ -165,7 +166,7 @@ def _read_named(name: str, values: Any) -> Any:
 
 
 def _read_dataclass(name: str, state: Any) -> Any:
-    kind = find_class(name, object)
+    kind, name = find_class(name, object), unprefixed_name(name)
     if not is_dataclass(kind) or kind.__new__ is not object.__new__:
         raise JournalError(f"a dataclass '{name}' was recorded, and '{name}' is none now")
     _check_fields(name, kind, {each.name for each in fields(kind)}, state)

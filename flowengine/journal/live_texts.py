@@ -1,22 +1,33 @@
 """Keeps, beside a run's journal, what its agents are writing at this moment, for those who follow from other processes.
 
     the process that drives the run             a process that follows it
-    LiveTexts.hear(piece) … write_live   →      read_live → LiveReader.read(what is kept) → pieces
+    LiveBoard.hear(piece) … write_live   →      read_live → LiveReader.read(what is kept) → pieces
 
 One value a run, of a bounded size, written over and over and removed at the run's end: the journal has none of it.
 Who is asked (a piece with a `model` and without text) is told in the same way.
+
+It is written at most twice a second, and never in the run's way: what takes less than half a second is not shown at
+all, so that short calls cost nothing, and a store that cannot be written now is tried again with the next piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Lock
 from time import time
 from typing import Any, Final, NamedTuple, cast
 
+import anyio
+import anyio.to_thread
+
+from flowengine.core.run_scope import RunScope
 from flowengine.engine.events import TokenStreamed
 from flowengine.engine.ports import JournalStore
+from flowengine.errors import JournalError
+from flowengine.journal.blob_owners import forget_beside
 
-__all__ = ["LiveReader", "LiveText", "LiveTexts", "forget_live", "read_live", "write_live"]
+__all__ = ["LiveBoard", "LiveReader", "LiveText", "LiveTexts", "forget_live", "read_live", "write_live"]
 
 _KIND: Final = "live"
 _MOST_NODES: Final = 16
@@ -25,6 +36,10 @@ _MOST_TEXT: Final = 4_000
 """Characters of each text that are kept, its end."""
 _TOO_OLD: Final = 600.0
 """Seconds after which what is kept was left behind by a process that died."""
+_PAUSE: Final = 0.5
+"""Seconds between two writings."""
+_AT_END: Final = 2.0
+"""Seconds that a run waits at its end until nothing is shown any more."""
 
 
 class LiveText(NamedTuple):
@@ -148,6 +163,49 @@ def write_live(store: JournalStore, run_id: str, plain: Mapping[str, Any]) -> No
 
 
 def forget_live(store: JournalStore, run_id: str) -> None:
-    """The run has ended, or is no more."""
-    if store.recall(_KIND, run_id) is not None:
-        store.revise(_KIND, run_id, lambda before: None)
+    """The run has ended."""
+    forget_beside(store, _KIND, run_id)
+
+
+class LiveBoard:
+    """Of one run, for as long as this process drives it. Made once something is heard."""
+
+    def __init__(self, store: JournalStore, run_id: str, scope: RunScope) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._texts = LiveTexts()
+        self._news = anyio.Event()
+        self._is_shown = False
+        self._is_over = False
+        self._writing = Lock()
+        """Held while something is written, so that nothing is shown once the end has taken it away."""
+        scope.start_soon(self._show)
+        scope.at_end(self._clear)
+
+    def hear(self, piece: TokenStreamed) -> None:
+        self._texts.hear(piece)
+        self._news.set()
+
+    async def _show(self) -> None:
+        while True:
+            await self._news.wait()
+            await anyio.sleep(_PAUSE)
+            self._news = anyio.Event()
+            self._is_shown = True
+            with suppress(JournalError):
+                await anyio.to_thread.run_sync(self._write, self._texts.as_plain())
+
+    async def _clear(self) -> None:
+        if self._is_shown:
+            with suppress(JournalError), anyio.move_on_after(_AT_END):
+                await anyio.to_thread.run_sync(self._forget, abandon_on_cancel=True)
+
+    def _write(self, plain: Mapping[str, Any]) -> None:
+        with self._writing:
+            if not self._is_over:
+                write_live(self._store, self._run_id, plain)
+
+    def _forget(self) -> None:
+        with self._writing:
+            self._is_over = True
+            forget_live(self._store, self._run_id)

@@ -15,10 +15,8 @@ from flowengine.core.file_values import find_files, hash_of
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError, StoreUnavailableError
-from flowengine.journal.approvals import forget_answers
-from flowengine.journal.blob_owners import beside_owner, check_blob, missing_blob
+from flowengine.journal.blob_owners import beside_owner, check_blob, forget_run, missing_blob
 from flowengine.journal.run_lookup import labels_of, no_such_run, resolve
-from flowengine.journal.run_notes import forget_notes
 
 __all__ = ["MemoryJournal", "MemoryStore", "open_memory"]
 
@@ -100,8 +98,7 @@ class MemoryStore:
         if run_id in self._writers:
             raise RunBusyError(f"run '{run_id}' is being written by this process", f"process {os.getpid()}")
         del self._runs[run_id]
-        forget_answers(self, run_id)
-        forget_notes(self, run_id)
+        forget_run(self, run_id)
         self.forget_blobs(run_id)
 
     def recall(self, kind: str, key: str, /) -> Any:

@@ -231,6 +231,18 @@ class DigestBuilder:
         self._errors: list[str] = []
         self._asks: dict[str, Sequence[str]] = {}
 
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> DigestBuilder:
+        """One that was given these."""
+        builder = cls()
+        for event in events:
+            builder.apply(event)
+        return builder
+
+    @property
+    def started_at(self) -> float | None:
+        return None if self._started is None else self._started.at
+
     def apply(self, event: Event) -> None:
         kind = type(event)
         if kind is NodeRecorded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -18,8 +18,8 @@ from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.run_digest import RunNotes
-from flowengine.journal.run_lookup import check_run_id
 from flowengine.journal.run_notes import decode_notes, encode_notes, keep_notes
+from flowengine.journal.stores import check_run_id
 from flowengine.journal.value_types import FILE_TAG
 
 if TYPE_CHECKING:
@@ -89,31 +89,28 @@ def _mask(value: Any, masker: Masker) -> Any:
     """The value with its texts masked, but for the hashes and media types of files."""
     files: list[Any] = []
 
-    def put_aside(tree: Any) -> Any:
-        if isinstance(tree, list):
-            return [put_aside(each) for each in cast("list[Any]", tree)]
-        if not isinstance(tree, dict):
-            return tree
-        entries = cast("dict[str, Any]", tree)
-        if list(entries) != [FILE_TAG]:
-            return {key: put_aside(each) for key, each in entries.items()}
-        files.append(entries[FILE_TAG])
-        return {FILE_TAG: [len(files) - 1, files[-1][2]]}
+    def put_aside(file: Any) -> Any:
+        files.append(file)
+        return [len(files) - 1, file[2]]
 
-    def put_back(tree: Any) -> Any:
-        if isinstance(tree, list):
-            return [put_back(each) for each in cast("list[Any]", tree)]
-        if not isinstance(tree, dict):
-            return tree
-        entries = cast("dict[str, Any]", tree)
-        if list(entries) != [FILE_TAG]:
-            return {key: put_back(each) for key, each in entries.items()}
-        index, name = entries[FILE_TAG]
-        blob, media_type, _, size = files[index]
-        return {FILE_TAG: [blob, media_type, clean_name(name), size]}
+    def put_back(file: Any) -> Any:
+        blob, media_type, _, size = files[file[0]]
+        return [blob, media_type, clean_name(file[1]), size]
 
-    aside = put_aside(value)
-    return put_back(masker.value(aside)) if files else masker.value(value)
+    aside = _map_files(value, put_aside)
+    return _map_files(masker.value(aside), put_back) if files else masker.value(value)
+
+
+def _map_files(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """The tree, with what it says of each file changed."""
+    if isinstance(tree, list):
+        return [_map_files(each, change) for each in cast("list[Any]", tree)]
+    if not isinstance(tree, dict):
+        return tree
+    entries = cast("dict[str, Any]", tree)
+    if list(entries) == [FILE_TAG]:
+        return {FILE_TAG: change(entries[FILE_TAG])}
+    return {key: _map_files(each, change) for key, each in entries.items()}
 
 
 def _remove_hints(event: Event) -> Event:

@@ -6,18 +6,30 @@ SQLite files and PostgreSQL answer from indices beside their journals. Every oth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from flowengine.core.context import EMPTY
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import JournalError
-from flowengine.journal.run_digest import EMPTY_TEXTS, DigestBuilder, RunDigest, RunNotes, RunTexts, Search
+from flowengine.journal.run_digest import EMPTY_TEXTS, DigestBuilder, Phrase, RunDigest, RunNotes, RunTexts, Search
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.value_types import only_looking
 
-__all__ = ["FoundRuns", "ListedRuns", "RunIndex", "RunLine", "RunsAsked", "ScannedRuns", "digest_of", "run_index_of"]
+__all__ = [
+    "FoundRuns",
+    "ListedRuns",
+    "RunIndex",
+    "RunLine",
+    "RunsAsked",
+    "ScannedRuns",
+    "SqlWords",
+    "digest_of",
+    "run_index_of",
+    "where_of",
+]
 
 
 class RunsAsked(NamedTuple):
@@ -36,6 +48,47 @@ class RunsAsked(NamedTuple):
     ended_from: float | None = None
     session: str = ""
     """As `run_digest.session_name` writes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlWords:
+    """The conditions that each database says in its own words, and how it takes their values."""
+
+    label: str
+    session: str
+    only: str
+    without: str
+    has_words: str
+    label_name: Callable[[str], str]
+    ids: Callable[[Collection[str]], Any]
+    match: Callable[[Phrase], str]
+    """A phrase, whose terms have letters and digits only, as the search for words takes it."""
+
+
+def where_of(asked: RunsAsked, words: SqlWords, about: str) -> tuple[str, list[Any]]:
+    """The condition in SQL, `?` for each value, and its values; `about`: that for a phrase in what a run is about."""
+    plain = {
+        "flow = ?": asked.flow or None,
+        "status = ?": asked.status or None,
+        "started >= ?": asked.started_from,
+        "started < ?": asked.started_before,
+        "finished >= ?": asked.ended_from,
+    }
+    tests: list[tuple[Any, ...]] = [(test, value) for test, value in plain.items() if value is not None]
+    tests += [(words.label, words.label_name(name), value) for name, value in asked.labels.items()]
+    if asked.session:
+        tests.append((words.session, *[asked.session] * words.session.count("?")))
+    if asked.only is not None:
+        tests.append((words.only, words.ids(asked.only)))
+    if asked.without:
+        tests.append((words.without, words.ids(asked.without)))
+    for phrase in asked.search.phrases:
+        if phrase.terms:
+            tests.append((f"({about} OR {words.has_words})", phrase.text, words.match(phrase)))
+        else:
+            tests.append((about, phrase.text))
+    condition = " AND ".join(test for test, *_ in tests)
+    return f"WHERE {condition}" if tests else "", [value for _, *values in tests for value in values]
 
 
 class FoundRuns(NamedTuple):
@@ -109,10 +162,7 @@ def run_index_of(store: JournalStore) -> RunIndex:
 
 def digest_of(events: Sequence[Event]) -> RunDigest:
     """The digest of a run, of which these are all events."""
-    builder = DigestBuilder()
-    for event in events:
-        builder.apply(event)
-    return builder.digest(len(events))
+    return DigestBuilder.of(events).digest(len(events))
 
 
 _MAX_SCANNED: Final = 2_000

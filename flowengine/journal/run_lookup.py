@@ -19,33 +19,14 @@ __all__ = [
     "STATUS_WORDS",
     "RunQuery",
     "check_labels",
-    "check_run_id",
     "decode_labels",
     "encode_labels",
     "labels_of",
     "no_such_run",
     "parse_labels",
     "resolve",
+    "storable",
 ]
-
-# --- Ids of runs
-
-_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_@-]{0,63}")
-"""With `@` in those of schedules; at its beginning it is that of a reference such as `@last`."""
-
-
-def check_run_id(run_id: str) -> str:
-    """Give the id back as it is, or raise `InputError` where no run can have it.
-
-    >>> check_run_id("../x")
-    Traceback (most recent call last):
-    flowengine.errors.InputError: '../x' is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first
-    """
-    refuse_other_kind(run_id, str, "a run's id is text", InputError)
-    if not _RUN_ID.fullmatch(run_id):
-        raise InputError(f"{run_id!r:.80} is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first")
-    return run_id
-
 
 # --- Labels of runs
 
@@ -98,6 +79,15 @@ def labels_of(started: RunStarted) -> Mapping[str, str]:
         return EMPTY
     pairs = cast("Mapping[Any, Any]", found).items()
     return {name: value for name, value in pairs if _find_problem(name, value) is None}
+
+
+def storable(text: str | None) -> str | None:
+    """File names may hold bytes that are no text; the event keeps them, the row of a run has `?`.
+
+    >>> storable("a\\udcff\\0")
+    'a??'
+    """
+    return None if text is None else text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def encode_labels(labels: Mapping[str, str]) -> str | None:

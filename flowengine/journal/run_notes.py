@@ -27,7 +27,6 @@ __all__ = [
     "all_notes",
     "decode_notes",
     "encode_notes",
-    "forget_notes",
     "keep_notes",
     "notes_of",
     "parse_score",
@@ -129,12 +128,6 @@ def keep_notes(store: JournalStore, run_id: str, notes: RunNotes) -> None:
     )
     if any(said):
         _change(store, run_id, lambda known: said)
-
-
-def forget_notes(store: JournalStore, run_id: str) -> None:
-    """The run is no more."""
-    if store.recall(_KIND, run_id) is not None:
-        store.revise(_KIND, run_id, lambda known: None)
 
 
 def parse_score(text: str) -> tuple[str, float]:

@@ -1,4 +1,4 @@
-"""Opens the store that `--store` names. The one table of the kinds of store that there are.
+"""Opens the store that `--store` names. The one table of the kinds of store, and the one rule for ids of runs in them.
 
 Other packages bring further kinds under the entry point group `flowengine.stores`: a URL's scheme → a callable that
 takes the URL and the durability and gives a `JournalStore`. They are looked for only when a scheme is none of ours.
@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from inspect import isfunction
 from time import time
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from flowengine.core.context import NodeResult
 from flowengine.core.run_scope import Fence
@@ -20,11 +20,37 @@ from flowengine.core.user_code import describe_error, find_entry_points, load_en
 from flowengine.core.values import UNCHANGEABLE, copy_mutable
 from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import Durability, Journal, JournalStore, RunInfo
-from flowengine.errors import DefinitionError, FlowEngineError, StoreUnavailableError, did_you_mean
+from flowengine.errors import (
+    DefinitionError,
+    FlowEngineError,
+    InputError,
+    StoreUnavailableError,
+    did_you_mean,
+    refuse_other_kind,
+)
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.version import Extra, install_hint
 
-__all__ = ["TeeStore", "as_store", "now_of", "open_store", "without_password"]
+__all__ = ["TeeStore", "as_store", "check_run_id", "now_of", "open_store", "without_password"]
+
+# --- Ids of runs
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_@-]{0,63}")
+"""With `@` in those of schedules; at its beginning it is that of a reference such as `@last`."""
+
+
+def check_run_id(run_id: str) -> str:
+    """Give the id back as it is, or raise `InputError` where no run can have it.
+
+    >>> check_run_id("../x")
+    Traceback (most recent call last):
+    flowengine.errors.InputError: '../x' is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first
+    """
+    refuse_other_kind(run_id, str, "a run's id is text", InputError)
+    if not _RUN_ID.fullmatch(run_id):
+        raise InputError(f"{run_id!r:.80} is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first")
+    return run_id
+
 
 # --- A store's address as it may be shown
 
@@ -157,6 +183,7 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     Traceback (most recent call last):
     flowengine.errors.RunNotFoundError: no run '@last': runs.db holds no runs
     """
+    _check_durability(durability)
     if url is None:
         return _make(_SCHEMES["memory"], "memory:", durability)
     if url in _SCHEMES:
@@ -179,9 +206,17 @@ def as_store(store: JournalStore | str | None, durability: Durability = "process
         return open_store(store, durability)
     if not hasattr(store, "events"):  # One of another package may lack what newer versions ask for.
         raise DefinitionError(f"a store is a URL or a path as text, or an open store, not {type(store).__name__}")
+    _check_durability(durability)
     return store
 
 
+def _check_durability(given: object) -> None:
+    if given not in _DURABILITIES:
+        near = did_you_mean(given, _DURABILITIES) if isinstance(given, str) else ""
+        raise DefinitionError(f"durability is one of {', '.join(_DURABILITIES)}, not {given!r:.60}{near}")
+
+
+_DURABILITIES: Final[Sequence[str]] = get_args(Durability)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 

@@ -69,14 +69,15 @@ def find_class(name: str, family: type[Any]) -> type[Any]:
     """The loaded class of that name; it must be a subclass of `family`."""
     module, _, qualname = name.partition(":")
     found = _lookup(module, qualname) or _lookup_elsewhere(module, qualname)
+    plain = unprefixed_name(name)
     if found is None:
         raise JournalError(
-            f"a value of class '{name}' was recorded and there is no such class now: "
-            f"import the module that defines '{unprefixed_name(name)}' before reading this run"
+            f"a value of class '{plain}' was recorded and there is no such class now: "
+            f"import the module that defines '{plain}' before reading this run"
         )
     if not isinstance(found, type) or not issubclass(found, family):
         raise JournalError(
-            f"a value of class '{name}' was recorded, but '{name}' is not a class of that sort now; "
+            f"a value of class '{plain}' was recorded, but '{plain}' is not a class of that sort now; "
             f"restore the definition that the run was made with"
         )
     return cast("type[Any]", found)

@@ -20,8 +20,14 @@ from typing import Any, Final, cast
 from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.masking import patterns
-from flowengine.masking.folding import fold_text
-from flowengine.masking.patterns import MAX_PRIVATE_KEY, PRIVATE_KEY, PRIVATE_KEY_BEGINS, FoundSpan, Recognizer
+from flowengine.masking.patterns import (
+    MAX_PRIVATE_KEY,
+    PRIVATE_KEY,
+    PRIVATE_KEY_BEGINS,
+    FoundSpan,
+    Recognizer,
+    fold_text,
+)
 
 __all__ = ["DEFAULT", "HELD", "MaskedStream", "Masker", "PresidioRecognizer"]
 

@@ -23,7 +23,7 @@ from flowengine.engine.restoring import History, enclosing_containers
 from flowengine.errors import InputError, RunError, did_you_mean, refuse_other_kind
 from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, file_path
 from flowengine.nodes.reuse_rules import Definitions, Past
-from flowengine.runners.run_options import settings_of
+from flowengine.runners.run import settings_of
 
 __all__ = ["failed_items", "fork_events", "patches_of", "refuse_repeated_deeds"]
 

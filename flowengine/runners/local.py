@@ -10,8 +10,9 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import anyio
 
@@ -49,8 +50,7 @@ from flowengine.nodes.compiled_flow import CompiledFlow, outputs_of, partial_out
 from flowengine.nodes.node import RunLimits
 from flowengine.nodes.run_inputs import checked_inputs, take_files
 from flowengine.runners.forking import failed_items, fork_events, patches_of, refuse_repeated_deeds
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import DEFAULTS, Live, RunOptions, chosen_limits, limits_under, settings_of
+from flowengine.runners.run import DEFAULTS, Live, Run, RunOptions, chosen_limits, limits_under, settings_of
 from flowengine.runners.sessions import leave_behind, load_session
 from flowengine.version import __version__
 
@@ -69,7 +69,7 @@ __all__ = [
 
 def _tell_elsewhere(live: Live, store: JournalStore, run_id: str, scope: RunScope, piece: TokenStreamed) -> None:
     """Hand a piece on, and show it to those who follow the run from other processes."""
-    from flowengine.runners.live_board import LiveBoard  # Most runs have nothing to show.
+    from flowengine.journal.live_texts import LiveBoard  # Most runs have nothing to show.
 
     scope.once(LiveBoard, lambda: LiveBoard(store, run_id, scope)).hear(piece)
     live(piece)
@@ -80,6 +80,10 @@ class _Refused(NamedTuple):
 
     node: str
     error: DefinitionError
+
+
+_Stop: TypeAlias = LimitError | _Refused | None
+"""What kept a run from its end."""
 
 
 def _run_clock() -> Callable[[], float]:
@@ -111,7 +115,7 @@ async def start(
     journal = options.journal or store.create(run_id)
     state = StateStore(plan.rules, started.kept)
     walk = Walk(thrifty.graph, state, inputs=started.inputs, env=started.env, run_id=run_id)
-    run = await _drive(thrifty, walk, journal, [started], limits, started, store, options)
+    run = await _Drive(thrifty, walk, journal, limits, store, options).run([started], started)
     return await _taken_up(plan, run, store, options) if run.status == "waiting" else run
 
 
@@ -212,7 +216,7 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
     except BaseException:
         await journal.close()
         raise
-    run = await _drive(thrifty, walk, journal, first, limits, started if acts else None, store, options)
+    run = await _Drive(thrifty, walk, journal, limits, store, options).run(first, started if acts else None)
     return await _taken_up(plan, run, store, options)
 
 
@@ -358,50 +362,148 @@ def _make_walk(plan: CompiledFlow, started: RunStarted, events: Sequence[Event])
         )
 
 
-async def _drive(
-    plan: CompiledFlow,
-    walk: Walk,
-    journal: Journal,
-    first: Sequence[Event],
-    limits: RunLimits,
-    leaving: RunStarted | None,
-    store: JournalStore,
-    options: RunOptions,
-) -> Run:
-    """Journal the first events, run, journal the last one; the journal is closed whatever happens.
+@dataclass(slots=True, eq=False)
+class _Drive:
+    """Drives a run: journals its first events, runs its nodes, journals its last event."""
 
-    `leaving`: the start of the run; None for one that leaves nothing. A run that succeeds leaves what it leaves before
-    that is on record: if it is interrupted meanwhile, it is resumed, and leaves it again: nothing is kept twice.
-    """
-    run_id = walk.run_id or ""
-    fence: Fence | None = getattr(journal, "fence", None)  # Only where others can take the run over.
-    clock, mail, live = _run_clock(), Mail(store, run_id), options.live
-    try:
-        await _commit(journal, *first)  # From here on the run can be found and resumed.
-        with mail:
-            files = partial(_keeper, plan, store, run_id, lambda: find_files(list(store.events(run_id))))
-            ledger = _ledger(walk, limits, options.above)
-            shown = (
-                partial(_tell_elsewhere, live, store, run_id) if live and getattr(store, "is_shared", False) else None
+    plan: CompiledFlow
+    walk: Walk
+    journal: Journal
+    limits: RunLimits
+    store: JournalStore
+    options: RunOptions
+    clock: Callable[[], float] = field(default_factory=_run_clock)
+    mail: Mail = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mail = Mail(self.store, self.run_id)
+
+    @property
+    def run_id(self) -> str:
+        return self.walk.run_id or ""
+
+    async def run(self, first: Sequence[Event], leaving: RunStarted | None) -> Run:
+        """The run at its end; the journal is closed whatever happens.
+
+        `leaving`: the start of the run; None for one that leaves nothing. A run that succeeds leaves what it leaves
+        before that is on record: if it is interrupted meanwhile, it is resumed, and leaves it again: nothing is kept
+        twice.
+        """
+        walk, journal, mail = self.walk, self.journal, self.mail
+        try:
+            await _commit(journal, *first)  # From here on the run can be found and resumed.
+            try:
+                stop = await self._begin()
+            finally:
+                if mail.post is not None:
+                    mail.close()
+            finished = self._finish(stop)
+            if finished.status == "succeeded" and leaving is not None and _has_more_to_keep(leaving, walk):
+                await leave_behind(self.plan, self.store, leaving, walk, self._fence)
+            await _commit(journal, finished)
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                is_stopped = isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error)
+                await _close_quietly(journal, *([RunFinished(self.clock(), "cancelled")] if is_stopped else []))
+            raise
+        await journal.close()
+        if mail.given and finished.status in ("succeeded", "partial"):
+            mail.forget()
+        return Run(self.run_id, walk, finished, partial(self.store.events, self.run_id), self.limits)
+
+    @property
+    def _fence(self) -> Fence | None:
+        """Only where others can take the run over."""
+        return getattr(self.journal, "fence", None)
+
+    def _begin(self) -> Awaitable[_Stop]:
+        """`_schedule` within the run's time, while people are told of its questions; that takes none of the time."""
+        schedule = self._schedule if self.limits.timeout is None else self._schedule_in_time
+        if self.plan.notifier is None:
+            return schedule()
+        from flowengine.runners.deliveries import Deliveries  # Few flows ask people, and fewer tell them.
+
+        deliveries = Deliveries(self.plan.notifier, self.journal, self.clock)
+        return deliveries.beside(schedule, lambda: self.walk.waits and self.walk.failure() is None, self.mail)
+
+    async def _schedule_in_time(self, tell: Callable[[], None] | None = None) -> _Stop:
+        """`_schedule` for as long as the run may take."""
+        seconds, stop = self.limits.timeout, None
+        with anyio.move_on_after(seconds) as scope:
+            stop = await self._schedule(tell)
+        if not scope.cancelled_caught:
+            return stop
+        told = f"the run took longer than its limit of {seconds:g} s"
+        return LimitError(told, part="", on_limit=self.limits.on_limit, limit="timeout")
+
+    async def _schedule(self, tell: Callable[[], None] | None = None) -> _Stop:
+        """Run what can run; the limit that ended it early, or what kept it from beginning."""
+        plan, walk, limits, live = self.plan, self.walk, self.limits, self.options.live
+        is_shown = live is not None and getattr(self.store, "is_shared", False)
+        has_tasks = plan.starts_tasks or is_shown
+        async with RunScope(self._fence, limits.concurrency, self._keeper, has_tasks=has_tasks) as scope:
+            refused = await self._check_servers(scope)
+            if refused is not None:
+                return refused
+            if live is not None and is_shown:
+                live = partial(_tell_elsewhere, live, self.store, self.run_id, scope)
+            scheduler = Scheduler(
+                walk,
+                plan.nodes,
+                self.journal,
+                concurrency=limits.concurrency,
+                on_failure=limits.on_failure,
+                live=live,
+                scope=scope,
+                ledger=self._ledger(),
+                clock=self.clock,
+                parked=Parked(self.mail, self.journal, walk.history, self.clock, scope.start_soon, tell),
+                interruptible=plan.interruptible,
             )
-            scheduled = partial(_schedule, plan, walk, journal, limits, live, shown, clock, fence, mail, files, ledger)
-            if plan.notifier is None and limits.timeout is None:  # Nothing beside it: two waits less for every step.
-                stop = await scheduled(None)
-            else:
-                stop = await _tell_beside(plan, walk, journal, clock, mail, limits, scheduled)
-        finished = _finish(plan, walk, stop, clock())
-        if finished.status == "succeeded" and leaving is not None and _has_more_to_keep(leaving, walk):
-            await leave_behind(plan, store, leaving, walk, fence)
-        await _commit(journal, finished)
-    except BaseException as error:
-        with anyio.CancelScope(shield=True):
-            is_stopped = isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error)
-            await _close_quietly(journal, *([RunFinished(clock(), "cancelled")] if is_stopped else []))
-        raise
-    await journal.close()
-    if finished.status in ("succeeded", "partial"):
-        mail.forget()
-    return Run(run_id, walk, finished, partial(store.events, run_id), limits)
+            await scheduler.run()
+        return scheduler.limited
+
+    def _keeper(self) -> FileKeeper | None:
+        store, run_id = self.store, self.run_id
+        return _keeper(self.plan, store, run_id, lambda: find_files(list(store.events(run_id))))
+
+    async def _check_servers(self, scope: RunScope) -> _Refused | None:
+        """The first node that is still to run and whose servers do not go with its definition."""
+        for path, node in self.plan.server_checks:
+            number = self.walk.graph.index.get(path.partition(".")[0])
+            if number is None or self.walk.status_of(number) in ("pending", "running", "cancelled", "failed"):
+                try:
+                    await node.check_servers(path, scope)
+                except DefinitionError as error:
+                    return _Refused(path, error)
+        return None
+
+    def _ledger(self) -> Ledger | None:
+        """Returns the run's limits less its earlier spending; None without limits and counts."""
+        limits, above = self.limits, self.options.above
+        if above is None and not any(limits.bounds):
+            return None
+        return Ledger(limits.bounds, on_limit=limits.on_limit, spent=self.walk.history.sum_spending(), above=above)
+
+    def _finish(self, stop: _Stop) -> RunFinished:
+        at = self.clock()
+        if isinstance(stop, _Refused):
+            return RunFinished(at, "failed", None, error_info(stop.error), stop.node)
+        failure = self.walk.failure()
+        if failure is not None:
+            node, error = failure
+            return RunFinished(at, "failed", None, error, node)
+        if stop is not None:
+            told, part = error_info(stop), stop.part or None
+            if stop.on_limit == "partial":
+                return RunFinished(at, "partial", partial_outputs_of(self.plan, self.walk), told, part)
+            return RunFinished(at, "paused" if stop.on_limit == "pause" else "failed", None, told, part)
+        if self.walk.waits:
+            return RunFinished(at, "waiting")
+        try:
+            return RunFinished(at, "succeeded", outputs_of(self.plan, self.walk))
+        except Exception as error:
+            return RunFinished(at, "failed", None, error_info(error))
 
 
 def _has_more_to_keep(started: RunStarted, walk: Walk) -> bool:
@@ -423,107 +525,6 @@ async def _commit(journal: Journal, *events: Event) -> None:
         await waiting
 
 
-async def _tell_beside(
-    plan: CompiledFlow,
-    walk: Walk,
-    journal: Journal,
-    clock: Callable[[], float],
-    mail: Mail,
-    limits: RunLimits,
-    scheduled: Callable[[Callable[[], None] | None], Awaitable[LimitError | _Refused | None]],
-) -> LimitError | _Refused | None:
-    """`_schedule` within the run's time, while people are told of its questions; that takes none of the time."""
-
-    async def run(tell: Callable[[], None] | None = None) -> LimitError | _Refused | None:
-        return await (
-            scheduled(tell) if limits.timeout is None else _run_in_time(limits, limits.timeout, scheduled, tell)
-        )
-
-    if plan.notifier is None:
-        return await run()
-    from flowengine.runners.deliveries import Deliveries  # Few flows ask people, and fewer tell them.
-
-    waits = partial(_waits_for_people, walk)
-    return await Deliveries(plan.notifier, journal, clock).beside(run, waits, mail)
-
-
-def _waits_for_people(walk: Walk) -> bool:
-    return walk.waits and walk.failure() is None
-
-
-async def _run_in_time(
-    limits: RunLimits,
-    seconds: float,
-    scheduled: Callable[[Callable[[], None] | None], Awaitable[LimitError | _Refused | None]],
-    tell: Callable[[], None] | None,
-) -> LimitError | _Refused | None:
-    """`_schedule` for as long as the run may take."""
-    stop: LimitError | _Refused | None = None
-    with anyio.move_on_after(seconds) as scope:
-        stop = await scheduled(tell)
-    if not scope.cancelled_caught:
-        return stop
-    return LimitError(
-        f"the run took longer than its limit of {seconds:g} s", part="", on_limit=limits.on_limit, limit="timeout"
-    )
-
-
-async def _schedule(
-    plan: CompiledFlow,
-    walk: Walk,
-    journal: Journal,
-    limits: RunLimits,
-    live: Live | None,
-    shown: Callable[[RunScope, TokenStreamed], None] | None,
-    clock: Callable[[], float],
-    fence: Fence | None,
-    mail: Mail,
-    files: Callable[[], FileKeeper | None],
-    ledger: Ledger | None,
-    tell: Callable[[], None] | None,
-) -> LimitError | _Refused | None:
-    """Run what can run; the limit that ended it early, or what kept it from beginning."""
-    has_tasks = plan.starts_tasks or shown is not None
-    async with RunScope(fence, limits.concurrency, files, has_tasks=has_tasks) as scope:
-        refused = await _check_servers(plan, walk, scope)
-        if refused is not None:
-            return refused
-        scheduler = Scheduler(
-            walk,
-            plan.nodes,
-            journal,
-            concurrency=limits.concurrency,
-            on_failure=limits.on_failure,
-            live=live if shown is None else partial(shown, scope),
-            scope=scope,
-            ledger=ledger,
-            clock=clock,
-            parked=Parked(mail, journal, walk.history, clock, scope.start_soon, tell),
-            interruptible=plan.interruptible,
-        )
-        await scheduler.run()
-    return scheduler.limited
-
-
-async def _check_servers(plan: CompiledFlow, walk: Walk, scope: RunScope) -> _Refused | None:
-    """The first node that is still to run and whose servers do not go with its definition."""
-    for path, node in plan.server_checks:
-        number = walk.graph.index.get(path.partition(".")[0])
-        if number is None or walk.status_of(number) in ("pending", "running", "cancelled", "failed"):
-            try:
-                await node.check_servers(path, scope)
-            except DefinitionError as error:
-                return _Refused(path, error)
-    return None
-
-
-def _ledger(walk: Walk, limits: RunLimits, above: Ledger | None) -> Ledger | None:
-    """Returns the run's limits less its earlier spending; None without limits and counts."""
-    if above is None and not any(limits.bounds):
-        return None
-    return Ledger(limits.bounds, on_limit=limits.on_limit, spent=walk.history.sum_spending(), above=above)
-
-
 async def _close_quietly(journal: Journal, *last: Event) -> None:
     """Another error is on its way already: a journal that takes nothing more, or cannot be closed, must not hide it."""
     with suppress(JournalError):
@@ -531,24 +532,3 @@ async def _close_quietly(journal: Journal, *last: Event) -> None:
             journal.append(event)
     with suppress(JournalError):
         await journal.close()
-
-
-def _finish(plan: CompiledFlow, walk: Walk, stop: LimitError | _Refused | None, at: float) -> RunFinished:
-    if isinstance(stop, _Refused):
-        return RunFinished(at, "failed", None, error_info(stop.error), stop.node)
-    limit = stop
-    failure = walk.failure()
-    if failure is not None:
-        node, error = failure
-        return RunFinished(at, "failed", None, error, node)
-    if limit is not None:
-        told = error_info(limit)
-        if limit.on_limit == "partial":
-            return RunFinished(at, "partial", partial_outputs_of(plan, walk), told, limit.part or None)
-        return RunFinished(at, "paused" if limit.on_limit == "pause" else "failed", None, told, limit.part or None)
-    if walk.waits:
-        return RunFinished(at, "waiting")
-    try:
-        return RunFinished(at, "succeeded", outputs_of(plan, walk))
-    except Exception as error:
-        return RunFinished(at, "failed", None, error_info(error))

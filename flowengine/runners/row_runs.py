@@ -48,8 +48,7 @@ from flowengine.errors import (
 from flowengine.journal.run_lookup import check_labels
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import resume, start
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import DEFAULTS, RunOptions
+from flowengine.runners.run import DEFAULTS, Run, RunOptions
 from flowengine.runners.set_lease import hold_set
 
 __all__ = ["DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "content_key", "open_row_set"]

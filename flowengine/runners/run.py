@@ -1,12 +1,19 @@
-"""Tells what became of a run: its status, its outputs, and every node's part. Read-only."""
+"""A run from outside: what callers choose for it, checked once, with the limits that follow, and what became of it.
+
+It runs nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from math import ceil
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from flowengine.core.context import Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
+from flowengine.core.argument_kinds import check_arguments
+from flowengine.core.budget import Budget, Ledger
+from flowengine.core.context import EMPTY, Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
 from flowengine.core.records import Reused
 from flowengine.engine.events import (
     ErrorInfo,
@@ -18,13 +25,173 @@ from flowengine.engine.events import (
     NodeSkipped,
     NodeStarted,
     RunFinished,
+    RunResumed,
+    RunStarted,
+    TokenStreamed,
 )
+from flowengine.engine.ports import Journal
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import LimitError, NodeError, RunError, did_you_mean
+from flowengine.errors import (
+    DefinitionError,
+    InputError,
+    LimitError,
+    NodeError,
+    RunError,
+    did_you_mean,
+    refuse_other_kind,
+)
+from flowengine.journal.run_lookup import check_labels
+from flowengine.journal.stores import check_run_id
 from flowengine.nodes.node import RunLimits
+from flowengine.runners.sessions import check_session_name
 
-__all__ = ["NodeRun", "Run"]
+__all__ = [
+    "DEFAULTS",
+    "Live",
+    "NodeRun",
+    "Run",
+    "RunOptions",
+    "chosen_limits",
+    "higher_limit",
+    "limits_under",
+    "settings_of",
+    "unheard",
+]
+
+# --- What callers choose
+
+Live: TypeAlias = Callable[[TokenStreamed], None]
+"""Hears what agents write while they write it; must not block and must not raise."""
+
+
+def unheard(piece: TokenStreamed) -> None:
+    """The listener of a run that nobody follows in this process: others read in its store what agents write."""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)  # Frozen it would cost three times as much, for each run.
+class RunOptions:
+    """What is chosen for a run; never changed. A start reads nothing that is only of a resumption, and a resumption the
+    opposite.
+
+    Raises `DefinitionError` for limits of another kind, `InputError` for an id, a session's name or labels that no run
+    can have, and for names that are no list of texts.
+    """
+
+    limits: RunLimits | None = None
+    """Instead of the flow's and of those in `settings`; kept in the journal."""
+    settings: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Kept in the journal for later resumptions: model override, and limits by the names that a flow file gives them.
+    A resumption chooses them anew."""
+    live: Live | None = None
+    above: Ledger | None = None
+    """What the run shares with others of what may be spent; what it spent earlier is not counted there again."""
+    journal: Journal | None = None
+    """The run's, where the caller is its writer already. A start closes it once the run has begun, and leaves it open
+    before that; a resumption closes it in any case."""
+
+    run_id: str | None = None
+    """Of a new run; None: random."""
+    session: str | None = None
+    """What earlier runs of that name have left is there, and what this one leaves is kept if it succeeds."""
+    reuse: str | Sequence[str] | None = None
+    """Id of an earlier run of the flow (or of several, the best first), whose results are taken where they still hold
+    (`nodes.reuse_rules`)."""
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """By which a new run is found again (`journal.run_lookup`)."""
+
+    allow_changed: bool = False
+    """Of a resumption, like all that follow: what had finished stays finished, the rest runs as the flow is now."""
+    retry_effects: Collection[str] = ()
+    """Nodes that make their call to an external tool again, of which nobody saw how it ended."""
+    assume_done: Collection[str] = ()
+    """Nodes that take such a call as done."""
+    repeat_failed_items: bool = False
+    """Items that failed in maps which went on without them run again, also those of a run that succeeded, and with
+    them all that is behind these maps."""
+
+    def __post_init__(self) -> None:
+        if self.limits is not None:
+            refuse_other_kind(self.limits, RunLimits, "limits are RunLimits", DefinitionError)
+        if self.run_id is not None:
+            check_run_id(self.run_id)
+        if self.session is not None:
+            check_session_name(self.session)
+        if self.labels:
+            check_labels(self.labels)
+        if self.reuse is not None or self.retry_effects != () or self.assume_done != ():
+            named = {"reuse": self.reuse, "retry_effects": self.retry_effects, "assume_done": self.assume_done}
+            check_arguments(RunOptions.__init__, named, InputError)
+
+
+DEFAULTS: Final = RunOptions()
+"""Nothing chosen."""
+
+
+def settings_of(events: Iterable[Event]) -> Mapping[str, Any]:
+    """Returns the settings that callers chose at the start and at each resume.
+
+    >>> settings_of([RunStarted("r", "f", 0.0, {}, {}, {}, settings={"timeout": 5}), RunResumed(1.0)])
+    {'timeout': 5}
+    """
+    settings: dict[str, Any] = {}
+    for event in events:
+        if isinstance(event, RunStarted | RunResumed):
+            settings.update(event.settings)
+    return settings
+
+
+def limits_under(flow: RunLimits, settings: Mapping[str, Any]) -> RunLimits:
+    """The flow's limits, with those that were chosen in their place.
+
+    >>> limits_under(RunLimits(timeout=5.0), {"model_calls": 3, "folder": "/home"}).bounds.model_calls
+    3
+    """
+    if not settings:
+        return flow
+    chosen = {name: settings.get(name, own) for name, own in _limits_by_name(flow).items()}
+    bounds = Budget(*(chosen.pop(name) for name in Budget._fields))
+    return RunLimits(bounds=bounds, **chosen)
+
+
+def chosen_limits(limits: RunLimits, before: RunLimits) -> Mapping[str, Any]:
+    """The settings that make the limits of those that held before.
+
+    >>> dict(chosen_limits(RunLimits(bounds=Budget(cost_usd=2.0)), RunLimits()))
+    {'cost_usd': 2.0}
+    """
+    if limits is before:
+        return EMPTY
+    earlier = _limits_by_name(before)
+    return {name: value for name, value in _limits_by_name(limits).items() if value != earlier[name]}
+
+
+def _limits_by_name(limits: RunLimits) -> dict[str, Any]:
+    """The limits as a flow file names them."""
+    return {
+        "concurrency": limits.concurrency,
+        "timeout": limits.timeout,
+        "on_failure": limits.on_failure,
+        "on_limit": limits.on_limit,
+        **limits.bounds._asdict(),
+    }
+
+
+def higher_limit(error: ErrorInfo, limits: RunLimits) -> str:
+    """Twice the limit at which a run ended, or what the call that it refused needs; money in whole cents.
+
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="model_calls", needed=4), RunLimits())
+    '4'
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd", needed=0.512), RunLimits())
+    '0.52'
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd"), RunLimits(bounds=Budget(cost_usd=0.07)))
+    '0.14'
+    """
+    most = max(2 * (getattr(limits.bounds, error.limit) or 0), error.needed or 0)
+    return f"{ceil(round(100 * most, 6)) / 100:.2f}" if error.limit == "cost_usd" else str(ceil(most))
+
+
+# --- What became of it
 
 
 class NodeRun(NamedTuple):

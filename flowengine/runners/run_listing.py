@@ -17,7 +17,7 @@ from flowengine.errors import JournalError, RunNotFoundError, StoreCorruptError,
 from flowengine.journal.approvals import may_answer
 from flowengine.journal.run_digest import DigestBuilder, RunDigest, RunNotes, Search, parse_search, session_name
 from flowengine.journal.run_index import ListedRuns, RunIndex, RunLine, RunsAsked, run_index_of
-from flowengine.journal.run_lookup import RunQuery
+from flowengine.journal.run_lookup import RunQuery, storable
 from flowengine.journal.run_notes import all_notes
 from flowengine.journal.value_types import only_looking
 from flowengine.runners.queue.run_positions import queued_runs
@@ -92,7 +92,7 @@ class RunLister:
     ) -> RunsAsked:
         status, only, without = words.ask(query.status)
         asked = RunsAsked(
-            _storable(query.flow),
+            storable(query.flow) or "",
             status,
             query.labels,
             query.started_from,
@@ -136,6 +136,8 @@ class RunLister:
             if known is not None and known.events == info.events:
                 continue
             done, builder = self._growing.get(info.run_id, (0, None))
+            if builder is not None and builder.started_at != info.started:  # It was removed, and this is a new one.
+                done, builder = 0, None
             unread = info.events - done
             if left < min(unread, _MOST_EVENTS):  # The first of them is read, however long it is.
                 break
@@ -212,8 +214,3 @@ class _Words:
         if word == "interrupted":
             return "", self._interrupted, set()
         return word, None, self._queued | self._interrupted if word else set()
-
-
-def _storable(text: str) -> str:
-    """A name as rows have it: no store can write half of a surrogate pair."""
-    return text.encode(errors="replace").decode().replace("\0", "?")

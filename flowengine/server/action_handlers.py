@@ -16,7 +16,7 @@ from flowengine.errors import FlowEngineError
 from flowengine.journal.replay import pending_calls
 from flowengine.journal.run_lookup import labels_of
 from flowengine.nodes.node import RunLimits
-from flowengine.runners.run_options import higher_limit, limits_under, settings_of
+from flowengine.runners.run import higher_limit, limits_under, settings_of
 from flowengine.server.flow_catalog import CatalogEntry
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_actions import ActionHandler, AskedAction

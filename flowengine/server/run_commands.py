@@ -20,8 +20,7 @@ from flowengine.journal.approvals import answer
 from flowengine.journal.stores import TeeStore
 from flowengine.runners import local
 from flowengine.runners.queue.run_positions import queue_of
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import DEFAULTS, Live, RunOptions, settings_of
+from flowengine.runners.run import DEFAULTS, Live, Run, RunOptions, settings_of
 from flowengine.server.flow_catalog import CatalogEntry, Library
 from flowengine.server.problems import ProblemError, problem_of
 from flowengine.server.run_cache import RunCache

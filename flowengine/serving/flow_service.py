@@ -38,7 +38,7 @@ from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
 from flowengine.runners import local
 from flowengine.runners.queue.run_positions import queue_of, standing_of
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import RunOptions
 from flowengine.runners.sessions import check_session_name
 from flowengine.runs import RunRecord
 from flowengine.server.flow_catalog import Library

@@ -33,8 +33,7 @@ from flowengine.masking.masker import Masker
 from flowengine.runners import local
 from flowengine.runners.deliveries import next_try
 from flowengine.runners.queue.run_positions import queue_of
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import RunOptions, unheard
+from flowengine.runners.run import Run, RunOptions, unheard
 from flowengine.runs import RunRecord
 from flowengine.serving.outcomes import RunOutcome, read_call, start_of
 from flowengine.serving.run_driver import DrivenRun, RunDriver, StoppingError

@@ -138,6 +138,19 @@ async def test_an_answer_that_does_not_fit_is_refused_while_the_run_works() -> N
             tasks.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("wrong", [{"node": 5}, {"choice": 5}, {"comment": 5}, {"by": 5}, {"by": None}])
+async def test_an_answer_that_readers_would_take_for_damage_is_not_written(wrong: Any, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "runs.db"))
+    flow = Flow("f", {"sign_off": ask(), "publish": FunctionNode(lambda context: None)})
+    assert (await flow.run(store=store, run_id="r")).status == "waiting"
+    given: Any = {"node": None, "choice": "yes", **wrong}
+    (name,) = wrong
+    with pytest.raises(ApprovalError, match=f"{name} must be a text"):
+        await answer(store, "r", **given)
+    assert (await flow.approve("r", None, "yes", store=store)).status == "succeeded"
+    store.close()
+
+
 async def test_python_gets_the_run_as_it_is_where_its_owner_takes_the_answer_in() -> None:
     store, work = MemoryStore(), Work()
     with anyio.fail_after(LONG):

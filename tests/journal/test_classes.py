@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel
 
-from flowengine.errors import JournalError
-from flowengine.journal.codec import decode_value, encode_value
+from flowengine.core.context import NodeResult
+from flowengine.engine.events import NodeFinished
+from flowengine.errors import JournalError, NotJournalableError
+from flowengine.journal.codec import decode_value, encode, encode_value
 from flowengine.journal.value_types import is_only_looking, only_looking
 
 
@@ -47,6 +49,31 @@ def test_a_class_that_is_not_loaded_is_an_error_for_whoever_goes_on(written: str
     del sys.modules["left_behind"]
     with pytest.raises(JournalError, match="import the module that defines 'left_behind:Colour'"):
         decode_value(written)
+
+
+def test_a_class_of_a_projects_module_is_called_as_the_project_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Projects are imported under a name of their own, which nobody has written."""
+
+    class Local:
+        pass
+
+    module = ModuleType("_flowengine_0123456789ab.left")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for kind in (Local, Point, Decision):
+        monkeypatch.setattr(kind, "__module__", module.__name__)
+    monkeypatch.setattr(module, "Decision", Decision, raising=False)
+    with pytest.raises(NotJournalableError, match=r"is of type left\.test_.*Local"):
+        encode_value(Local())
+    with pytest.raises(NotJournalableError, match=r"output is of class left\.Point, which"):
+        encode(NodeFinished("n", 1.0, NodeResult(Point(1, 2))))
+    text = encode_value(Decision(is_yes=True))
+    assert "_flowengine_0123456789ab.left:Decision" in text  # What is written stays as it is.
+    monkeypatch.setattr(module, "Decision", Point)
+    monkeypatch.setattr(module, "Point", Point, raising=False)
+    with pytest.raises(JournalError, match="'left:Decision' was recorded, but 'left:Decision' is not a class of that"):
+        decode_value(text)
+    with pytest.raises(JournalError, match="'left:Point' was recorded with 1 fields and has 2 now"):
+        decode_value('[1,{"$named":["_flowengine_0123456789ab.left:Point",[1]]}]')
 
 
 def test_who_only_looks_sees_what_the_values_held(written: str) -> None:

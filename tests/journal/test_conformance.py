@@ -365,6 +365,18 @@ async def test_changes_of_two_threads_come_one_after_the_other(store: JournalSto
     assert store.recall("count", "one") == 2
 
 
+async def test_what_is_kept_of_a_run_goes_with_it(store: JournalStore) -> None:
+    """Else a new run of its id, as a schedule begins one, is taken for one whose workers died."""
+    kinds = ("answer", "live", "notes", "queue.deaths", "queue.lacks", "queue.loading")
+    journal = store.create("r1")
+    await commit(journal, started("r1"), RunFinished(3.0, "failed"))
+    await journal.close()
+    for kind in (*kinds, "session"):
+        store.revise(kind, "r1", lambda before: [1])
+    store.remove("r1")
+    assert [kind for kind in (*kinds, "session") if store.recall(kind, "r1") is not None] == ["session"]
+
+
 @pytest.mark.parametrize(("kind", "tables"), [("process", SqliteTables), ("PostgreSQL", PostgresTables)])
 async def test_a_run_that_is_removed_while_it_is_read_is_not_there(
     kind: str, tables: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

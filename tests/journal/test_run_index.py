@@ -65,6 +65,20 @@ def one(context: Context) -> str:
 FLOW = Flow("refund_desk", {"one": FunctionNode(one)}, inputs={"text": "string"})
 
 
+async def test_a_new_run_of_an_id_is_not_taken_for_the_removed_one(store: JournalStore) -> None:
+    """Both go on while they are listed, so that what was read of the first is remembered."""
+    lister = RunLister(store)
+    for said in ("first", "second"):
+        journal = store.create("r1")
+        journal.append(RunStarted("r1", "f", 1.0 if said == "first" else 2.0, {"text": said}, {}, {}))
+        journal.append(NodeStarted("a", 3.0))
+        await journal.close()
+        (line,) = lister.page(RunQuery()).lines
+        assert line.digest is not None
+        assert line.digest.first_input == said
+        store.remove("r1")
+
+
 async def fill(store: JournalStore) -> None:
     """Three runs of two flows."""
     await FLOW.run({"text": "Give me my money back"}, store=store, run_id="a1", labels={"team": "billing"})

@@ -33,8 +33,7 @@ from flowengine.models.wrappers.rate import limiter_for
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import beginning
 from flowengine.runners.queue.worker_flows import WorkerFlows
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import Run, RunOptions
 from flowengine.testing.model_overrides import with_models
 from tests.properties import world
 from tests.properties.comparing import Observed, differences, observe

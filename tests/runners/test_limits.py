@@ -21,8 +21,7 @@ from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import NodeLimits, RunLimits
 from flowengine.runners.local import start
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import Run, RunOptions
 
 pytestmark = pytest.mark.anyio
 

@@ -30,8 +30,7 @@ from flowengine.journal.run_export import store_run
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.runners.local import changed_nodes, read_run, resume
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import Run, RunOptions
 
 
 def flow_of(seed: int, ran: list[str]) -> Flow:

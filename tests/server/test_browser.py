@@ -315,7 +315,7 @@ from flowengine import Agent, AgentNode, Flow
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.local import start
-from flowengine.runners.run_options import RunOptions, unheard
+from flowengine.runners.run import RunOptions, unheard
 
 class Slow(ScriptedModel):
     @asynccontextmanager

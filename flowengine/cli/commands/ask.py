@@ -22,7 +22,7 @@ from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, RunNotFoundError
 from flowengine.experiments.call_change import ChangedCall, RecordedCall, ask_call, read_answer
-from flowengine.runners.run_options import settings_of
+from flowengine.runners.run import settings_of
 from visualize.viewer.playground import answer_text
 
 __all__ = ["command"]

@@ -22,7 +22,7 @@ from flowengine.runners.queue.status import QueueStatus, WorkerStatus, problems_
 
 if TYPE_CHECKING:
     from flowengine.journal.postgres.store import PostgresStore
-    from flowengine.runners.run_options import RunOptions
+    from flowengine.runners.run import RunOptions
 
 __all__ = ["cancel_command", "queue_command", "submit_command", "workers_command"]
 
@@ -130,7 +130,7 @@ def submit_command(
                     )
                 )
         else:
-            from flowengine.runners.run_options import RunOptions
+            from flowengine.runners.run import RunOptions
 
             when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at}
             earlier = None if reuse is None else place.find(reuse)

@@ -21,8 +21,7 @@ from flowengine.flow import Flow
 from flowengine.flowfile.run_bundle import place_of
 from flowengine.models.dotenv import load_environment
 from flowengine.runners import local
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import Live, RunOptions, settings_of
+from flowengine.runners.run import Live, Run, RunOptions, settings_of
 from visualize.progress import Progress
 
 __all__ = ["command"]

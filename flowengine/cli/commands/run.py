@@ -15,8 +15,7 @@ from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
 from flowengine.models.dotenv import load_environment
 from flowengine.runners.local import new_run_id, start
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import Live, RunOptions
+from flowengine.runners.run import Live, Run, RunOptions
 
 __all__ = ["command"]
 

@@ -86,12 +86,12 @@ def resume_runs(selected: Selection, queue: str | None, allow_changed: bool, dry
     """
 
     async def put_back(app: App, place: PostgresStore, run_id: str) -> str:
-        from flowengine.runners.queue.run_queue import requeue_in
+        from flowengine.runners.queue.run_queue import requeue
 
         if queue is None and not isinstance(place.start_of(run_id).settings.get("queue"), str):
             raise JournalError(f"run {run_id} is of no queue: `flowengine resume {run_id}`, or --queue")
         if not dry_run:
-            await requeue_in(app, place, run_id, queue=queue, allow_changed=allow_changed)
+            await requeue(place, run_id, queue=queue, allow_changed=allow_changed, app=app)
         return f"run {run_id} {'would be' if dry_run else 'is'} put back into its queue"
 
     found = frozenset({_CANCELLED}) if selected.query.status == _CANCELLED else _RESUMABLE
@@ -106,13 +106,13 @@ def cancel_runs(selected: Selection, dry_run: bool, store: str | None) -> int:
     """Stop runs of the queue that have not ended: RUNs (ids, starts of ids, or @last), or all that the filters find."""
 
     async def stop(app: App, place: PostgresStore, run_id: str) -> str:
-        from flowengine.runners.queue.run_queue import cancel_in
+        from flowengine.runners.queue.run_queue import cancel
 
         if dry_run:
             is_there = place.status_of(run_id) == "waiting" or standing_of(place, run_id) is not None
             found = "would be cancelled" if is_there else "nothing to stop"
         else:
-            found = await cancel_in(app, place, run_id)
+            found = await cancel(place, run_id, app)
         if found == "nothing to stop":
             raise JournalError(f"run {run_id} is in no queue and waits for no answer")
         return f"run {run_id} {_CANCEL_WORDS.get(found, found)}"

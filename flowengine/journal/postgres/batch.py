@@ -7,6 +7,7 @@ it do not notice. It may be done twice, as after a broken connection. Pure; noth
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
@@ -16,9 +17,13 @@ from flowengine.engine.events import RunStarted
 from flowengine.errors import JournalError
 from flowengine.journal.postgres.digests import PUT_DIGESTS, digest_row
 from flowengine.journal.run_digest import RunDigest, session_of
-from flowengine.journal.run_lookup import encode_labels, labels_of
+from flowengine.journal.run_lookup import encode_labels, labels_of, storable
 
-__all__ = ["CHECK", "LATE", "WRITE", "BatchEntry", "Begin", "Hold", "columns_of", "late_columns_of"]
+__all__ = ["CHECK", "LATE", "WRITE", "BatchEntry", "Begin", "Hold", "columns_of", "late_columns_of", "take_batch"]
+
+
+_FULL: Final = 8_000_000
+"""Characters after which a statement takes no further entry."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,11 +74,6 @@ class BatchEntry(NamedTuple):
     """Whether it is kept even where the run is another's by now."""
     digest: RunDigest | None = None
     """What lists tell of the run from now on."""
-
-
-def storable(text: str | None) -> str | None:
-    """File names may hold bytes that are no text; the event keeps them, the list of runs shows `?`."""
-    return None if text is None else text.encode(errors="replace").decode().replace("\0", "?")
 
 
 WRITE: Final = f"""
@@ -159,6 +159,17 @@ def columns_of(entries: Iterable[BatchEntry], key: int, owner: str) -> tuple[lis
     values = [key, owner, *_transpose(begun, 12), key, *_transpose(kept, 6), *_transpose(events, 3)]
     values += _transpose(list(digests.values()), 7)
     return values, [(run.hold, run.begin is not None) for run in runs.values()]
+
+
+def take_batch(entries: deque[BatchEntry]) -> list[BatchEntry]:
+    """Take the first entries out, as many as one statement takes."""
+    taken: list[BatchEntry] = []
+    size = 0
+    while entries and size < _FULL:
+        entry = entries.popleft()
+        taken.append(entry)
+        size += len(entry.body or "")
+    return taken
 
 
 def late_columns_of(entries: Iterable[BatchEntry]) -> list[list[Any]]:

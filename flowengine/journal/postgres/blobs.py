@@ -39,12 +39,12 @@ class PostgresBlobs:
 
     def put(self, owner: str, content: bytes) -> str:
         blob = check_blob(content)
-        self._database.run(partial(self._put, owner, blob, content))
+        self._database.transact(partial(self._put, owner, blob, content))
         return blob
 
     def keep(self, owner: str, blob: str) -> bool:
         """Note one more owner; whether the content is there."""
-        return self._database.run(partial(self._keep, owner, blob))
+        return self._database.transact(partial(self._keep, owner, blob))
 
     def read(self, blob: str) -> bytes:
         for (body,) in self._database.query("SELECT body FROM flowengine.blob WHERE hash = %s", blob):
@@ -62,12 +62,7 @@ class PostgresBlobs:
 
     def forget(self, owner: str) -> None:
         """Drop an owner, and those that never began, with the contents that have no owner then."""
-
-        def work(connection: Connection) -> None:
-            with connection.transaction():
-                self.drop(owner, connection)
-
-        self._database.run(work)
+        self._database.transact(partial(self.drop, owner))
 
     def drop(self, owner: str, connection: Connection) -> None:
         """As `forget`, inside the caller's transaction."""
@@ -96,19 +91,17 @@ class PostgresBlobs:
             execute(_USE, (owner, blob))
 
     def _put(self, owner: str, blob: str, content: bytes, connection: Connection) -> None:
-        with connection.transaction():
-            connection.execute("SET LOCAL synchronous_commit = on")  # What is read in a run is not lost before it.
-            connection.execute(_SHARED)
-            connection.execute(
-                "INSERT INTO flowengine.blob (hash, size, body) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-                (blob, len(content), content),
-            )
-            connection.execute(_USE, (owner, blob))
+        connection.execute("SET LOCAL synchronous_commit = on")  # What is read in a run is not lost before it.
+        connection.execute(_SHARED)
+        connection.execute(
+            "INSERT INTO flowengine.blob (hash, size, body) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+            (blob, len(content), content),
+        )
+        connection.execute(_USE, (owner, blob))
 
     def _keep(self, owner: str, blob: str, connection: Connection) -> bool:
-        with connection.transaction():
-            connection.execute(_SHARED)
-            if not connection.execute("SELECT FROM flowengine.blob WHERE hash = %s", (blob,)).fetchall():
-                return False
-            connection.execute(_USE, (owner, blob))
+        connection.execute(_SHARED)
+        if not connection.execute("SELECT FROM flowengine.blob WHERE hash = %s", (blob,)).fetchall():
+            return False
+        connection.execute(_USE, (owner, blob))
         return True

@@ -88,6 +88,15 @@ class Database:
                     time.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 1.5, _LONGEST_PAUSE)
 
+    def transact(self, work: Callable[[Connection], T]) -> T:
+        """As `run`, in one transaction."""
+
+        def transaction(connection: Connection) -> T:
+            with connection.transaction():
+                return work(connection)
+
+        return self.run(transaction)
+
     def query(self, statement: str, *values: Any) -> list[Row]:
         """The rows of one statement, a transaction of its own."""
         return self.run(lambda connection: connection.execute(statement.encode(), values).fetchall())

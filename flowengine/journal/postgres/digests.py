@@ -15,8 +15,8 @@ from typing import Any, Final
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.codec import decode_value
 from flowengine.journal.postgres.connection import Connection, Database
-from flowengine.journal.run_digest import EMPTY_TEXTS, Phrase, RunDigest, terms_of
-from flowengine.journal.run_index import FoundRuns, RunsAsked
+from flowengine.journal.run_digest import EMPTY_TEXTS, RunDigest, terms_of
+from flowengine.journal.run_index import FoundRuns, RunsAsked, SqlWords, where_of
 
 __all__ = ["PUT_DIGESTS", "PostgresIndex", "digest_row"]
 
@@ -31,12 +31,8 @@ PUT_DIGESTS: Final = """
     ON CONFLICT (number) DO UPDATE SET body = excluded.body, inputs = excluded.inputs, outputs = excluded.outputs,
         errors = excluded.errors, words = excluded.words, origins = excluded.origins
 """
-_IN_SESSION: Final = """
-    SELECT number FROM flowengine.run WHERE session = %s
-    UNION SELECT number FROM flowengine.digest WHERE body::json ->> 8 <> '' AND body::json ->> 8 = %s
-"""
 _ABOUT: Final = (
-    "position(%s IN lower(concat_ws(' ', run_id, flow, path, "
+    "position(? IN lower(concat_ws(' ', run_id, flow, path, "
     "replace(replace(labels::text, '\": \"', '='), '\"', '')) COLLATE \"{collation}\")) > 0"
 )
 _COLLATIONS: Final = ["und-x-icu", "pg_c_utf8", "C.utf8", "default"]
@@ -76,7 +72,8 @@ class PostgresIndex:
         self._about: str | None = None
 
     def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
-        where, values = _where(asked, self._find_about() if asked.search.phrases else "")
+        where, values = where_of(asked, _WORDS, self._find_about() if asked.search.phrases else "")
+        where = where.replace("?", "%s")
         ((total,),) = self._query(f"SELECT count(*) FROM flowengine.run {where}", *values)
         if limit == 0:
             return FoundRuns([], total)
@@ -108,7 +105,7 @@ class PostgresIndex:
         return {run_id: digest for run_id, digest in made.items() if digest is not None}
 
     def keep(self, digests: Mapping[str, RunDigest]) -> None:
-        self._database.run(partial(_keep, digests))
+        self._database.transact(partial(_keep, digests))
 
     def missing(self, most: int) -> tuple[Sequence[str], int]:
         where = (
@@ -132,49 +129,23 @@ class PostgresIndex:
 
 
 def _keep(digests: Mapping[str, RunDigest], connection: Connection) -> None:
-    with connection.transaction():
-        query = "SELECT run_id, number FROM flowengine.run WHERE run_id = ANY(%s) FOR SHARE"
-        rows = connection.execute(query, (list(digests),)).fetchall()
-        if rows:
-            columns = list(zip(*(digest_row(number, digests[run_id]) for run_id, number in rows), strict=True))
-            connection.execute(PUT_DIGESTS.format(only="").encode(), [list(column) for column in columns])
+    query = "SELECT run_id, number FROM flowengine.run WHERE run_id = ANY(%s) FOR SHARE"
+    rows = connection.execute(query, (list(digests),)).fetchall()
+    if rows:
+        columns = list(zip(*(digest_row(number, digests[run_id]) for run_id, number in rows), strict=True))
+        connection.execute(PUT_DIGESTS.format(only="").encode(), [list(column) for column in columns])
 
 
-def _where(asked: RunsAsked, about: str) -> tuple[str, list[Any]]:
-    """The condition, and its values; `about`: that for a phrase in what a run is about."""
-    tests, values = list[str](), list[Any]()
-
-    def add(test: str, *given: Any) -> None:
-        tests.append(test)
-        values.extend(given)
-
-    if asked.flow:
-        add("flow = %s", asked.flow)
-    if asked.status:
-        add("status = %s", asked.status)
-    for name, value in asked.labels.items():
-        add("labels ->> %s = %s", name, value)
-    if asked.started_from is not None:
-        add("started >= %s", asked.started_from)
-    if asked.started_before is not None:
-        add("started < %s", asked.started_before)
-    if asked.ended_from is not None:
-        add("finished >= %s", asked.ended_from)
-    if asked.session:
-        add(f"number IN ({_IN_SESSION})", asked.session, asked.session)
-    if asked.only is not None:
-        add("run_id = ANY(%s)", list(asked.only))
-    if asked.without:
-        add("run_id <> ALL(%s)", list(asked.without))
-    for phrase in asked.search.phrases:
-        if phrase.terms:
-            has_words = "number IN (SELECT number FROM flowengine.digest WHERE words @@ %s::tsquery)"
-            add(f"({about} OR {has_words})", phrase.text, _match(phrase))
-        else:
-            add(about, phrase.text)
-    return f"WHERE {' AND '.join(tests)}" if tests else "", values
-
-
-def _match(phrase: Phrase) -> str:
-    """The phrase as PostgreSQL reads a tsquery: its terms have letters and digits only."""
-    return " <-> ".join([*(f"'{term}'" for term in phrase.terms[:-1]), f"'{phrase.terms[-1]}':*"])
+_WORDS: Final[SqlWords] = SqlWords(
+    label="labels ->> ? = ?",
+    session=(
+        "number IN (SELECT number FROM flowengine.run WHERE session = ? UNION SELECT number FROM flowengine.digest "
+        "WHERE body::json ->> 8 <> '' AND body::json ->> 8 = ?)"
+    ),
+    only="run_id = ANY(?)",
+    without="run_id <> ALL(?)",
+    has_words="number IN (SELECT number FROM flowengine.digest WHERE words @@ ?::tsquery)",
+    label_name=str,
+    ids=list,
+    match=lambda phrase: " <-> ".join([*(f"'{term}'" for term in phrase.terms[:-1]), f"'{phrase.terms[-1]}':*"]),
+)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -32,10 +33,8 @@ from flowengine.engine.events import (
 )
 from flowengine.engine.ports import Durability, RunInfo
 from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
-from flowengine.journal.approvals import forget_answers
-from flowengine.journal.blob_owners import BlobNotes
+from flowengine.journal.blob_owners import BlobNotes, forget_run
 from flowengine.journal.codec import encode
-from flowengine.journal.live_texts import forget_live
 from flowengine.journal.postgres.batch import BatchEntry, Begin, Hold
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.migrations import check_version, migrate
@@ -44,7 +43,6 @@ from flowengine.journal.postgres.writer import Commits, PostgresWriter
 from flowengine.journal.run_digest import DigestBuilder, RunDigest
 from flowengine.journal.run_index import RunIndex
 from flowengine.journal.run_lookup import no_such_run, resolve
-from flowengine.journal.run_notes import forget_notes
 
 __all__ = ["PostgresJournal", "PostgresStore"]
 
@@ -150,9 +148,7 @@ class PostgresJournal:
             self._writer.refuse(self._hold)
             events = self._tables.events(self._hold.run_id, self._hold.number, after)
         if self._digest is None and after == 0:
-            self._digest = DigestBuilder()
-            for event in events:
-                self._digest.apply(event)
+            self._digest = DigestBuilder.of(events)
         return events
 
     async def read_beside(self) -> Sequence[Event]:
@@ -208,8 +204,7 @@ class PostgresStore:
         """Runs that are written here, by process."""
 
     def create(self, run_id: str, /) -> PostgresJournal:
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer, tables = self._current_connection()
             number = tables.free_number(run_id)
             if number is None:
@@ -217,9 +212,6 @@ class PostgresStore:
                     f"run '{run_id}' exists already in {writer.database.name}; resume it, or choose another id"
                 )
             return self._journal(Hold(run_id, number, 1), 0, writer, tables, release)
-        except BaseException:
-            release()
-            raise
 
     def begin(self, starts: Sequence[RunStarted], beside: Callable[[Connection, Beginnings], None]) -> None:
         """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
@@ -227,31 +219,22 @@ class PostgresStore:
         self._tables.begin(starts, beside)
 
     def open(self, run_id: str, /) -> PostgresJournal:
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer, tables = self._current_connection()
             taken = tables.take_over(run_id)
             if taken is None:
                 raise self._no_such_run(run_id)
             return self._journal(Hold(run_id, taken.number, taken.epoch), taken.length, writer, tables, release)
-        except BaseException:
-            release()
-            raise
 
     async def take(self, run_id: str) -> PostgresJournal:
         """As `open`, beside the event loop, and in one statement with others who do so now."""
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer, tables = self._current_connection()
             taken = await self._commits_of(writer).take(run_id)
+            if taken is None:
+                raise self._no_such_run(run_id)
             hold = Hold(run_id, taken.number, taken.epoch)
             return self._journal(hold, taken.length, writer, tables, release, taken.first)
-        except KeyError:
-            release()
-            raise self._no_such_run(run_id) from None
-        except BaseException:
-            release()
-            raise
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         writer, tables = self._current_connection()
@@ -267,7 +250,14 @@ class PostgresStore:
         return tables.runs()
 
     def abandoned(self) -> Collection[str]:
-        return self._tables.abandoned()
+        rows = self.query("""
+            SELECT run_id FROM flowengine.run WHERE status = 'running' AND NOT EXISTS (
+                SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                AND (classid::bigint << 32 | objid::bigint) = owner
+            )
+        """)
+        return [run_id for (run_id,) in rows]
 
     def query(self, statement: str, *values: Any) -> Sequence[tuple[Any, ...]]:
         """Runs a query, for modules with tables of their own in the database."""
@@ -275,12 +265,7 @@ class PostgresStore:
 
     def transact(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` as one transaction, and repeats it after a lost connection."""
-
-        def transaction(connection: Connection) -> T:
-            with connection.transaction():
-                return work(connection)
-
-        return self._current_connection()[0].database.run(transaction)
+        return self._current_connection()[0].database.transact(work)
 
     def check_version(self) -> None:
         """Raise `StoreVersionError` where the store is a newer FlowEngine's, also since it was opened."""
@@ -289,7 +274,8 @@ class PostgresStore:
 
     def status_of(self, run_id: str) -> str | None:
         """Returns a run's status in the list of runs, or None."""
-        return self._tables.status(run_id)
+        rows = self.query("SELECT status FROM flowengine.run WHERE run_id = %s", run_id)
+        return rows[0][0] if rows else None
 
     def start_of(self, run_id: str) -> RunStarted:
         """The first event of a run."""
@@ -299,14 +285,10 @@ class PostgresStore:
         return found
 
     def remove(self, run_id: str, /) -> None:
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             if not self._tables.remove(run_id):
                 raise self._no_such_run(run_id)
-            forget_answers(self, run_id)
-            forget_live(self, run_id)
-            forget_notes(self, run_id)
-        finally:
+            forget_run(self, run_id)
             release()
 
     def wait_for(self, seconds: float) -> None:
@@ -325,19 +307,25 @@ class PostgresStore:
 
     def find_writers(self, role: str, run_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
         """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
-        return self._tables.find_writers(role, run_ids)
+        query = """
+            SELECT run_id, epoch, NOT pg_try_advisory_xact_lock_shared(owner) FROM flowengine.run
+            WHERE run_id = ANY(%s) AND owner IS NOT NULL AND starts_with(owner_name, %s)
+        """
+        rows = self.query(query, list(run_ids), f"{role} ")
+        return {run_id: (epoch, is_alive) for run_id, epoch, is_alive in rows}
 
     def take_from(self, run_id: str, epoch: int) -> None:
         """Supersede the writer of that epoch, which is known to be dead or to hang."""
-        self._tables.take_from(run_id, epoch)
+        query = "UPDATE flowengine.run SET owner = NULL, epoch = epoch + 1 WHERE run_id = %s AND epoch = %s RETURNING 1"
+        self.query(query, run_id, epoch)
 
     def is_settled(self, seconds: float) -> bool:
         """Tells whether the server is up for so long."""
-        return self._tables.is_settled(seconds)
+        return self.query("SELECT now() - pg_postmaster_start_time() >= make_interval(secs => %s)", seconds)[0][0]
 
     def now(self) -> float:
         """Unix seconds by the server's clock, the one that all machines share."""
-        return self._tables.now()
+        return self.query("SELECT extract(epoch FROM clock_timestamp())::float8")[0][0]
 
     def recall(self, kind: str, key: str, /) -> Any:
         return self._tables.recall(kind, key)
@@ -424,8 +412,9 @@ class PostgresStore:
         writer, tables = self._current_connection()
         return no_such_run(run_id, tables.run_ids(), writer.database.name)
 
-    def _reserve(self, run_id: str) -> Callable[[], None]:
-        """Be the only one in this process that writes the run, until what is returned is called."""
+    @contextmanager
+    def _reserve(self, run_id: str) -> Generator[Callable[[], None]]:
+        """Be the only one in this process that writes the run, until what is given is called, or the block fails."""
         key, mine = (os.getpid(), run_id), object()
         if self._open.setdefault(key, mine) is not mine:
             raise RunBusyError(
@@ -436,4 +425,8 @@ class PostgresStore:
         def release() -> None:
             self._open.pop(key, None)
 
-        return release
+        try:
+            yield release
+        except BaseException:
+            release()
+            raise

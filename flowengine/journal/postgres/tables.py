@@ -5,7 +5,8 @@ It knows SQL and the codec. Events are written by `writer` alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -17,16 +18,13 @@ from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError
 from flowengine.journal.blob_owners import named_blobs
 from flowengine.journal.codec import decode, decode_value, encode, encode_value
-from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of
+from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of, take_batch
 from flowengine.journal.postgres.blobs import PostgresBlobs
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.digests import PostgresIndex
 from flowengine.journal.run_lookup import no_such_run
 
 __all__ = ["Beginnings", "PostgresTables", "Taken"]
-
-_FULL: Final = 8_000_000
-"""Characters after which a statement takes no further run."""
 
 _ADOPT: Final = b"""
 WITH run AS (
@@ -103,20 +101,15 @@ class PostgresTables:
         """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
         is written. Nobody writes them then."""
         texts = [encode(each) for each in starts]
-        self._database.run(partial(self._begin, list(zip(starts, texts, strict=True)), beside))
+        self._database.transact(partial(self._begin, list(zip(starts, texts, strict=True)), beside))
 
     def start_of(self, run_id: str) -> RunStarted | None:
         """The first event of a run; None where there is no such run."""
         return self._database.run(partial(self._first_of, [run_id])).get(run_id)
 
-    def status(self, run_id: str) -> str | None:
-        for (status,) in self._query("SELECT status FROM flowengine.run WHERE run_id = %s", run_id):
-            return status
-        return None
-
     def take_over(self, run_id: str) -> Taken | None:
         """The run with us as its writer; None where there is none, an error where its writer lives."""
-        return self._database.run(partial(self._take_over, run_id))
+        return self._database.transact(partial(self._take_over, run_id))
 
     def take(self, run_ids: Sequence[str]) -> dict[str, Taken]:
         """Those of the runs that could be taken at once, in one statement, with us as their writer."""
@@ -126,25 +119,7 @@ class PostgresTables:
 
     def remove(self, run_id: str) -> bool:
         """Delete a run with its events; whether there was one. An error where its writer lives."""
-        return self._database.run(partial(self._remove, run_id))
-
-    def find_writers(self, role: str, run_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
-        """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
-        query = """
-            SELECT run_id, epoch, NOT pg_try_advisory_xact_lock_shared(owner) FROM flowengine.run
-            WHERE run_id = ANY(%s) AND owner IS NOT NULL AND starts_with(owner_name, %s)
-        """
-        rows = self._query(query, list(run_ids), f"{role} ")
-        return {run_id: (epoch, is_alive) for run_id, epoch, is_alive in rows}
-
-    def take_from(self, run_id: str, epoch: int) -> None:
-        """Free the run, where it still has the writer of that epoch."""
-        query = "UPDATE flowengine.run SET owner = NULL, epoch = epoch + 1 WHERE run_id = %s AND epoch = %s RETURNING 1"
-        self._query(query, run_id, epoch)
-
-    def is_settled(self, seconds: float) -> bool:
-        """Tells whether the server is up for so long."""
-        return self._query("SELECT now() - pg_postmaster_start_time() >= make_interval(secs => %s)", seconds)[0][0]
+        return self._database.transact(partial(self._remove, run_id))
 
     def events(self, run_id: str, number: int, after: int) -> list[Event]:
         """The run's events from `after` on; a gap, or what is no event, is a `StoreCorruptError`."""
@@ -172,25 +147,10 @@ class PostgresTables:
         rows = self._query(f"SELECT {columns} FROM {tail}", *values)
         return [RunInfo(*row[:7], labels=row[7] or EMPTY) for row in rows]
 
-    def abandoned(self) -> Sequence[str]:
-        """Runs that are running, and whose writer's lock nobody holds."""
-        rows = self._query("""
-            SELECT run_id FROM flowengine.run WHERE status = 'running' AND NOT EXISTS (
-                SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                AND (classid::bigint << 32 | objid::bigint) = owner
-            )
-        """)
-        return [run_id for (run_id,) in rows]
-
     def run_ids(self) -> Sequence[str]:
         """All runs, the newest first."""
         rows = self._query("SELECT run_id FROM flowengine.run ORDER BY started DESC, number DESC")
         return [run_id for (run_id,) in rows]
-
-    def now(self) -> float:
-        ((now,),) = self._query("SELECT extract(epoch FROM clock_timestamp())::float8")
-        return now
 
     def recall(self, kind: str, key: str) -> Any:
         """Returns the value stored under a key beside the runs, or None."""
@@ -208,26 +168,25 @@ class PostgresTables:
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
         """One transaction: no other write comes between what is read and what is written."""
-        self._database.run(partial(self._revise, kind, key, change))
+        self._database.transact(partial(self._revise, kind, key, change))
 
     def _revise(self, kind: str, key: str, change: Callable[[Any], Any], connection: Connection) -> None:
         execute = connection.execute
-        with connection.transaction():
-            execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"flowengine {kind} {key}",))
-            before = self._text_beside(kind, key)
-            value = change(self._decode_kept(before))
-            text = "" if value is None else encode_value(value)
-            if value is None:
-                execute("DELETE FROM flowengine.beside WHERE kind = %s AND key = %s", (kind, key))
-            else:
-                execute(
-                    "INSERT INTO flowengine.beside (kind, key, value) VALUES (%s, %s, %s) "
-                    "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, at = now()",
-                    (kind, key, text),
-                )
-            files = named_blobs(text)
-            if files or named_blobs(before or ""):
-                self.blobs.own_beside(kind, key, files, connection)
+        execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"flowengine {kind} {key}",))
+        before = self._text_beside(kind, key)
+        value = change(self._decode_kept(before))
+        text = "" if value is None else encode_value(value)
+        if value is None:
+            execute("DELETE FROM flowengine.beside WHERE kind = %s AND key = %s", (kind, key))
+        else:
+            execute(
+                "INSERT INTO flowengine.beside (kind, key, value) VALUES (%s, %s, %s) "
+                "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, at = now()",
+                (kind, key, text),
+            )
+        files = named_blobs(text)
+        if files or named_blobs(before or ""):
+            self.blobs.own_beside(kind, key, files, connection)
 
     def _begin(
         self,
@@ -235,21 +194,21 @@ class PostgresTables:
         beside: Callable[[Connection, Beginnings], None],
         connection: Connection,
     ) -> None:
-        with connection.transaction():
-            connection.execute("SET LOCAL synchronous_commit = on")  # Nobody else has these runs.
-            query = "SELECT nextval('flowengine.run_number') FROM generate_series(1, %s)"
-            numbers = [number for (number,) in connection.execute(query, (len(starts),)).fetchall()]
-            entries = [
-                BatchEntry(Hold(start.run_id, number, 1), 1, text, owns=False, begin=Begin.of(start))
-                for number, (start, text) in zip(numbers, starts, strict=True)
-            ]
-            written: set[int] = set()
-            for batch in _batches(entries):
-                values, _ = columns_of(batch, self._database.key, self._database.owner)
-                written.update(number for (number,) in connection.execute(WRITE, values).fetchall())
-            new = [entry.hold.run_id for entry in entries if entry.hold.number in written]
-            others = [entry.hold.run_id for entry in entries if entry.hold.number not in written]
-            beside(connection, Beginnings(new, self._first_of(others, connection)))
+        connection.execute("SET LOCAL synchronous_commit = on")  # Nobody else has these runs.
+        query = "SELECT nextval('flowengine.run_number') FROM generate_series(1, %s)"
+        numbers = [number for (number,) in connection.execute(query, (len(starts),)).fetchall()]
+        entries = [
+            BatchEntry(Hold(start.run_id, number, 1), 1, text, owns=False, begin=Begin.of(start))
+            for number, (start, text) in zip(numbers, starts, strict=True)
+        ]
+        written: set[int] = set()
+        left = deque(entries)
+        while left:
+            values, _ = columns_of(take_batch(left), self._database.key, self._database.owner)
+            written.update(number for (number,) in connection.execute(WRITE, values).fetchall())
+        new = [entry.hold.run_id for entry in entries if entry.hold.number in written]
+        others = [entry.hold.run_id for entry in entries if entry.hold.number not in written]
+        beside(connection, Beginnings(new, self._first_of(others, connection)))
 
     def _first_of(self, run_ids: Sequence[str], connection: Connection) -> dict[str, RunStarted]:
         """The first events of runs that are there."""
@@ -263,29 +222,27 @@ class PostgresTables:
         return {run_id: event for run_id, event in found.items() if isinstance(event, RunStarted)}
 
     def _take_over(self, run_id: str, connection: Connection) -> Taken | None:
-        with connection.transaction():
-            if not self._is_free(run_id, connection):
-                return None
-            connection.execute(_ADOPT, (run_id,))
-            taken = connection.execute(
-                "UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1 WHERE run_id = %s "
-                "RETURNING number, epoch, length",
-                (self._database.key, self._database.owner, run_id),
-            ).fetchall()
+        if not self._is_free(run_id, connection):
+            return None
+        connection.execute(_ADOPT, (run_id,))
+        taken = connection.execute(
+            "UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1 WHERE run_id = %s "
+            "RETURNING number, epoch, length",
+            (self._database.key, self._database.owner, run_id),
+        ).fetchall()
         return Taken(*taken[0])
 
     def _remove(self, run_id: str, connection: Connection) -> bool:
-        with connection.transaction():
-            if not self._is_free(run_id, connection):
-                return False
-            connection.execute(
-                "WITH gone AS (DELETE FROM flowengine.run WHERE run_id = %s RETURNING number), "
-                "late AS (DELETE FROM flowengine.late USING gone WHERE late.number = gone.number), "
-                "digest AS (DELETE FROM flowengine.digest USING gone WHERE digest.number = gone.number) "
-                "DELETE FROM flowengine.event USING gone WHERE event.number = gone.number",
-                (run_id,),
-            )
-            self.blobs.drop(run_id, connection)
+        if not self._is_free(run_id, connection):
+            return False
+        connection.execute(
+            "WITH gone AS (DELETE FROM flowengine.run WHERE run_id = %s RETURNING number), "
+            "late AS (DELETE FROM flowengine.late USING gone WHERE late.number = gone.number), "
+            "digest AS (DELETE FROM flowengine.digest USING gone WHERE digest.number = gone.number) "
+            "DELETE FROM flowengine.event USING gone WHERE event.number = gone.number",
+            (run_id,),
+        )
+        self.blobs.drop(run_id, connection)
         return True
 
     def decode(self, text: str) -> Event:
@@ -312,17 +269,3 @@ class PostgresTables:
                 )
             return True
         return False
-
-
-def _batches(entries: Sequence[BatchEntry]) -> Iterator[list[BatchEntry]]:
-    """The entries, as many together as one statement takes."""
-    batch: list[BatchEntry] = []
-    size = 0
-    for entry in entries:
-        batch.append(entry)
-        size += len(entry.body or "")
-        if size >= _FULL:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

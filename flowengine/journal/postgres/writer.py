@@ -23,7 +23,16 @@ import anyio.to_thread
 from anyio.lowlevel import checkpoint
 
 from flowengine.errors import JournalError, StoreUnavailableError, SupersededError
-from flowengine.journal.postgres.batch import CHECK, LATE, WRITE, BatchEntry, Hold, columns_of, late_columns_of
+from flowengine.journal.postgres.batch import (
+    CHECK,
+    LATE,
+    WRITE,
+    BatchEntry,
+    Hold,
+    columns_of,
+    late_columns_of,
+    take_batch,
+)
 from flowengine.journal.postgres.connection import Connection, Database, Row
 from flowengine.journal.postgres.tables import PostgresTables, Taken
 
@@ -31,8 +40,6 @@ __all__ = ["Commits", "HandedBackError", "PostgresWriter"]
 
 T = TypeVar("T")
 
-_FULL: Final = 8_000_000
-"""Characters after which a statement takes no further entry."""
 _FRESH: Final = 0.05
 """Seconds; a question to a server that is busy takes as long."""
 
@@ -77,7 +84,7 @@ class PostgresWriter:
         """Commit all that was collected; it waits for the server. A run that was taken over has its `failure`."""
         with self._lock:
             while self.entries and self.failure is None:
-                batch = self._take_entries()
+                batch = take_batch(self.entries)
                 try:
                     self._write(batch)
                 except BaseException as error:
@@ -154,16 +161,6 @@ class PostgresWriter:
         if late[0]:
             self.database.run(lambda connection: connection.execute(LATE, late))
 
-    def _take_entries(self) -> list[BatchEntry]:
-        """The entries of one statement."""
-        taken: list[BatchEntry] = []
-        size = 0
-        while self.entries and size < _FULL:
-            entry = self.entries.popleft()
-            taken.append(entry)
-            size += len(entry.body or "")
-        return taken
-
     def _stop(self, error: BaseException) -> None:
         name = self.database.name
         interrupted = StoreUnavailableError(f"writing to {name} was interrupted ({type(error).__name__})")
@@ -227,15 +224,13 @@ class Commits:
         await self._checking()
         self.writer.refuse(hold)
 
-    async def take(self, run_id: str) -> Taken:
-        """Become the writer of a run, together with others; raises what the tables' `take_over` raises, or KeyError."""
+    async def take(self, run_id: str) -> Taken | None:
+        """Become the writer of a run, together with others; as the tables' `take_over`."""
         taking = Taking(run_id)
         self.writer.takings.append(taking)
         await self._taking()
         if taking.failure is not None:
             raise taking.failure
-        if taking.taken is None:
-            raise KeyError(run_id)
         return taking.taken
 
 

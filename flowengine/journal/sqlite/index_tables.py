@@ -20,8 +20,8 @@ from typing import Any, Final, TypeAlias
 
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.codec import decode_value
-from flowengine.journal.run_digest import EMPTY_TEXTS, Phrase, RunDigest, terms_of
-from flowengine.journal.run_index import FoundRuns, RunsAsked
+from flowengine.journal.run_digest import EMPTY_TEXTS, RunDigest, terms_of
+from flowengine.journal.run_index import FoundRuns, RunsAsked, SqlWords, where_of
 from flowengine.journal.sqlite.database import SqliteQueries, checksum_of_texts
 
 __all__ = ["SqliteIndex", "digest_changes", "session_change"]
@@ -70,7 +70,7 @@ class SqliteIndex(SqliteQueries):
             self.connection.create_function("in_lower_case", 1, _in_lower_case, deterministic=True)
         if any(phrase.terms for phrase in asked.search.phrases):
             self._take_words()
-        where, values = _where(asked)
+        where, values = where_of(asked, _WORDS, _ABOUT)
         ((total,),) = self._execute(f"SELECT count(*) FROM run {where}", *values)
         if limit == 0:
             return FoundRuns([], total)
@@ -135,42 +135,6 @@ class SqliteIndex(SqliteQueries):
                 self._execute("UPDATE digest SET is_new = 0 WHERE number IN (SELECT value FROM json_each(?))", numbers)
 
 
-def _where(asked: RunsAsked) -> tuple[str, list[Any]]:
-    """The condition, and its values."""
-    tests: list[str] = []
-    values: list[Any] = []
-
-    def add(test: str, *given: Any) -> None:
-        tests.append(test)
-        values.extend(given)
-
-    if asked.flow:
-        add("flow = ?", asked.flow)
-    if asked.status:
-        add("status = ?", asked.status)
-    for name, value in asked.labels.items():
-        add("json_extract(labels, ?) = ?", f'$."{name}"', value)
-    if asked.started_from is not None:
-        add("started >= ?", asked.started_from)
-    if asked.started_before is not None:
-        add("started < ?", asked.started_before)
-    if asked.ended_from is not None:
-        add("finished >= ?", asked.ended_from)
-    if asked.session:
-        add("number IN (SELECT number FROM session WHERE name = ?)", asked.session)
-    if asked.only is not None:
-        add("run_id IN (SELECT value FROM json_each(?))", json.dumps(list(asked.only)))
-    if asked.without:
-        add("run_id NOT IN (SELECT value FROM json_each(?))", json.dumps(list(asked.without)))
-    for phrase in asked.search.phrases:
-        if phrase.terms:
-            has_words = "number IN (SELECT rowid FROM digest_text WHERE digest_text MATCH ?)"
-            add(f"({_ABOUT} OR {has_words})", phrase.text, _match(phrase))
-        else:
-            add(_ABOUT, phrase.text)
-    return f"WHERE {' AND '.join(tests)}" if tests else "", values
-
-
 def _in_lower_case(text: object) -> str:
     """As ours; SQLite's own knows the letters of ASCII alone."""
     return str(text).lower()
@@ -181,6 +145,13 @@ def _words(text: str) -> str:
     return text if text.isascii() else " ".join(terms_of(text))
 
 
-def _match(phrase: Phrase) -> str:
-    """The phrase as FTS5 takes it; terms have letters and digits only."""
-    return f'"{" ".join(phrase.terms)}" *'
+_WORDS: Final[SqlWords] = SqlWords(
+    label="json_extract(labels, ?) = ?",
+    session="number IN (SELECT number FROM session WHERE name = ?)",
+    only="run_id IN (SELECT value FROM json_each(?))",
+    without="run_id NOT IN (SELECT value FROM json_each(?))",
+    has_words="number IN (SELECT rowid FROM digest_text WHERE digest_text MATCH ?)",
+    label_name=lambda name: f'$."{name}"',
+    ids=lambda run_ids: json.dumps(list(run_ids)),
+    match=lambda phrase: f'"{" ".join(phrase.terms)}" *',
+)

@@ -14,21 +14,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from flowengine.engine.events import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import Durability, RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
-from flowengine.journal.approvals import forget_answers
-from flowengine.journal.blob_owners import BlobNotes, missing_blob
+from flowengine.journal.blob_owners import BlobNotes, forget_run, missing_blob
 from flowengine.journal.codec import encode
-from flowengine.journal.live_texts import forget_live
 from flowengine.journal.run_digest import DigestBuilder, session_of
 from flowengine.journal.run_index import RunIndex, ScannedRuns
 from flowengine.journal.run_lookup import no_such_run, resolve
-from flowengine.journal.run_notes import forget_notes
 from flowengine.journal.sqlite.database import SPAN, connect, damage, grow_log
 from flowengine.journal.sqlite.index_tables import digest_changes
 from flowengine.journal.sqlite.tables import Held, SqliteTables, finishing, releasing, resuming, run_row
@@ -70,7 +68,7 @@ class SQLiteJournal:
         self._owner = owner
         self._waits = waits
         self._notes = notes
-        self._release = release
+        self._release: Callable[[], None] | None = release
 
     def append(self, event: Event, /) -> None:
         body = encode(event)
@@ -130,25 +128,19 @@ class SQLiteJournal:
             return []
         events = self._writer.tables.events(self._run_id, self._held.number, after)
         if self._digest is None and after == 0:
-            self._digest = DigestBuilder()
-            for event in events:
-                self._digest.apply(event)
+            self._digest = DigestBuilder.of(events)
         return events
 
     async def close(self) -> None:
         writer, self._writer = self._writer, self._writer.make_ended(f"the journal of run '{self._run_id}' is closed")
-        release, self._release = self._release, _do_nothing
-        if release is not _do_nothing:
+        release, self._release = self._release, None
+        if release is not None:
             try:
                 if self._held is not None and self._is_ours:
                     writer.changes.append(releasing(self._held))
                 writer.write()
             finally:
                 release()
-
-
-def _do_nothing() -> None:
-    """Does nothing, since a closed journal holds no resources."""
 
 
 class SQLiteStore:
@@ -178,8 +170,7 @@ class SQLiteStore:
         """Runs that are written here, by process."""
 
     def create(self, run_id: str, /) -> SQLiteJournal:
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             known = writer.tables.find_writer(run_id)
@@ -187,14 +178,10 @@ class SQLiteStore:
                 self._refuse_if_written(run_id, known[1])
                 raise _exists_error(run_id, self.path)
             return self._journal(run_id, None, 0, writer, owner, release)
-        except BaseException:
-            release()
-            raise
 
     def open(self, run_id: str, /) -> SQLiteJournal:
         known = self._find_known(run_id)
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             self._refuse_if_written(run_id, known[1])
@@ -202,9 +189,6 @@ class SQLiteStore:
             if held is None:
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
             return self._journal(run_id, held, writer.tables.length(held.number), writer, owner, release)
-        except BaseException:
-            release()
-            raise
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         held, _ = self._find_known(run_id)
@@ -223,17 +207,13 @@ class SQLiteStore:
 
     def remove(self, run_id: str, /) -> None:
         held, before = self._find_known(run_id)
-        release = self._reserve(run_id)
-        try:
+        with self._reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             self._refuse_if_written(run_id, before)
             if not writer.tables.remove(run_id, held, before, owner):
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
-            forget_answers(self, run_id)
-            forget_live(self, run_id)
-            forget_notes(self, run_id)
-        finally:
+            forget_run(self, run_id)
             release()
 
     def recall(self, kind: str, key: str, /) -> Any:
@@ -322,8 +302,9 @@ class SQLiteStore:
             raise no_such_run(run_id, known_ids, str(self.path))
         return known
 
-    def _reserve(self, run_id: str) -> Callable[[], None]:
-        """Be the only one in this process that writes the run, until what is returned is called."""
+    @contextmanager
+    def _reserve(self, run_id: str) -> Generator[Callable[[], None]]:
+        """Be the only one in this process that writes the run, until what is given is called, or the block fails."""
         key, mine = (os.getpid(), run_id), object()
         if self._open.setdefault(key, mine) is not mine:
             raise _busy_error(run_id, str(os.getpid()))
@@ -331,7 +312,11 @@ class SQLiteStore:
         def release() -> None:
             self._open.pop(key, None)
 
-        return release
+        try:
+            yield release
+        except BaseException:
+            release()
+            raise
 
     def _refuse_if_written(self, run_id: str, owner: str | None) -> None:
         """By another process or store; what our own writers write, `_reserve` knows better."""

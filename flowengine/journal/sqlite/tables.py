@@ -23,7 +23,7 @@ from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.blob_owners import named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
-from flowengine.journal.run_lookup import decode_labels, encode_labels, labels_of, no_such_run
+from flowengine.journal.run_lookup import decode_labels, encode_labels, labels_of, no_such_run, storable
 from flowengine.journal.sqlite.blob_tables import SqliteBlobs
 from flowengine.journal.sqlite.database import (
     BESIDE,
@@ -66,7 +66,7 @@ class Held(NamedTuple):
 
 
 def run_row(run_id: str, event: RunStarted, owner: str) -> Sequence[Any]:
-    labels, flow, path = encode_labels(labels_of(event)), _storable(event.flow), _storable(event.path)
+    labels, flow, path = encode_labels(labels_of(event)), storable(event.flow), storable(event.path)
     checksum = checksum_of_texts(run_id, flow, float(event.at), path, labels)
     return run_id, flow, "running", event.at, path, owner, labels, checksum
 
@@ -88,11 +88,6 @@ def resuming(held: Held, owner: str) -> Change:
 
 def releasing(held: Held) -> Change:
     return "UPDATE run SET owner = NULL WHERE number = ? AND epoch = ?", held
-
-
-def _storable(text: str | None) -> str | None:
-    """File names may hold bytes that are no text; the event keeps them, the list of runs shows `?`."""
-    return None if text is None else text.encode(errors="replace").decode()
 
 
 class SqliteTables(SqliteQueries):

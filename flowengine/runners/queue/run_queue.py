@@ -10,8 +10,8 @@ Needs the extra `queue`, and asyncio.
 from __future__ import annotations
 
 import platform
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from time import time
@@ -22,15 +22,15 @@ import anyio.to_thread
 
 from flowengine.core.context import EMPTY
 from flowengine.core.values import freeze
-from flowengine.engine.events import RunFinished, RunResumed
+from flowengine.engine.events import Event, RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError, JournalError, StoreUnavailableError
-from flowengine.journal.run_lookup import check_run_id
+from flowengine.journal.stores import check_run_id
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import beginning, inputs_with_files, new_run_id
 from flowengine.runners.queue.run_positions import TASK, refuse_another
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import RunOptions
 from flowengine.version import install_hint
 
 try:
@@ -58,13 +58,12 @@ __all__ = [
     "PYTHON",
     "TASK",
     "Cancelled",
+    "append_events",
     "cancel",
-    "cancel_in",
     "close_run",
     "open_queue",
     "queue_store",
     "requeue",
-    "requeue_in",
     "submit",
     "submit_many",
     "submit_runs",
@@ -94,6 +93,11 @@ async def open_queue(
     )
     async with procrastinate.App(connector=connector).open_async() as app:
         yield app
+
+
+def _reach(store: PostgresStore, app: procrastinate.App | None) -> AbstractAsyncContextManager[procrastinate.App]:
+    """The queue as it is, or opened for as long as the block lasts."""
+    return open_queue(store) if app is None else nullcontext(app)
 
 
 async def _set_autocommit(connection: psycopg.AsyncConnection[Any]) -> None:
@@ -188,6 +192,7 @@ async def requeue(
     at: datetime | None = None,
     allow_changed: bool = False,
     settings: Mapping[str, Any] = EMPTY,
+    app: procrastinate.App | None = None,
 ) -> None:
     """Let a worker go on with a run that has stopped or waited; `JournalError` where it is in a queue already.
 
@@ -195,33 +200,9 @@ async def requeue(
 
     Its queue and its priority are those of its start, unless given anew. `allow_changed`: also a worker whose
     functions are not those that the run was submitted with, be the run in a queue already or not. `settings`: what is
-    chosen anew for the run (limits, by the names that a flow file gives them); it is written into its journal.
+    chosen anew for the run (limits, by the names that a flow file gives them); it is written into its journal. `app`:
+    the queue, where it is open.
     """
-    async with open_queue(store) as app:
-        await requeue_in(
-            app,
-            store,
-            run_id,
-            queue=queue,
-            priority=priority,
-            at=at,
-            allow_changed=allow_changed,
-            settings=settings,
-        )
-
-
-async def requeue_in(
-    app: procrastinate.App,
-    store: PostgresStore,
-    run_id: str,
-    *,
-    queue: str | None = None,
-    priority: int | None = None,
-    at: datetime | None = None,
-    allow_changed: bool = False,
-    settings: Mapping[str, Any] = EMPTY,
-) -> None:
-    """As `requeue`, for one of many, with the queue open."""
     with only_looking():
         events: Any = store.events(run_id)
     if events[0].source is None:
@@ -230,63 +211,60 @@ async def requeue_in(
     place, rank = queue or place or "default", rank if priority is None else _check_priority(priority)
     rank = rank if len(events) == 1 else before_new(rank)
     how = {"allow_changed": True} if allow_changed else {}
-    jobs = await _jobs_of(app, run_id)
-    if settings and any(job.lock == run_id and job.status in ("todo", "doing") for job in jobs):
-        raise JournalError(f"run {run_id} is in a queue already")
-    for job in jobs:
-        if job.status == "todo" and (allow_changed or job.lock != run_id):  # What it asked is answered.
-            await app.job_manager.cancel_job_by_id_async(job.id or 0, delete_job=True)
-    after = len(events) + (await _choose(store, run_id, settings) if settings else 0)
-    try:
-        await _put_jobs(app, [run_id], place, rank, at, after=after, **how)
-    except exceptions.AlreadyEnqueued:
-        raise JournalError(f"run {run_id} is in a queue already") from None
+    async with _reach(store, app) as app:
+        jobs = await _jobs_of(app, run_id)
+        if settings and any(job.lock == run_id and job.status in ("todo", "doing") for job in jobs):
+            raise JournalError(f"run {run_id} is in a queue already")
+        for job in jobs:
+            if job.status == "todo" and (allow_changed or job.lock != run_id):  # What it asked is answered.
+                await app.job_manager.cancel_job_by_id_async(job.id or 0, delete_job=True)
+        after = len(events) + (await _choose(store, run_id, settings) if settings else 0)
+        try:
+            await app.job_manager.batch_defer_jobs_async([job_of(run_id, place, rank, at, after=after, **how)])
+        except exceptions.AlreadyEnqueued:
+            raise JournalError(f"run {run_id} is in a queue already") from None
 
 
 async def _choose(store: PostgresStore, run_id: str, settings: Mapping[str, Any]) -> int:
     """Write what is chosen anew for a run that nobody works on; how many events that took."""
-    journal = await store.take(run_id)
     chosen = RunResumed(time(), settings=freeze(dict(settings))), RunFinished(time(), "running")
-    try:
-        for event in chosen:
-            journal.append(event)
-    finally:
-        await journal.close()
+    await append_events(store, run_id, *chosen)
     return len(chosen)
 
 
-async def cancel(store: PostgresStore, run_id: str) -> Cancelled:
-    """Stop a run wherever it is: in a queue, in a worker's hands, or waiting for somebody."""
-    async with open_queue(store) as app:
-        return await cancel_in(app, store, run_id)
-
-
-async def cancel_in(app: procrastinate.App, store: PostgresStore, run_id: str) -> Cancelled:
-    """As `cancel`, for one of many, with the queue open."""
-    found: Cancelled = "nothing to stop"
-    manager = app.job_manager
-    for job in await _jobs_of(app, run_id):
-        if job.id is None or job.status not in ("todo", "doing"):
-            continue
-        # A job that waits is deleted; one that a worker has is left to it, which stops the run first.
-        if await manager.cancel_job_by_id_async(job.id, abort=True, delete_job=True) and found != "asked to stop":
-            found = "asked to stop" if job.status == "doing" else "before it began"
-    if found == "asked to stop":
-        return found
-    if found == "nothing to stop":
-        with only_looking():
-            last = store.events(run_id)[-1]
-        if not isinstance(last, RunFinished) or last.status != "waiting":
+async def cancel(store: PostgresStore, run_id: str, app: procrastinate.App | None = None) -> Cancelled:
+    """Stop a run wherever it is: in a queue, in a worker's hands, or waiting for somebody (`app` as for `requeue`)."""
+    async with _reach(store, app) as app:
+        found: Cancelled = "nothing to stop"
+        manager = app.job_manager
+        for job in await _jobs_of(app, run_id):
+            if job.id is None or job.status not in ("todo", "doing"):
+                continue
+            # A job that waits is deleted; one that a worker has is left to it, which stops the run first.
+            if await manager.cancel_job_by_id_async(job.id, abort=True, delete_job=True) and found != "asked to stop":
+                found = "asked to stop" if job.status == "doing" else "before it began"
+        if found == "asked to stop":
             return found
-    await close_run(store, run_id)
-    return "before it began"
+        if found == "nothing to stop":
+            with only_looking():
+                last = store.events(run_id)[-1]
+            if not isinstance(last, RunFinished) or last.status != "waiting":
+                return found
+        await close_run(store, run_id)
+        return "before it began"
 
 
 async def close_run(store: PostgresStore, run_id: str, status: Literal["cancelled", "running"] = "cancelled") -> None:
     """Write that a run which nobody works on was cancelled; `running`: that another process is to go on with it."""
+    await append_events(store, run_id, RunFinished(time(), status))
+
+
+async def append_events(store: PostgresStore, run_id: str, *events: Event) -> None:
+    """Write events of a run that nobody works on; `RunBusyError` where somebody does."""
     journal = await store.take(run_id)
     try:
-        journal.append(RunFinished(time(), status))
+        for event in events:
+            journal.append(event)
     finally:
         await journal.close()
 
@@ -301,10 +279,3 @@ async def _jobs_of(app: procrastinate.App, run_id: str) -> list[Job]:
     manager = app.job_manager
     found = [await manager.list_jobs_async(lock=lock, task=TASK) for lock in (run_id, expiry_lock(run_id))]
     return [job for jobs in found for job in jobs]
-
-
-async def _put_jobs(
-    app: procrastinate.App, run_ids: Iterable[str], queue: str, priority: int, at: datetime | None, **how: Any
-) -> None:
-    """One job of a run waits at a time, and one is worked on at a time."""
-    await app.job_manager.batch_defer_jobs_async([job_of(each, queue, priority, at, **how) for each in run_ids])

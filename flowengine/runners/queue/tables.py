@@ -24,8 +24,8 @@ from procrastinate.schema import SchemaManager
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from flowengine.errors import StoreUnavailableError, StoreVersionError
-from flowengine.journal.postgres.batch import storable
 from flowengine.journal.postgres.store import PostgresStore
+from flowengine.journal.run_lookup import storable
 from flowengine.runners.queue.run_positions import SCHEMA, TASK
 
 __all__ = [

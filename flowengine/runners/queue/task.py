@@ -46,12 +46,11 @@ from flowengine.runners.queue import crash_count as queue_loading
 from flowengine.runners.queue.crash_count import LeftError, deaths_of
 from flowengine.runners.queue.heartbeat import Tell, WorkerNotice
 from flowengine.runners.queue.run_positions import TASK, forget, note
-from flowengine.runners.queue.run_queue import close_run
+from flowengine.runners.queue.run_queue import append_events, close_run
 from flowengine.runners.queue.suspicion import Turns
 from flowengine.runners.queue.tables import before_new, expiry_lock, is_new
 from flowengine.runners.queue.worker_flows import LackingError, WorkerFlows, check_versions
-from flowengine.runners.run import Run
-from flowengine.runners.run_options import RunOptions, settings_of, unheard
+from flowengine.runners.run import Run, RunOptions, settings_of, unheard
 
 __all__ = ["JobRetry", "JobTerms", "PutBackError", "RunTask", "StumbledError", "may_leave"]
 
@@ -308,11 +307,7 @@ class RunTask:
 
     async def _end(self, run_id: str, error: FlowEngineError) -> None:
         """The run could not go on at all: who looks at it is told why."""
-        journal = await self._store.take(run_id)
-        try:
-            journal.append(RunFinished(time(), "failed", None, error_info(error)))
-        finally:
-            await journal.close()
+        await append_events(self._store, run_id, RunFinished(time(), "failed", None, error_info(error)))
         self._tell(WorkerNotice(f"run {run_id} failed: {error}", "failed", run_id))
 
     async def _wake(self, run_id: str, events: Sequence[Event], job: Job) -> None:

@@ -16,11 +16,11 @@ import pytest
 
 from flowengine import Agent, AgentNode, Flow
 from flowengine.engine.events import TokenStreamed
+from flowengine.journal import live_texts
 from flowengine.journal.live_texts import read_live
 from flowengine.journal.stores import open_store
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners import live_board
 from flowengine.server.app import make_app
 from tests.support.postgres import empty_database
 from tests.support.ui_server import served
@@ -70,7 +70,7 @@ async def until(holds: Callable[[], Any]) -> None:
 async def test_a_run_of_python_is_seen_elsewhere_while_its_agents_write(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_board, "_PAUSE", 0.01)
+    monkeypatch.setattr(live_texts, "_PAUSE", 0.01)
     model, elsewhere, heard = HeldModel(["Green tea\x00, please."]), open_store(url), list[str]()
     done: list[str] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flowengine.errors import DefinitionError, FlowEngineError, InputError
-from flowengine.runners.run_options import RunOptions
+from flowengine.runners.run import RunOptions
 
 IMPOSSIBLE: list[tuple[dict[str, Any], type[FlowEngineError], str]] = [
     ({"limits": {"timeout": 1}}, DefinitionError, "limits are RunLimits, not dict"),
