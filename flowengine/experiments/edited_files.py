@@ -104,12 +104,8 @@ def _edited_names(file: str, old: str | None, new: str | None) -> Sequence[str]:
     then, now = (None if text is None or not file.endswith(".py") else _parts_of(text) for text in (old, new))
     if then is None or now is None or then[1] != now[1]:
         return [""]
-    names = dict.fromkeys([*now[0], *then[0]])
-    return [each for each in names if _says(then[0].get(each)) != _says(now[0].get(each))]
-
-
-def _says(part: _Part | None) -> str | None:
-    return None if part is None else part.says
+    old_says, new_says = ({name: part.says for name, part in parts.items()} for parts, _ in (then, now))
+    return [each for each in {**new_says, **old_says} if old_says.get(each) != new_says.get(each)]
 
 
 def _parts_of(text: str) -> tuple[Mapping[str, _Part], Sequence[str]] | None:

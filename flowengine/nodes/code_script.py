@@ -9,6 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
@@ -19,6 +20,7 @@ from pydantic_core import to_jsonable_python
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.json_values import refusing_no_json
 from flowengine.core.records import Notice, Received
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, OutputError, RunError
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.function import MAX_GIVEN
@@ -34,7 +36,7 @@ __all__ = ["CodeNode"]
 _SECONDS: Final = 30.0
 """Where the node has no timeout."""
 _MAX_VALUES: Final = 10_000_000
-"""Bytes of what goes in."""
+"""Characters of what goes in."""
 _MAX_OUTPUT: Final = 1_000_000
 """Bytes of what comes out, with what is printed."""
 _PRINTED: Final = 2_000
@@ -117,10 +119,9 @@ class CodeNode(FlowNode):
         return changed
 
     def prepare(self) -> None:
-        if self._sandbox is not None:
-            held = verdict(self._sandbox.root)
-            if not held.holds:
-                raise DefinitionError(f"code of a flow runs in a sandbox only, and here is none: {held.reason}")
+        held = None if self._sandbox is None else verdict(self._sandbox.root)
+        if held is not None and not held.holds:
+            raise DefinitionError(f"code of a flow runs in a sandbox only, and here is none: {held.reason}")
 
     async def run(self, context: Context, /) -> NodeResult:
         handed = self.handed(context)
@@ -174,13 +175,12 @@ _ENDINGS: Final[Mapping[str, Callable[[ScriptLimits], str]]] = {
 def _value_of(outcome: Outcome, limits: ScriptLimits) -> Any:
     if outcome.ending in _ENDINGS:
         raise RunError(_ENDINGS[outcome.ending](limits))
-    try:
-        answer: Any = json.loads(outcome.stdout)
-    except (ValueError, RecursionError):
-        answer = None
-    if isinstance(answer, dict) and "error" in answer:
-        raise RunError(f"the code failed: {cut(str(answer['error']), _PRINTED)}")  # pyright: ignore[reportUnknownArgumentType] - JSON
-    if not isinstance(answer, dict) or "value" not in answer or outcome.code != 0:
+    answer: Any = None
+    with suppress(ValueError, RecursionError):
+        answer = json.loads(outcome.stdout)
+    if is_map(answer) and "error" in answer:
+        raise RunError(f"the code failed: {cut(str(answer['error']), _PRINTED)}")
+    if not is_map(answer) or "value" not in answer or outcome.code != 0:
         said = outcome.stderr.strip().splitlines()[-1:]
         raise OutputError(f"the code ended with {outcome.code} and gave no value{f': {said[0]:.300}' if said else ''}")
-    return answer["value"]  # pyright: ignore[reportUnknownVariableType] - JSON
+    return answer["value"]
