@@ -10,8 +10,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider, at_once, join_fragments
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    ParameterError,
+    at_once,
+    describe_parameters,
+    join_fragments,
+)
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
@@ -61,20 +66,11 @@ class ConversationHistoryProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "The newest exchanges of the conversation",
-            "parameters": {
-                "max_items": {
-                    "type": "integer",
-                    "default": 10,
-                    "required": False,
-                    "description": "Exchanges that enter a prompt, the newest",
-                },
-                "include_system": {
-                    "type": "boolean",
-                    "default": False,
-                    "required": False,
-                    "description": "Whether interactions of the application (metadata `role: system`) enter as well",
-                },
-            },
+            "parameters": describe_parameters(
+                ConversationHistoryProvider,
+                max_items="Exchanges that enter a prompt, the newest",
+                include_system="Whether interactions of the application (metadata `role: system`) enter as well",
+            ),
             "example": "- conversation: {max_items: 5}",
         }
 

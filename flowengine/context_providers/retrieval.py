@@ -17,8 +17,14 @@ from typing import Any, ClassVar, Final, Self
 from anyio import to_thread
 
 from flowengine.context_providers.documents import DocumentSource
-from flowengine.context_providers.parameters import MissingFileError, ParameterError, locate_path, located_store
-from flowengine.context_providers.provider import ContextProvider
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    MissingFileError,
+    ParameterError,
+    describe_parameters,
+    locate_path,
+    located_store,
+)
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.records import Gateway
@@ -131,50 +137,16 @@ class RetrievalProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "The documents that are nearest to the query",
-            "parameters": {
-                "documents": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "A folder of texts, or a file of JSON lines with `text`, `id` and `metadata`",
-                },
-                "max_results": {
-                    "type": "integer",
-                    "default": 5,
-                    "required": False,
-                    "description": "Documents that enter a prompt at most",
-                },
-                "store": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "An SQLite file that holds the index; by default it is made in memory",
-                },
-                "retriever": {
-                    "type": "string",
-                    "default": "sqlite",
-                    "required": False,
-                    "description": "Which engine finds them: `sqlite`, or one that an installed package brings",
-                },
-                "settings": {
-                    "type": "object",
-                    "default": None,
-                    "required": False,
-                    "description": "What that engine is made with",
-                },
-                "embedding": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "A model for embeddings, to find by meaning as well: openai/text-embedding-3-small",
-                },
-                "where": {
-                    "type": "object",
-                    "default": None,
-                    "required": False,
-                    "description": "Only documents whose metadata have these values",
-                },
-            },
+            "parameters": describe_parameters(
+                RetrievalProvider,
+                documents="A folder of texts, or a file of JSON lines with `text`, `id` and `metadata`",
+                max_results="Documents that enter a prompt at most",
+                store="An SQLite file that holds the index; by default it is made in memory",
+                retriever="Which engine finds them: `sqlite`, or one that an installed package brings",
+                settings="What that engine is made with",
+                embedding="A model for embeddings, to find by meaning as well: openai/text-embedding-3-small",
+                where="Only documents whose metadata have these values",
+            ),
             "example": "- retrieval: {documents: docs, max_results: 5}",
         }
 

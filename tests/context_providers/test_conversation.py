@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from flowengine.context_providers.conversation import ConversationHistoryProvider, entry_of
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import fragments_of
+from flowengine.context_providers.provider import ParameterError, fragments_of
 
 
 def make_turn(number: int, **more: Any) -> dict[str, Any]:

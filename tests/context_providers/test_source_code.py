@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.parameters import MissingFileError, OutsideError, ParameterError
+from flowengine.context_providers.provider import MissingFileError, OutsideError, ParameterError
 from flowengine.context_providers.source_code import source_code
 from flowengine.context_providers.source_code.source_code import SourceCodeProvider
 from flowengine.core.context import Fragment

@@ -17,8 +17,7 @@ from anyio import to_thread
 
 from flowengine.context_providers.compressor.compression import Compression
 from flowengine.context_providers.compressor.extraction import summary_of, summary_request
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider
+from flowengine.context_providers.provider import ContextProvider, ParameterError, describe_parameters
 from flowengine.context_providers.text_cutting import shorten_text
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
@@ -94,32 +93,13 @@ class ContextCompressorProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "Makes all that was gathered before fit into a number of tokens",
-            "parameters": {
-                "max_tokens": {
-                    "type": "integer",
-                    "default": 8000,
-                    "required": False,
-                    "description": "Tokens up to which nothing is changed",
-                },
-                "compression_ratio": {
-                    "type": "number",
-                    "default": 0.7,
-                    "required": False,
-                    "description": "The share that is kept once there are more, and never more than max_tokens",
-                },
-                "model": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "A model that sums up what would otherwise be cut",
-                },
-                "locale": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "Language of summaries and marks: en, ja or zh; by default the agent's",
-                },
-            },
+            "parameters": describe_parameters(
+                ContextCompressorProvider,
+                max_tokens="Tokens up to which nothing is changed",
+                compression_ratio="The share that is kept once there are more, and never more than max_tokens",
+                model="A model that sums up what would otherwise be cut",
+                locale="Language of summaries and marks: en, ja or zh; by default the agent's",
+            ),
             "example": "- compressor: {max_tokens: 8000, compression_ratio: 0.7}",
         }
 
