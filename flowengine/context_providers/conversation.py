@@ -32,7 +32,8 @@ def entry_of(interaction: Mapping[str, Any]) -> dict[str, Any] | None:
     if not interaction.get("success", True):
         return None
     metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
-    entry = {name: str(interaction.get(name) or "") for name in ("user_input", "result", "timestamp")}
+    given = ((name, interaction.get(name)) for name in ("user_input", "result", "timestamp"))
+    entry = {name: "" if value is None else str(value) for name, value in given}
     if metadata.get("role") == "system":
         return entry | {"role": "system"}
     return entry if entry["user_input"].strip() else None

@@ -192,7 +192,8 @@ class LongTermMemoryProvider(ContextProvider):
         self._held = [self._load_item(each) for each in cast("Sequence[Mapping[str, Any]]", value)]
 
     def _item(self, interaction: Mapping[str, Any]) -> MemoryItem | None:
-        asked, answered = (str(interaction.get(name) or "").strip() for name in ("user_input", "result"))
+        given = (interaction.get(name) for name in ("user_input", "result"))
+        asked, answered = ("" if each is None else str(each).strip() for each in given)
         if not interaction.get("success", True) or not (asked or answered):
             return None
         metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})

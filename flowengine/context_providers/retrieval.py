@@ -157,7 +157,7 @@ class RetrievalProvider(ContextProvider):
             if given.get(name) is not None:
                 given[name] = locate(given[name], root, parameter=name)
         settings: Mapping[str, Any] = given.get("settings") or {}
-        if "path" in settings:
+        if settings.get("path") is not None:
             given["settings"] = {**settings, "path": located_store(str(settings["path"]), root, parameter="settings")}
         return cls(**given)
 

@@ -20,7 +20,7 @@ from flowengine.retrieval.database import IndexDatabase
 from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fuse_rankings
 from flowengine.retrieval.terms import match_any, to_index_text
 
-__all__ = ["FtsRetriever"]
+__all__ = ["FtsRetriever", "drop_surrogates"]
 
 _POOL_SIZE: Final = 50
 """Documents of each ranking that take part in a fusion, at least."""
@@ -103,7 +103,7 @@ class FtsRetriever:
             await self._database.write(partial(_store_vectors, model=embed.name, pending=pending, made=made))
 
 
-def _drop_surrogates(text: str) -> str:
+def drop_surrogates(text: str) -> str:
     """Without halves of surrogate pairs, which are no text."""
     return text.encode(errors="replace").decode()
 
@@ -127,9 +127,9 @@ def _to_row(document: Document, source: str | None) -> _Row:
     refuse_other_kind(document, Document, "an index takes Documents, as Document('p7', 'text')", InputError)
     refuse_other_kind(document.id, str, "a document's id is text", InputError)
     refuse_other_kind(document.text, str, f"the text of document '{document.id}' is text", InputError)
-    text = _drop_surrogates(document.text)
+    text = drop_surrogates(document.text)
     try:
-        metadata = json.dumps(dict(document.metadata))
+        metadata = json.dumps(dict(document.metadata), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of document '{document.id}' are no JSON values: {error}") from error
     return _Row(document.id, text, metadata, source, vectors.digest(text))

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from flowengine.core.flow_paths import RefusedPathError, check_path
 from flowengine.errors import Diagnostic
+from flowengine.models.throttle import CallSlots
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document, Retriever
 from flowengine.skills.skill import Skill, SkillStamp, make_irregularity
@@ -155,7 +156,9 @@ class SkillIndex:
     def __init__(self, retriever: Retriever | None = None) -> None:
         """`retriever`: one of one's own, for a meaning that words do not show; by default an index in memory."""
         self._retriever: Retriever = FtsRetriever() if retriever is None else retriever
-        self._indexed: Mapping[str, str] = {}
+        self._indexed: dict[str, str | None] = {}
+        """Name → text; None: the retriever failed, and may have any text, or none."""
+        self._turn = CallSlots(1)
 
     async def rank_skills(self, skills: Sequence[Skill], query: str, limit: int = 5) -> list[Skill]:
         """The skills that fit best, best first; none where nothing fits."""
@@ -165,12 +168,15 @@ class SkillIndex:
         return [by_name[hit.id] for hit in hits if hit.id in by_name]
 
     async def _follow(self, texts: Mapping[str, str]) -> None:
-        known = self._indexed
-        if gone := [name for name in known if name not in texts]:
-            await self._retriever.remove(gone)
-        if new := [Document(name, text) for name, text in texts.items() if known.get(name) != text]:
-            await self._retriever.add(new)
-        self._indexed = texts
+        async with self._turn.take():
+            gone = [name for name in self._indexed if name not in texts]
+            new = [Document(name, text) for name, text in texts.items() if self._indexed.get(name) != text]
+            self._indexed |= dict.fromkeys([*gone, *(each.id for each in new)])
+            if gone:
+                await self._retriever.remove(gone)
+            if new:
+                await self._retriever.add(new)
+            self._indexed = dict(texts)
 
 
 def searchable_text(skill: Skill) -> str:

@@ -178,3 +178,11 @@ def test_providers_of_one_folder_share_an_index(root: Path) -> None:
     del one, other
     gc.collect()
     assert not [key for key in source_code._indexes if key[0] == str(root / "src")]
+
+
+@pytest.mark.parametrize(("quoted", "fence"), [("``", "```"), ("```", "````"), ("`````", "``````")])
+def test_quoted_code_cannot_close_its_fence(root: Path, quoted: str, fence: str) -> None:
+    put(root, "src/evil.py", f'def pay_evil():\n    """\n    {quoted}\n    """\n')
+    text = of(root, max_files=1).get_context("pay_evil")
+    assert text.endswith(f'    """\n{fence}')
+    assert f"\n{fence}py\n" in text

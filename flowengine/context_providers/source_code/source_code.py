@@ -126,7 +126,8 @@ class SourceCodeProvider(ContextProvider):
             f"{Path(shown).as_posix()}:{own[0][0]}-{own[min(len(own), _MAX_DEFINITION_LINES) - 1][0]}" if own else shown
         )
         title = f"{label} {definition.name}".rstrip()
-        fence = "````" if any(line.lstrip().startswith("```") for _, line in own) else "```"
+        fences = (len(line) - len(line.lstrip("`")) for line in (line.lstrip() for _, line in own))
+        fence = "`" * max(3, 1 + max(fences, default=0))
         code = "\n".join(_format_code(own))
         text = f"{title}\n{fence}{language_of(path)}\n{code}\n{fence}"
         return Fragment(text, self.provider_name, label=label, group=label)

@@ -6,6 +6,7 @@ It knows folders, names and sizes; what texts mean is not known here.
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -172,7 +173,7 @@ class CodeTree:
         files: dict[str, FileStamp] = {}
         for entry in entries:
             path = folder.prefix + entry.name
-            if is_withheld(entry.name) or not _is_text(entry.name):
+            if is_withheld(entry.name) or not _is_one_line(entry.name):
                 continue
             if _is_folder(entry):
                 if entry.name not in _CACHE_FOLDERS and not self._is_ignored(rules, f"{path}/"):
@@ -242,12 +243,9 @@ def _list_entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _is_text(name: str) -> bool:
-    """Tells whether a name is UTF-8: no index and no prompt holds another."""
-    try:
-        return name.isascii() or bool(name.encode())
-    except UnicodeEncodeError:
-        return False
+def _is_one_line(name: str) -> bool:
+    """Tells whether a name is one line of text: no index holds another, and in a prompt it could pass for more."""
+    return re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", name) is None
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
