@@ -151,12 +151,12 @@ class Answers:
         """The section with all below it, or its own text and what is below it by number."""
         if section.tokens <= LONG_TEXT:
             return fence("section", section.whole)
-        below = self._lines(outline.lines(section.sections))
+        below = "\n".join(outline.lines(section.sections))
         part = self._words("results.part", number=section.number, lines=below)
         return f"{fence('section', section.text)}\n\n{part}"
 
     def sections(self, outline: Outline) -> str:
-        return self._lines(outline.lines())
+        return "\n".join(outline.lines())
 
     def describe_found(self, skills: Iterable[Skill]) -> str:
         lines = "\n".join(map(format_line, skills))
@@ -183,10 +183,7 @@ class Answers:
     def _text(self, tag: str, introduction: str, text: str, outline: Outline | None) -> list[str]:
         if outline is None:
             return [fence(tag, text)]
-        return [self._words(introduction), fence(tag, outline.beginning), self._lines(outline.lines())]
-
-    def _lines(self, lines: Sequence[str]) -> str:
-        return "\n".join(lines)
+        return [self._words(introduction), fence(tag, outline.beginning), self.sections(outline)]
 
     def _files(self, files: Sequence[str]) -> list[str]:
         if not files:

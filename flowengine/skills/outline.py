@@ -61,15 +61,13 @@ class Outline:
 
     def find(self, wanted: str) -> Section | None:
         """By number (`2`, `2.1`), or by title, whatever its case and marks."""
+        sections = list(_walk_sections(self.sections))
         number = wanted.strip().strip(".#§ ")
-        by_number = next((each for each in self._all() if each.number == number), None)
+        by_number = next((each for each in sections if each.number == number), None)
         if by_number is not None:
             return by_number
         title = _normalize_title(re.sub(r"^[0-9.]+\s+", "", wanted.strip()))
-        return next((each for each in self._all() if title and _normalize_title(each.title) == title), None)
-
-    def titles(self) -> list[str]:
-        return [each.title for each in self._all()]
+        return next((each for each in sections if title and _normalize_title(each.title) == title), None)
 
     def lines(self, below: Sequence[Section] | None = None) -> list[str]:
         """One line a section: number, title, tokens. The deepest levels are left out where there are too many."""
@@ -81,9 +79,6 @@ class Outline:
         shown = [each for each in everything if each.number.count(".") <= deepest]
         lines = [f"{each.number} {each.title} ({each.tokens})" for each in shown[: 2 * _MAX_LINES]]
         return [*lines, f"… {len(shown) - len(lines)}"] if len(shown) > len(lines) else lines
-
-    def _all(self) -> Iterator[Section]:
-        return _walk_sections(self.sections)
 
 
 def make_outline(text: str) -> Outline:

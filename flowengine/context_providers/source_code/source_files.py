@@ -22,8 +22,8 @@ __all__ = ["CodeTree", "FileListing", "FileStamp", "is_written", "lines_of"]
 
 # --- The lines of a source file
 
-_MOST: Final = 1_000_000
-"""Bytes that are read."""
+_MAX_SOURCE_BYTES: Final = 1_000_000
+"""Bytes that are read, and from which on a file is taken for data."""
 _SAMPLE_BYTES: Final = 8192
 """Bytes of the beginning in which a zero makes the file no text."""
 _MAX_LINE_WIDTH: Final = 500
@@ -49,13 +49,11 @@ def is_written(lines: Sequence[str]) -> bool:
 def _read_content(path: Path) -> bytes | None:
     try:
         with open_regular(path, follow=False) as file:  # A link or a pipe may have taken its place since it was listed.
-            return file.read(_MOST)
+            return file.read(_MAX_SOURCE_BYTES)
     except (OSError, ValueError):  # Gone, or not to be read; the latter: no name of a file.
         return None
 
 
-_MAX_SOURCE_BYTES: Final = 1_000_000
-"""Bytes from which on a file is taken for data."""
 _MOST_FILES: Final = 20_000
 _MOST_NAMES: Final = 400_000
 """Files and folders that are looked at, whatever they are."""
