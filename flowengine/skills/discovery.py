@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,22 +37,14 @@ class SkillPlace(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-@dataclass(slots=True)
-class Places:
-    """The folders below a root."""
-
-    found: list[SkillPlace] = field(default_factory=list[SkillPlace])
-    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
-
-
-def find_places(root: Path, *, hidden: bool = True) -> Places:
-    """All skills of a root, which may be a skill's own folder, in the order of their paths.
+def find_places(root: Path, *, hidden: bool = True) -> tuple[list[SkillPlace], list[Diagnostic]]:
+    """All skills of a root, which may be a skill's own folder, in the order of their paths; and what is odd about it.
 
     `hidden`: those in folders whose names begin with a dot too.
     """
     walk = _Walk(root, hidden)
     walk.folder(root, 0)
-    return walk.places
+    return walk.found, walk.diagnostics
 
 
 class _Walk:
@@ -63,7 +54,8 @@ class _Walk:
         self._inside = _resolve(root)
         self._hidden = hidden
         self._seen: set[Path] = set()
-        self.places = Places()
+        self.found: list[SkillPlace] = []
+        self.diagnostics: list[Diagnostic] = []
 
     def folder(self, folder: Path, depth: int) -> bool:
         """Tells whether there is a skill in it or below."""
@@ -104,7 +96,7 @@ class _Walk:
             self._note("SK106", f"the file cannot be read: {error.strerror}", file)
             return True
         stamp = SkillStamp(found.st_mtime_ns, found.st_size, found.st_ino)
-        self.places.found.append(SkillPlace(file, stamp, has_files, odd))
+        self.found.append(SkillPlace(file, stamp, has_files, odd))
         return True
 
     def _below(self, folder: Path, entries: list[os.DirEntry[str]], depth: int) -> bool:
@@ -139,7 +131,7 @@ class _Walk:
         return False
 
     def _note(self, code: str, message: str, place: Path) -> None:
-        self.places.diagnostics.append(make_irregularity(code, message, place))
+        self.diagnostics.append(make_irregularity(code, message, place))
 
 
 def _resolve(path: str | Path) -> Path:

@@ -34,7 +34,7 @@ from flowengine.models.dotenv import read_environment
 from flowengine.models.wrappers.rate import Limiters, limiter_for
 from flowengine.nodes.compiled_flow import REQUIRED, CompiledFlow, InputField, assemble
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, RunLimits
-from flowengine.tools.mcp.server_tool import ServerTool
+from flowengine.tools.mcp.client import ServerTool
 from flowengine.tools.tool import Tool
 
 if TYPE_CHECKING:

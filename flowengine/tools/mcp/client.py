@@ -4,8 +4,8 @@
         served = await serve([McpServer(name="time", command="mcp-server-time")], scope)
         offer = Offer(served.sets)
 
-It starts the servers side by side and ends them all. What happens to one server is the matter of
-`flowengine.tools.mcp.owner`. The `mcp` library is loaded here, in a thread, and only when it is needed.
+It starts the servers side by side and ends them all, and opens single tools of them. What happens to one server is the
+matter of `flowengine.tools.mcp.owner`. The `mcp` library is loaded here, in a thread, and only when it is needed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from flowengine.tools.mcp.owner import McpOwner
 
-__all__ = ["Served", "check_library", "serve"]
+__all__ = ["Served", "ServerTool", "check_library", "serve"]
 
 # --- What one agent sees of the servers
 
@@ -167,3 +168,24 @@ def _owner_type() -> type[McpOwner]:
 
 def _missing_library(name: str) -> DefinitionError:
     return DefinitionError(f"MCP servers need the 'mcp' extra, and '{name}' is not installed: {install_hint('mcp')}")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """A tool that only its server knows: it has no schema and no effect before the server has started."""
+
+    server: McpServer
+    tool: str
+    """As the server calls it."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    """Where the server's secrets are."""
+
+    @property
+    def name(self) -> str:
+        """As records and models name it."""
+        return f"{self.server.name}_{self.tool}"
+
+    async def open(self, scope: RunScope, *, ahead: bool = False) -> Tool:
+        """The tool, or a `DefinitionError`. Its server ends with the scope. `ahead`: as in `serve`."""
+        served = await serve([replace(self.server, allow=(self.tool,))], scope, environ=self.environ, ahead=ahead)
+        return served.sets[0].tools[0]
