@@ -184,6 +184,8 @@ class Compression:
         self._units = units
 
     def cut(self) -> None:
+        if self.is_enough:
+            return
         loose = [(each, unit) for each, unit in self._present() if each in self._middle and not unit.is_summary]
         lowest = sorted(loose, key=lambda pair: (pair[1].priority, pair[0]))
         self._change([(each, None) for each, _ in lowest])

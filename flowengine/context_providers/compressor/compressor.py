@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -105,13 +104,14 @@ class ContextCompressorProvider(ContextProvider):
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         words = load_messages(self.locale or kwargs.get("locale", "en"))
-        work = await to_thread.run_sync(partial(self._begin, query, previous, words))
+        work = await to_thread.run_sync(self._begin, query, previous, words)
         if work is None:
             return previous
         if self._model is not None and not work.is_enough:
             model = self._open_model(self._model, kwargs.get("models", PROCESS_MODELS))
             await self._summarise(work, model, query, words, kwargs.get("gateway"))
-        return await to_thread.run_sync(partial(_finish, work))
+        await to_thread.run_sync(work.cut)
+        return await to_thread.run_sync(work.fragments)
 
     def prepare_models(self, models: Models) -> None:
         if self._model is not None:
@@ -174,12 +174,6 @@ class ContextCompressorProvider(ContextProvider):
             return
         self._remembered = _KeptSummary(middle, shorten_text(text, room, count_tokens))
         work.summarise(self._remembered.text, len(middle))
-
-
-def _finish(work: Compression) -> list[Fragment]:
-    if not work.is_enough:
-        work.cut()
-    return work.fragments()
 
 
 def _hash(text: str) -> str:

@@ -36,19 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Served", "ServerTool", "check_library", "serve"]
 
-# --- What one agent sees of the servers
-
 
 class Served:
-    """The tools of some servers, one set for each."""
+    """The tools of some servers, one set for each, as one agent sees them."""
 
     def __init__(self, views: Sequence[_View]) -> None:
         self._views = views
-
-    @classmethod
-    async def of(cls, parts: Iterable[tuple[McpServer, McpOwner]]) -> Served:
-        """Once all of them have started."""
-        return cls([await _View.open(server, owner) for server, owner in parts])
 
     @property
     def sets(self) -> tuple[ToolSet, ...]:
@@ -68,12 +61,6 @@ class _View:
         self._owner = owner
         self._listed = listed
         self.tools = self._describe()
-
-    @classmethod
-    async def open(cls, server: McpServer, owner: McpOwner) -> _View:
-        listed = await owner.wait_for_tools()
-        check_allowed(server, listed)
-        return cls(server, owner, listed)
 
     async def renew(self) -> bool:
         listed = await self._owner.list_tools()
@@ -117,7 +104,12 @@ async def serve(
     environ = os.environ if environ is None else environ
     kind = await to_thread.run_sync(_owner_type)
     running = scope.once(_Running, partial(_Running, scope))
-    return await Served.of([(server, running.owner(server, environ, kind, ahead=ahead)) for server in servers])
+    views: list[_View] = []
+    for server, owner in [(each, running.owner(each, environ, kind, ahead=ahead)) for each in servers]:  # Side by side.
+        listed = await owner.wait_for_tools()
+        check_allowed(server, listed)
+        views.append(_View(server, owner, listed))
+    return Served(views)
 
 
 class _Running:
@@ -130,7 +122,9 @@ class _Running:
 
     def owner(self, server: McpServer, environ: Mapping[str, str], kind: type[McpOwner], *, ahead: bool) -> McpOwner:
         """The one that runs or is being started; one that was given up gets a successor."""
-        key = _server_identity(server, environ)
+        values = process_environment(server, environ) if server.command else header_values(server, environ)
+        # All that makes two servers different ones.
+        key = (server.name, server.command, server.args, server.url, server.start_timeout, frozenset(values.items()))
         owner = self._owners.get(key)
         if owner is None or owner.is_replaced:
             owner = self._owners[key] = kind(server, environ)
@@ -143,12 +137,6 @@ class _Running:
             owner.close()
         for owner in self._owners.values():
             await owner.ended.wait()
-
-
-def _server_identity(server: McpServer, environ: Mapping[str, str]) -> Hashable:
-    """All that makes two servers different ones."""
-    values = process_environment(server, environ) if server.command else header_values(server, environ)
-    return server.name, server.command, server.args, server.url, server.start_timeout, frozenset(values.items())
 
 
 def check_library() -> None:
