@@ -292,8 +292,9 @@ class Agent:
     @property
     def may_call_tools(self) -> bool:
         """Whether its model may be offered any."""
-        brings = self.sources is not None and bool(self.sources.contexts.context_list or self.sources.skills)
-        return brings or bool(self.tooling.sets or self.tooling.servers)
+        sources = self.sources
+        brings = sources is not None and (sources.skills or (sources.contexts and sources.contexts.context_list))
+        return bool(brings) or bool(self.tooling.sets or self.tooling.servers)
 
     def _parts(self) -> AgentParts:
         return AgentParts(

@@ -71,8 +71,9 @@ async def open_prompt_builder(
         return PromptBuilder(
             sources, memories, sources.contexts, skills, agent, words, gateway, models, secrets=secrets
         )
-    contexts = sources.contexts.fresh()
-    contexts.load(kept)
+    contexts = None if sources.contexts is None else sources.contexts.fresh()
+    if contexts is not None:
+        contexts.load(kept)
     return PromptBuilder(
         *(sources, memories, contexts, skills, agent, words, gateway, models),
         is_run=True,
@@ -88,7 +89,7 @@ class PromptBuilder:
         self,
         sources: Sources,
         memories: ProviderState,
-        contexts: ContextManager,
+        contexts: ContextManager | None,
         skills: OpenSkills | None,
         agent: str,
         words: Messages,
@@ -114,7 +115,8 @@ class PromptBuilder:
         self._gateway = gateway
         self._recorded = recorded
         self._secrets = secrets
-        self._carrier = TypedContextSnapshots(contexts) if is_run else None
+        self._is_run = is_run
+        self._carrier = TypedContextSnapshots(contexts) if is_run and contexts is not None else None
         self._begun = data_of(contexts) if is_run else {}
         self._query = ""
         self._packing: Packing
@@ -163,7 +165,7 @@ class PromptBuilder:
             return entries_of(known)
         providers, note = self._memories.providers, self._gateway.note
         entries = await gather(providers, self._query, note, self._secrets, **self._facts)
-        if entries and self._carrier is not None:
+        if entries and self._is_run:
             await self._gateway.note(brought_of(entries))
         return entries
 
@@ -177,14 +179,14 @@ class PromptBuilder:
 
     async def _render_contexts(self) -> list[Part]:
         """The typed contexts' texts; they stay whatever the budget is, for their tools change what they show."""
-        fragments = await self._contexts.fragments(self._query) if self._contexts.context_list else ()
+        fragments = await self._contexts.fragments(self._query) if self._contexts is not None else ()
         return [Part(PartPlace.TYPED, PackedEntry(each._replace(pinned=True))) for each in fragments]
 
     # --- tools
 
     def tool_sets(self) -> Sequence[ToolSet]:
         """The contexts' tools, as they are now, and those of skills."""
-        sets = self._contexts.tool_sets()
+        sets = [] if self._contexts is None else self._contexts.tool_sets()
         brought = sets if self._carrier is None else self._carrier.wrap_sets(sets)
         return brought if self._skills is None else [*brought, self._skills.tools]
 
@@ -195,7 +197,7 @@ class PromptBuilder:
         """Tell the contexts, whose texts may be others now; and see which skills were loaded."""
         if self._skills is not None:
             await self._skills.note_call(name, arguments, result)
-        if self._contexts.context_list:
+        if self._contexts is not None and self._contexts.context_list:
             value = result.text if result.value is None else result.value
             failures = await self._contexts.tool_called(ToolCallResult(name, arguments, value, result.is_error))
             for each in failures:
@@ -207,7 +209,7 @@ class PromptBuilder:
     async def tell_answer(self, input_text: str, result: LLMResult) -> Mapping[str, Any] | None:
         """Tell the providers of an answer; what this run adds to what is kept."""
         interaction = await self._tell(input_text, text_of(result.content), result.success, result.metadata)
-        if self._carrier is None:
+        if not self._is_run:
             return None
         kept = {name: data for name, data in data_of(self._contexts).items() if data != self._begun[name]}
         if self._skills is not None and self._skills.loaded:

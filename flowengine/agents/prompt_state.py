@@ -34,9 +34,9 @@ _CARRIED: Final = "typed_contexts"
 _BY: Final = "by"
 
 
-def data_of(contexts: ContextManager) -> dict[str, Any]:
+def data_of(contexts: ContextManager | None) -> dict[str, Any]:
     """The data of all contexts, under the names by which they are kept."""
-    return {f"context:{each.id}": each.dump() for each in contexts.context_list}
+    return {f"context:{each.id}": each.dump() for each in (contexts.context_list if contexts is not None else ())}
 
 
 class TypedContextSnapshots:

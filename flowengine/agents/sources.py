@@ -6,7 +6,7 @@ The check is made when the agent is made. What a run does with them is the matte
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -42,7 +42,7 @@ class Sources:
 
     providers: tuple[ContextProvider, ...] = ()
     """In the order of their chain."""
-    contexts: ContextManager = field(default_factory=ContextManager)
+    contexts: ContextManager | None = None
     skills: SkillStore | None = None
     sandbox: Sandbox | None = None
     """Where skills' scripts run; None: where nothing is allowed that is not confined."""
@@ -53,7 +53,7 @@ class Sources:
         """Providers, contexts and folders of skills by name."""
         return [
             *(each.provider_name for each in self.providers),
-            *(each.id for each in self.contexts.context_list),
+            *(each.id for each in (self.contexts.context_list if self.contexts is not None else ())),
             *(each.name for each in (self.skills.roots if self.skills is not None else ())),
         ]
 
@@ -128,7 +128,9 @@ def _check_sandbox(sandbox: Sandbox) -> None:
     refuse_other_kind(sandbox, Sandbox, "skill_sandbox is a Sandbox", DefinitionError)
 
 
-def _make_manager(chosen: Sequence[Any]) -> ContextManager:
+def _make_manager(chosen: Sequence[Any]) -> ContextManager | None:
+    if not chosen:
+        return None
     if len(chosen) == 1 and isinstance(chosen[0], ContextManager):
         return chosen[0]  # The user's own: what is registered with it later is there as well.
     manager = ContextManager()

@@ -16,7 +16,6 @@ import anyio
 
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.context_providers.provider import ContextProvider, call_method, fragments_of
-from flowengine.context_providers.registry import provider_class
 from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
 from flowengine.core.records import Brought, ProviderFailed
@@ -77,7 +76,7 @@ MEMORY: Final = "memory"
 _STORE_KEY: Final = "store"
 """The setting that says where a provider keeps its memories."""
 
-_LOGGER: Final = logging.getLogger(__name__)
+_logger: Final = logging.getLogger(__name__)
 
 
 def read_remembered(provider: ContextProvider, kept: Mapping[str, Any]) -> list[Any]:
@@ -98,36 +97,37 @@ async def keep_for_good(kept: Mapping[str, Any], providers: Iterable[ContextProv
     `providers`: those of the flow. They say where memories are kept: a run's record may come from elsewhere, and
     chooses no files.
     """
-    own = [(each.provider_name, each.settings()) for each in providers if each.adds]
-    for provider, settings, items in _group_by_owner(kept.get(MEMORY, ())):
-        home = _find_home(provider, settings, own)
+    own = [each for each in providers if each.adds]
+    for name, settings, items in _group_by_owner(kept.get(MEMORY, ())):
+        home = _find_home(name, settings, own)
         if home is None:
-            _LOGGER.warning("memories of '%s' cannot be kept: no agent of the flow has such a memory", provider)
+            _logger.warning("memories of '%s' cannot be kept: no agent of the flow has such a memory", name)
             continue
+        kind, given = home
         try:
-            made = provider_class(provider).from_config(home, root=None)
+            made = kind.from_config(given, root=None)
             await call_method(made.load, items)
             await call_method(made.commit)
         except Exception as error:  # Classes of users, and disks.
-            _LOGGER.warning("memories of '%s' cannot be kept: %s: %s", provider, type(error).__name__, error)
+            _logger.warning("memories of '%s' cannot be kept: %s: %s", name, type(error).__name__, error)
 
 
 def _find_home(
-    provider: str, settings: Mapping[str, Any], own: Sequence[tuple[str, Mapping[str, Any]]]
-) -> Mapping[str, Any] | None:
-    """The settings with the place that the flow's own provider of this sort has here; None: it has no such provider.
+    name: str, settings: Mapping[str, Any], own: Sequence[ContextProvider]
+) -> tuple[type[ContextProvider], Mapping[str, Any]] | None:
+    """The class of the flow's own provider of this sort, and the settings with its place here; None: there is none.
 
     Where it has several, the record says which of their places is meant. Whose memories they are depends on the run.
     """
     alike = [
         each
-        for name, each in own
-        if name == provider and _settings_without_place(each) == _settings_without_place(settings)
+        for each in own
+        if each.provider_name == name and _settings_without_place(each.settings()) == _settings_without_place(settings)
     ]
-    places = [each.get(_STORE_KEY) for each in alike]
+    places = [each.settings().get(_STORE_KEY) for each in alike]
     if settings.get(_STORE_KEY) in places:
-        return settings
-    return {**settings, _STORE_KEY: places[0]} if len(set(places)) == 1 else None
+        return type(alike[places.index(settings.get(_STORE_KEY))]), settings
+    return (type(alike[0]), {**settings, _STORE_KEY: places[0]}) if len(set(places)) == 1 else None
 
 
 def _settings_without_place(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -154,8 +154,6 @@ FAILED: Final = object()
 """What a provider that failed gave."""
 
 Note = Callable[[Any], Awaitable[None]]
-
-_logger: Final = logging.getLogger(__name__)
 
 
 async def gather(
@@ -226,22 +224,34 @@ async def _report_problem(provider: ContextProvider, problem: str, note: Note) -
 async def _check_fragments(provider: ContextProvider, found: Any, note: Note) -> list[Fragment] | None:
     """The fragments that say anything, as text that can be written down; None where other things came."""
     given: list[Any] = [*found] if isinstance(found, list | tuple) and not isinstance(found, Fragment) else [found]
-    wrong = [each for each in given if not (isinstance(each, Fragment) and isinstance(cast(Any, each.text), str))]
-    if wrong:
-        await _report_problem(
-            provider, f"fragments must return a list of Fragment, not {describe_value(wrong[0])}", note
-        )
+    problem = next((problem for each in given if (problem := _find_problem(each))), "")
+    if problem:
+        await _report_problem(provider, problem, note)
         return None
     return [_drop_surrogates(each) for each in given if each.text.strip()]
 
 
+_TEXTS: Final = ("source", "label", "group", "text")
+
+
+def _find_problem(fragment: Any) -> str:
+    """Says what of a fragment neither a prompt nor a record could take; empty where it is one."""
+    if not isinstance(fragment, Fragment) or not isinstance(cast(Any, fragment.text), str):
+        return f"fragments must return a list of Fragment, not {describe_value(cast(Any, fragment))}"
+    for name in (*_TEXTS, "priority", "order"):
+        value = getattr(fragment, name)
+        if not isinstance(value, str | None if name in _TEXTS else int | float):
+            kind = "text" if name in _TEXTS else "a number"
+            return f"the {name} of a Fragment must be {kind}, not {describe_value(value)}"
+    return ""
+
+
 def _drop_surrogates(fragment: Fragment) -> Fragment:
     """Without halves of surrogate pairs, which are no text."""
-    try:
-        fragment.text.encode()
-    except UnicodeEncodeError:
-        return fragment._replace(text=fragment.text.encode(errors="replace").decode())
-    return fragment
+    texts = {name: getattr(fragment, name) for name in _TEXTS}
+    return fragment._replace(
+        **{name: text.encode(errors="replace").decode() for name, text in texts.items() if text and not text.isascii()}
+    )
 
 
 def _cap_fragments(provider: ContextProvider, fragments: Iterable[Fragment]) -> list[PackedEntry]:

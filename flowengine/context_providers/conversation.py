@@ -10,8 +10,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider, at_once, join_fragments
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    ParameterError,
+    at_once,
+    describe_parameters,
+    join_fragments,
+)
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
@@ -27,7 +32,8 @@ def entry_of(interaction: Mapping[str, Any]) -> dict[str, Any] | None:
     if not interaction.get("success", True):
         return None
     metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
-    entry = {name: str(interaction.get(name) or "") for name in ("user_input", "result", "timestamp")}
+    given = ((name, interaction.get(name)) for name in ("user_input", "result", "timestamp"))
+    entry = {name: "" if value is None else str(value) for name, value in given}
     if metadata.get("role") == "system":
         return entry | {"role": "system"}
     return entry if entry["user_input"].strip() else None
@@ -61,20 +67,11 @@ class ConversationHistoryProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "The newest exchanges of the conversation",
-            "parameters": {
-                "max_items": {
-                    "type": "integer",
-                    "default": 10,
-                    "required": False,
-                    "description": "Exchanges that enter a prompt, the newest",
-                },
-                "include_system": {
-                    "type": "boolean",
-                    "default": False,
-                    "required": False,
-                    "description": "Whether interactions of the application (metadata `role: system`) enter as well",
-                },
-            },
+            "parameters": describe_parameters(
+                ConversationHistoryProvider,
+                max_items="Exchanges that enter a prompt, the newest",
+                include_system="Whether interactions of the application (metadata `role: system`) enter as well",
+            ),
             "example": "- conversation: {max_items: 5}",
         }
 

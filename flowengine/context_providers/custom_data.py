@@ -6,8 +6,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider, call_method, join_fragments
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    ParameterError,
+    call_method,
+    describe_parameters,
+    join_fragments,
+)
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 
@@ -41,22 +46,15 @@ class CustomDataProvider(ContextProvider):
 
     @classmethod
     def get_config_schema(cls) -> dict[str, Any]:
+        parameters = describe_parameters(
+            CustomDataProvider,
+            data_source="A mapping, or module:function, called with the query and `config`",
+            config="Further arguments of the function",
+        )
+        parameters["data_source"]["type"] = "object|code"
         return {
             "description": "Data of your own: a mapping, or what a function says about the query",
-            "parameters": {
-                "data_source": {
-                    "type": "object|code",
-                    "default": None,
-                    "required": True,
-                    "description": "A mapping, or module:function, called with the query and `config`",
-                },
-                "config": {
-                    "type": "object",
-                    "default": None,
-                    "required": False,
-                    "description": "Further arguments of the function",
-                },
-            },
+            "parameters": parameters,
             "example": "- custom_data: {data_source: 'shop_data:stock', config: {unit: kg}}",
         }
 

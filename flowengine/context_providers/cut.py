@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider, at_once, join_fragments
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    ParameterError,
+    at_once,
+    describe_parameters,
+    join_fragments,
+)
 from flowengine.context_providers.text_cutting import MARK, of_pieces, shorten_text
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
@@ -48,20 +53,11 @@ class CutProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "Leaves at most so many characters of all that was gathered before",
-            "parameters": {
-                "max_chars": {
-                    "type": "integer",
-                    "default": 3000,
-                    "required": False,
-                    "description": "Characters that are left at most, the marks included",
-                },
-                "at": {
-                    "type": "string",
-                    "default": "end",
-                    "required": False,
-                    "description": "Where it is cut: start, middle or end",
-                },
-            },
+            "parameters": describe_parameters(
+                CutProvider,
+                max_chars="Characters that are left at most, the marks included",
+                at="Where it is cut: start, middle or end",
+            ),
             "example": "- cut: {max_chars: 3000, at: middle}",
         }
 

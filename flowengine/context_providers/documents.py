@@ -15,6 +15,7 @@ from flowengine.context_providers.source_code.source_files import CodeTree, File
 from flowengine.core.flow_paths import open_regular
 from flowengine.errors import RunError
 from flowengine.models.tokens import estimate_tokens
+from flowengine.retrieval.fts import drop_surrogates
 from flowengine.retrieval.retriever import Document
 
 __all__ = ["Changes", "DocumentSource"]
@@ -109,14 +110,15 @@ def _read_json_lines(path: Path) -> Iterator[Document]:
 
 def _read_json_line(line: str, number: int, place: str) -> Document:
     try:
-        value: Any = json.loads(line)
+        value: Any = json.loads(line, parse_constant=lambda _: None)  # NaN, of which JSON knows nothing.
     except ValueError as error:
         raise RunError(f"{place}: this is no JSON: {error}") from error
     entry = cast("dict[str, Any]", value if isinstance(value, dict) else {})
-    text, metadata = entry.get("text"), entry.get("metadata", {})
+    text, id = entry.get("text"), entry.get("id")
+    metadata: Any = {} if entry.get("metadata") is None else entry["metadata"]
     if not isinstance(text, str) or not isinstance(metadata, dict):
         raise RunError(f'{place}: a document is {{"text": …}}, with "id" and "metadata" (an object) where it has some')
-    return Document(str(entry.get("id", number)), text, cast("dict[str, Any]", metadata))
+    return Document(drop_surrogates(str(number if id is None else id)), text, metadata)
 
 
 def _split_pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:

@@ -1,25 +1,105 @@
 """Makes providers from configuration: YAML or plain data in, checked and made providers out.
 
-It knows both notations and asks each class for its schema. Which classes there are is the registry's matter.
+It finds the class of a name (our own, those that users register, those that packages bring) and imports none before its
+name is asked for. It knows both notations, and checks parameters against the schema of the class.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import yaml
 
-from flowengine.context_providers.parameters import ParameterError, check_parameters, kinds_of
-from flowengine.context_providers.provider import ContextProvider
-from flowengine.context_providers.registry import known_names, object_of, provider_class, register
+from flowengine.context_providers.provider import JSON_TYPES, ContextProvider, ParameterError
 from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.values import describe_value
-from flowengine.errors import DefinitionError
+from flowengine.core.user_code import find_entry_points, load_entry_point
+from flowengine.core.values import describe_value, is_json_type
+from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 
-__all__ = ["Configured", "ContextProviderFactory", "make_provider", "parse_entry"]
+__all__ = [
+    "ALIASES",
+    "GROUP",
+    "OURS",
+    "Configured",
+    "ContextProviderFactory",
+    "UnknownParameterError",
+    "make_provider",
+    "parse_entry",
+    "provider_class",
+]
+
+# --- Our own, by name
+
+GROUP: Final = "flowengine.context_providers"
+"""Entry points under which installed packages bring theirs."""
+
+OURS: Final = {
+    "conversation": "flowengine.context_providers.conversation:ConversationHistoryProvider",
+    "fixed_file": "flowengine.context_providers.fixed_file:FixedFileProvider",
+    "source_code": "flowengine.context_providers.source_code.source_code:SourceCodeProvider",
+    "compressor": "flowengine.context_providers.compressor.compressor:ContextCompressorProvider",
+    "cut": "flowengine.context_providers.cut:CutProvider",
+    "filter": "flowengine.context_providers.filter:ContextFilterProvider",
+    "long_term_memory": "flowengine.context_providers.long_term_memory:LongTermMemoryProvider",
+    "retrieval": "flowengine.context_providers.retrieval:RetrievalProvider",
+    "custom_data": "flowengine.context_providers.custom_data:CustomDataProvider",
+}
+"""Name → `module:Class`."""
+
+ALIASES: Final = {"conversation_history": "conversation"}
+
+
+_registered: Final[dict[str, type[ContextProvider]]] = {}
+
+
+def register(name: str, provider: type[ContextProvider]) -> None:
+    """Make a class known under a name; a class without one of its own is named so as well."""
+    refuse_other_kind(name, str, "a context provider's name is text", DefinitionError)
+    if name in OURS or name in ALIASES:
+        raise DefinitionError(f"'{name}' is a context provider of FlowEngine's own; choose another name")
+    kind: Any = provider
+    if not (isinstance(kind, type) and issubclass(kind, ContextProvider)):
+        raise DefinitionError(f"'{name}' must be a subclass of ContextProvider, not {provider!r:.80}")
+    _registered[name] = provider
+    if not provider.provider_name:
+        provider.provider_name = name
+
+
+def known_names() -> list[str]:
+    """Every name that there is, aliases left out."""
+    return [*dict.fromkeys((*OURS, *_registered, *find_entry_points(GROUP)))]
+
+
+def provider_class(name: str) -> type[ContextProvider]:
+    """The class of a name; an unknown one is a `ParameterError` with the nearest known name."""
+    canonical = ALIASES.get(name, name)
+    if canonical in OURS:
+        return cast("type[ContextProvider]", object_of(OURS[canonical]))
+    if canonical not in _registered:
+        point = find_entry_points(GROUP).get(canonical)
+        if point is None:
+            known = (*known_names(), *ALIASES)
+            near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+            raise ParameterError(f"there is no context provider '{name}'{near}")
+        register(canonical, load_entry_point(point, f"the context provider '{canonical}'"))
+    return _registered[canonical]
+
+
+def object_of(target: str) -> Any:
+    """Imports `module:name`; raises `DefinitionError` if that is not possible."""
+    module, _, name = target.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except Exception as error:  # A module is foreign code: whatever it raises is its own failure.
+        raise DefinitionError(f"'{target}' cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+# --- From configuration to providers
 
 _MAX_YAML_LENGTH: Final = 100_000
 """Characters of a configuration in YAML."""
@@ -36,7 +116,7 @@ class ContextProviderFactory:
     >>> ContextProviderFactory.create_from_config([{"type": "conversation_history", "max_item": 10}])
     Traceback (most recent call last):
     ...
-    flowengine.context_providers.parameters.UnknownParameterError: context provider 'conversation_history' has no
+    flowengine.context_providers.factory.UnknownParameterError: context provider 'conversation_history' has no
     parameter 'max_item'; did you mean 'max_items'?
     """
 
@@ -52,7 +132,7 @@ class ContextProviderFactory:
         for name in known_names():
             try:
                 schemas[name] = provider_class(name).get_config_schema()
-            except DefinitionError as error:
+            except Exception as error:  # A class of the user's own, or of a package.
                 schemas[name] = {"description": str(error), "parameters": {}, "example": ""}
         return schemas
 
@@ -120,13 +200,13 @@ _FORMS: Final = "{name: {parameter: value}} or {type: name, parameter: value}"
 def make_provider(entry: Configured, root: Path | None, load: Load) -> ContextProvider:
     """The provider of an entry; whatever is wrong with it is a `ParameterError`."""
     kind = provider_class(entry.name)
-    schema = kind.get_config_schema()
-    parameters = check_parameters(entry.name, schema, entry.parameters)
-    for name in parameters:
-        kinds = kinds_of(schema["parameters"][name])
-        if "code" in kinds and "string" not in kinds and isinstance(parameters[name], str):
-            parameters[name] = _load_code(entry.name, name, parameters[name], load)
     try:
+        schema = kind.get_config_schema()
+        parameters = check_parameters(entry.name, schema, entry.parameters)
+        for name in parameters:
+            kinds = kinds_of(schema["parameters"][name])
+            if "code" in kinds and "string" not in kinds and isinstance(parameters[name], str):
+                parameters[name] = _load_code(entry.name, name, parameters[name], load)
         return kind.from_config(parameters, root=root)
     except ParameterError as error:
         message = str(error)
@@ -146,6 +226,66 @@ def _load_code(provider: str, parameter: str, target: str, load: Load) -> Any:
     except DefinitionError as error:
         error.args = (f"context provider '{provider}': '{parameter}': {error}", *error.args[1:])
         raise
+
+
+# --- Parameters checked
+
+
+class UnknownParameterError(ParameterError):
+    """A provider has no parameter of that name."""
+
+
+def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters as given, once each is known, of its type, and none that is needed is missing.
+
+    >>> schema = {"parameters": {"max_items": {"type": "integer", "default": 10, "required": False}}}
+    >>> check_parameters("conversation", schema, {"max_itms": 5})
+    Traceback (most recent call last):
+    ...
+    flowengine.context_providers.factory.UnknownParameterError: context provider 'conversation' has no parameter
+    'max_itms'; did you mean 'max_items'?
+    """
+    parameters = cast("Mapping[str, Mapping[str, Any]]", schema.get("parameters", {}))
+    for key, value in given.items():
+        if key not in parameters:
+            near = did_you_mean(key, parameters) or f"; it has {', '.join(parameters) or 'none'}"
+            raise UnknownParameterError(f"context provider '{name}' has no parameter '{key}'{near}", key)
+        _check_type(name, key, parameters[key], value)
+    for key, parameter in parameters.items():
+        if parameter.get("required") and key not in given:
+            described = f": {parameter['description']}" if parameter.get("description") else ""
+            raise ParameterError(f"context provider '{name}' needs '{key}'{described}")
+    return dict(given)
+
+
+def _check_type(name: str, key: str, parameter: Mapping[str, Any], value: Any) -> None:
+    kinds = kinds_of(parameter)
+    if value is None and not parameter.get("required") and parameter.get("default") is None:
+        return
+    if kinds and not any(_fits_type(value, each) for each in kinds):
+        expected = " or ".join("module:name" if each == "code" else each for each in kinds)
+        raise ParameterError(
+            f"context provider '{name}': '{key}' must be {expected}, found {describe_value(value)}", key
+        )
+
+
+def kinds_of(parameter: Mapping[str, Any]) -> list[str]:
+    """The types that a parameter takes, JSON's and `code` (`module:name`); none where any value goes.
+
+    >>> kinds_of({"type": "object|code"}), kinds_of({"type": "any"})
+    (['object', 'code'], [])
+    """
+    kinds = str(parameter.get("type", "any")).split("|")
+    return kinds if {*kinds} <= {*JSON_TYPES.values(), "code"} else []
+
+
+def _fits_type(value: Any, kind: str) -> bool:
+    if kind == "code":
+        return isinstance(value, str) and _CODE_REFERENCE.fullmatch(value) is not None
+    return is_json_type(value, kind)
+
+
+_CODE_REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 # --- YAML

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider, join_fragments
+from flowengine.context_providers.provider import ContextProvider, ParameterError, describe_parameters, join_fragments
 from flowengine.context_providers.text_cutting import of_pieces, pieces_of
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
@@ -75,20 +74,11 @@ class ContextFilterProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "Of all that was gathered before, the sections that are about the query, in their order",
-            "parameters": {
-                "relevance_threshold": {
-                    "type": "number",
-                    "default": 0.3,
-                    "required": False,
-                    "description": "The share of the query's terms that a section must hold, 0.0–1.0",
-                },
-                "max_sections": {
-                    "type": "integer",
-                    "default": 5,
-                    "required": False,
-                    "description": "Sections that stay at most",
-                },
-            },
+            "parameters": describe_parameters(
+                ContextFilterProvider,
+                relevance_threshold="The share of the query's terms that a section must hold, 0.0–1.0",
+                max_sections="Sections that stay at most",
+            ),
             "example": "- filter: {relevance_threshold: 0.3, max_sections: 5}",
         }
 

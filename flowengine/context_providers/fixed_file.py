@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from flowengine.context_providers.chain import LONGEST
-from flowengine.context_providers.parameters import MissingFileError, ParameterError, locate_path
-from flowengine.context_providers.provider import ContextProvider, join_fragments
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    MissingFileError,
+    ParameterError,
+    describe_parameters,
+    join_fragments,
+    locate_path,
+)
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.flow_paths import open_regular
@@ -47,20 +53,11 @@ class FixedFileProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "The text of one file, read again when it changes",
-            "parameters": {
-                "file_path": {
-                    "type": "string",
-                    "default": None,
-                    "required": True,
-                    "description": "The file, UTF-8; in a flow relative to the project's root",
-                },
-                "description": {
-                    "type": "string",
-                    "default": "",
-                    "required": False,
-                    "description": "What the file is, for the model: stands above its text",
-                },
-            },
+            "parameters": describe_parameters(
+                FixedFileProvider,
+                file_path="The file, UTF-8; in a flow relative to the project's root",
+                description="What the file is, for the model: stands above its text",
+            ),
             "example": "- fixed_file: {file_path: knowledge/policies.md, description: Policies}",
         }
 

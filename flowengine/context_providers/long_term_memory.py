@@ -19,8 +19,13 @@ from typing import Any, ClassVar, Final, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flowengine.context_providers.parameters import ParameterError, located_store
-from flowengine.context_providers.provider import ContextProvider, at_once
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    ParameterError,
+    at_once,
+    describe_parameters,
+    located_store,
+)
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
@@ -95,18 +100,10 @@ class LongTermMemoryProvider(ContextProvider):
 
     @classmethod
     def get_config_schema(cls) -> dict[str, Any]:
-        fields = LongTermMemorySettings.model_fields.items()
+        told = {name: field.description or "" for name, field in LongTermMemorySettings.model_fields.items()}
         return {
             "description": "What was said before in the same workspace, channel or thread, near to the query",
-            "parameters": {
-                name: {
-                    "type": _TYPES[name],
-                    "default": getattr(field.default, "value", field.default),
-                    "required": False,
-                    "description": field.description,
-                }
-                for name, field in fields
-            },
+            "parameters": describe_parameters(LongTermMemoryProvider, **told),
             "example": "- long_term_memory: {store: memory.db, scope: channel, scope_id: C1}",
         }
 
@@ -195,7 +192,8 @@ class LongTermMemoryProvider(ContextProvider):
         self._held = [self._load_item(each) for each in cast("Sequence[Mapping[str, Any]]", value)]
 
     def _item(self, interaction: Mapping[str, Any]) -> MemoryItem | None:
-        asked, answered = (str(interaction.get(name) or "").strip() for name in ("user_input", "result"))
+        given = (interaction.get(name) for name in ("user_input", "result"))
+        asked, answered = ("" if each is None else str(each).strip() for each in given)
         if not interaction.get("success", True) or not (asked or answered):
             return None
         metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
@@ -241,18 +239,6 @@ def memory_source(config: Mapping[str, Any], root: Path | None) -> ContextProvid
     return LongTermMemoryProvider.from_config(config, root=root)
 
 
-_TYPES: Final = {
-    "store": "string",
-    "scope": "string",
-    "scope_id": "string",
-    "limit": "integer",
-    "threshold": "number",
-    "max_tokens": "integer",
-    "budget": "integer",
-    "neighbours": "boolean",
-}
-
-
 def _check_settings(config: Mapping[str, Any]) -> LongTermMemorySettings:
     try:
         settings = LongTermMemorySettings.model_validate(dict(config))
@@ -260,7 +246,9 @@ def _check_settings(config: Mapping[str, Any]) -> LongTermMemorySettings:
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
-            raise ParameterError(f"memory has no setting '{name}'{did_you_mean(name, _TYPES)}", name) from error
+            raise ParameterError(
+                f"memory has no setting '{name}'{did_you_mean(name, LongTermMemorySettings.model_fields)}", name
+            ) from error
         problem = f"memory: '{name}': {first['msg']}, found {first['input']!r:.60}"
         raise ParameterError(problem + _explain_percent(name, first["input"]), name) from error
     if settings.scope is MemoryScope.THREAD:

@@ -64,7 +64,7 @@ class Packed(NamedTuple):
     @property
     def kept(self) -> list[Fragment]:
         """The fragments that enter the prompt, in order."""
-        return sorted((each.fragment for each in self.entries if each.state != "dropped"), key=lambda each: each.order)
+        return _list_present(self.entries)
 
 
 Count = Callable[[str], int]

@@ -1,23 +1,40 @@
 """Declares the context provider: the class that users subclass, with defaults for everything but its text.
 
-It knows fragments and nothing else: no prompt, no budget, no order of providers and no configuration file.
+It knows fragments, and what a configuration may say of a class: the parameters of its constructor and the paths among
+them. It knows no prompt, no budget, no order of providers and no configuration file.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
+from inspect import Parameter, cleandoc, isawaitable, iscoroutinefunction, signature
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
-from flowengine.context_providers.parameters import schema_of_constructor
 from flowengine.core.context import Fragment
+from flowengine.core.flow_paths import RefusedPathError, resolve_path, resolve_store
 from flowengine.core.user_code import call_in_thread
+from flowengine.errors import DefinitionError
 from flowengine.models.named import Models
 
-__all__ = ["ContextProvider", "at_once", "call_method", "fragments_of", "join_fragments", "settle"]
+__all__ = [
+    "JSON_TYPES",
+    "ContextProvider",
+    "MissingFileError",
+    "OutsideError",
+    "ParameterError",
+    "at_once",
+    "call_method",
+    "describe_parameters",
+    "fragments_of",
+    "join_fragments",
+    "locate_path",
+    "located_store",
+    "settle",
+]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Callable[..., Any])
@@ -89,11 +106,17 @@ class ContextProvider:
 
         By default read off the class's docstring and constructor.
         """
-        return schema_of_constructor(cls, cls.provider_name)
+        parameters = {name: _describe_parameter(each) for name, each in _parameters_of(cls).items()}
+        needed = ", ".join(f"{name}: …" for name, each in parameters.items() if each["required"])
+        return {
+            "description": cleandoc(cls.__doc__ or "").partition("\n")[0],
+            "parameters": parameters,
+            "example": f"- {cls.provider_name}: {{{needed}}}",
+        }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
-        """One made from checked parameters. Paths are relative to `root` and stay below it (`parameters.locate_path`);
+        """One made from checked parameters. Paths are relative to `root` and stay below it (`locate_path`);
         None: a program's own configuration, in which any path goes."""
         return cls(**config)
 
@@ -169,3 +192,94 @@ async def fragments_of(
     if type(provider).fragments is ContextProvider.fragments:
         return await settle(provider.fragments(query, previous, **kwargs))  # No thread: it begins at once.
     return await call_method(provider.fragments, query, previous, **kwargs)
+
+
+# --- The parameters of a constructor
+
+JSON_TYPES: Final[Mapping[str, str]] = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+    "Mapping": "object",
+    "Sequence": "array",
+}
+
+
+def describe_parameters(provider: type[ContextProvider], **descriptions: str) -> dict[str, dict[str, Any]]:
+    """Those parameters of a class's constructor that are described here; of a union the first type counts."""
+    given = _parameters_of(provider)
+    first = {name: given[name].replace(annotation=given[name].annotation.partition(" | ")[0]) for name in descriptions}
+    return {name: _describe_parameter(first[name], text) for name, text in descriptions.items()}
+
+
+def _parameters_of(provider: type[Any]) -> dict[str, Parameter]:
+    given = list(signature(provider.__init__).parameters.values())[1:]
+    return {each.name: each for each in given if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)}
+
+
+def _describe_parameter(given: Parameter, description: str = "") -> dict[str, Any]:
+    required = given.default is Parameter.empty
+    return {
+        "type": _name_type(given.annotation),
+        "default": None if required else given.default,
+        "required": required,
+        "description": description,
+    }
+
+
+def _name_type(annotation: Any) -> str:
+    """The JSON type of an annotation, `any` where it says nothing that JSON has a word for."""
+    written = annotation if isinstance(annotation, str) else cast(str, getattr(annotation, "__name__", ""))
+    first = written.removesuffix(" | None").partition("[")[0]
+    return JSON_TYPES.get(first, "any")
+
+
+class ParameterError(DefinitionError):
+    """A parameter of a provider is wrong; `parameter` is its name, None where it is not one of them alone."""
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+class MissingFileError(ParameterError):
+    """A file or folder that is not there, or cannot be read as what it should be."""
+
+
+class OutsideError(ParameterError):
+    """A path that a flow may not name, such as one that leaves its root."""
+
+
+def locate_path(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
+    """The absolute form of a path; `root` None: relative to the current folder, and any path goes.
+
+    Links are followed before it is judged (`flowengine.core.flow_paths`): one that leads out of the root is outside.
+
+    >>> locate_path("../secrets.txt", Path("/srv/flows"), parameter="file_path")
+    Traceback (most recent call last):
+    ...
+    flowengine.context_providers.provider.OutsideError: the path '../secrets.txt' leaves the project's root /srv/flows
+    """
+    return _resolve_checked(resolve_path, path, root, parameter)
+
+
+def located_store(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
+    """As `locate_path`, of a file that is made and written to."""
+    return _resolve_checked(resolve_store, path, root, parameter)
+
+
+def _resolve_checked(
+    resolve: Callable[[str | os.PathLike[str], Path], Path],
+    path: str | os.PathLike[str],
+    root: Path | None,
+    parameter: str,
+) -> Path:
+    if root is None:
+        return Path(path).expanduser().absolute()
+    try:
+        return resolve(path, root)
+    except RefusedPathError as error:
+        raise OutsideError(str(error), parameter) from None

@@ -1,13 +1,13 @@
 """Provides what a retriever finds for the query, from its own store or from documents on disk.
 
-It decides what is asked for, how hits are shown, and which embedder a shared retriever uses. How hits are found is the
-retriever's matter.
+It opens the retriever by its name (our own, or one that an installed package brings), and decides what is asked for,
+how hits are shown, and which embedder a shared retriever uses. How hits are found is the retriever's matter.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -17,20 +17,27 @@ from typing import Any, ClassVar, Final, Self
 from anyio import to_thread
 
 from flowengine.context_providers.documents import DocumentSource
-from flowengine.context_providers.parameters import MissingFileError, ParameterError, locate_path, located_store
-from flowengine.context_providers.provider import ContextProvider
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    MissingFileError,
+    ParameterError,
+    describe_parameters,
+    locate_path,
+    located_store,
+)
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.records import Gateway
-from flowengine.errors import PermanentModelError
+from flowengine.core.user_code import find_entry_points, load_entry_point
+from flowengine.errors import DefinitionError, PermanentModelError, did_you_mean
 from flowengine.models.embedding import ModelEmbedder, check_embedding
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.named import PROCESS_MODELS, Models
 from flowengine.models.throttle import CallSlots
+from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Embedder, Hit, Retriever, Searchable, SourcedRetriever
-from flowengine.retrieval.retrievers import open_retriever
 
-__all__ = ["RetrievalProvider"]
+__all__ = ["GROUP", "RetrievalProvider", "open_retriever"]
 
 # --- The embedder of a shared retriever
 
@@ -118,8 +125,12 @@ class RetrievalProvider(ContextProvider):
         self._where = where
         self._source = None if documents is None else _open_source(Path(documents).expanduser(), os.fspath(documents))
         self._embedder = None if embedding is None else NamedEmbedder(embedding)
-        named = isinstance(retriever, str)
-        self._retriever = _make_retriever(retriever, store, settings, self._embedder) if named else retriever
+        if isinstance(retriever, str):
+            further: dict[str, Any] = {} if store is None else {"path": os.fspath(store)}
+            if self._embedder is not None:
+                further["embed"] = self._embedder
+            retriever = open_retriever(retriever, **{**(settings or {}), **further})
+        self._retriever = retriever
         if documents is not None and not isinstance(self._retriever, Retriever):
             raise ParameterError(
                 "context provider 'retrieval': a retriever without 'add' and 'remove' takes no 'documents'", "documents"
@@ -131,50 +142,16 @@ class RetrievalProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "The documents that are nearest to the query",
-            "parameters": {
-                "documents": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "A folder of texts, or a file of JSON lines with `text`, `id` and `metadata`",
-                },
-                "max_results": {
-                    "type": "integer",
-                    "default": 5,
-                    "required": False,
-                    "description": "Documents that enter a prompt at most",
-                },
-                "store": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "An SQLite file that holds the index; by default it is made in memory",
-                },
-                "retriever": {
-                    "type": "string",
-                    "default": "sqlite",
-                    "required": False,
-                    "description": "Which engine finds them: `sqlite`, or one that an installed package brings",
-                },
-                "settings": {
-                    "type": "object",
-                    "default": None,
-                    "required": False,
-                    "description": "What that engine is made with",
-                },
-                "embedding": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "A model for embeddings, to find by meaning as well: openai/text-embedding-3-small",
-                },
-                "where": {
-                    "type": "object",
-                    "default": None,
-                    "required": False,
-                    "description": "Only documents whose metadata have these values",
-                },
-            },
+            "parameters": describe_parameters(
+                RetrievalProvider,
+                documents="A folder of texts, or a file of JSON lines with `text`, `id` and `metadata`",
+                max_results="Documents that enter a prompt at most",
+                store="An SQLite file that holds the index; by default it is made in memory",
+                retriever="Which engine finds them: `sqlite`, or one that an installed package brings",
+                settings="What that engine is made with",
+                embedding="A model for embeddings, to find by meaning as well: openai/text-embedding-3-small",
+                where="Only documents whose metadata have these values",
+            ),
             "example": "- retrieval: {documents: docs, max_results: 5}",
         }
 
@@ -185,7 +162,7 @@ class RetrievalProvider(ContextProvider):
             if given.get(name) is not None:
                 given[name] = locate(given[name], root, parameter=name)
         settings: Mapping[str, Any] = given.get("settings") or {}
-        if "path" in settings:
+        if settings.get("path") is not None:
             given["settings"] = {**settings, "path": located_store(str(settings["path"]), root, parameter="settings")}
         return cls(**given)
 
@@ -248,10 +225,36 @@ def _name_source(documents: str | os.PathLike[str], store: str | os.PathLike[str
     return str(place) if store is None else os.path.relpath(place, Path(store).expanduser().absolute().parent)
 
 
-def _make_retriever(
-    name: str, store: str | os.PathLike[str] | None, settings: Mapping[str, Any] | None, embed: Embedder | None
-) -> Retriever:
-    further: dict[str, Any] = {} if store is None else {"path": os.fspath(store)}
-    if embed is not None:
-        further["embed"] = embed
-    return open_retriever(name, **{**(settings or {}), **further})
+# --- A retriever by name
+
+GROUP: Final = "flowengine.retrievers"
+"""Entry points under which installed packages bring theirs: name → what makes a `Retriever` from its settings."""
+
+_BUILTIN: Final[Mapping[str, Callable[..., Retriever]]] = {"sqlite": FtsRetriever}
+
+
+def open_retriever(name: str = "sqlite", **settings: Any) -> Retriever:
+    """The retriever of a name, made with its settings; an unknown name is an error with the nearest known one.
+
+    >>> open_retriever("sqlit")
+    Traceback (most recent call last):
+    ...
+    flowengine.errors.DefinitionError: there is no retriever 'sqlit'; did you mean 'sqlite'?
+    """
+    make = _BUILTIN.get(name) or _find_in_packages(name)
+    try:
+        made = make(**settings)
+    except TypeError as error:
+        raise DefinitionError(f"retriever '{name}': {error}") from error
+    if not isinstance(made, Retriever):
+        raise DefinitionError(f"retriever '{name}' must have add, remove and search, which {made!r:.80} has not")
+    return made
+
+
+def _find_in_packages(name: str) -> Callable[..., Any]:
+    points = find_entry_points(GROUP)
+    if name not in points:
+        known = list(dict.fromkeys((*_BUILTIN, *points)))
+        near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        raise DefinitionError(f"there is no retriever '{name}'{near}")
+    return load_entry_point(points[name], f"the retriever '{name}'")

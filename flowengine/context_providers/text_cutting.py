@@ -125,7 +125,7 @@ def sections(text: str) -> list[str]:
     """
     lines = text.splitlines()
     for begins in (_SPEAKER, _HEADING):
-        if any(begins.match(line) for line in _skip_code(lines)):
+        if any(begins.match(line) for line, is_code in _mark_fences(lines) if not is_code):
             return _join_groups(_group_lines(lines, begins))
     return _join_groups(_split_paragraphs(lines))
 
@@ -188,10 +188,6 @@ def _find_closing_fences(lines: list[str]) -> dict[int, int]:
             found[opened[0]] = number
             opened = None
     return found
-
-
-def _skip_code(lines: list[str]) -> Iterator[str]:
-    return (line for line, is_code in _mark_fences(lines) if not is_code)
 
 
 def _join_groups(groups: Iterator[list[str]]) -> list[str]:

@@ -17,7 +17,7 @@ from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.fakes import Fake, Fakes, function_names, request_names, server_names, tool_names
 from flowengine.testing.flowtest import FakesSpec
 from flowengine.testing.model_overrides import replace_nodes
-from flowengine.tools.mcp.server_tool import ServerTool
+from flowengine.tools.mcp.client import ServerTool
 
 __all__ = ["Unfaked", "explain_unfaked", "has_queues", "list_unfaked", "with_fakes"]
 

@@ -1,7 +1,7 @@
 """Keeps memories and messages on a PostgreSQL server: for bots that run on many machines.
 
 It knows the server: its connection, made anew where it broke, its tables, and what its errors mean to a user. The
-statements are those of `sql_repository` and `sql_conversations`, in a schema of their own. Nothing that it says holds
+statements are those of `sql_stores`, in a schema of their own. Nothing that it says holds
 a password.
 
 The extra `queue` brings psycopg. One connection, used by one thread at a time.

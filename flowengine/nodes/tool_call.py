@@ -21,7 +21,7 @@ from flowengine.nodes.function import is_async
 from flowengine.nodes.gateway import tool_gateway_of
 from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
 from flowengine.tools.function_tool import tool_of
-from flowengine.tools.mcp.server_tool import ServerTool
+from flowengine.tools.mcp.client import ServerTool, check_library
 from flowengine.tools.tool import ArgumentCheck, Tool, ToolResult, checking
 from flowengine.tools.toolset import ApprovalRules
 
@@ -100,8 +100,6 @@ class ToolNode(FlowNode):
 
     def prepare(self) -> None:
         if isinstance(self.tool, ServerTool):
-            from flowengine.tools.mcp.client import check_library  # Most flows name no server.
-
             check_library()
 
     @property

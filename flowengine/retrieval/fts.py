@@ -1,7 +1,7 @@
 """Retrieves with nothing but SQLite: by words, and by meaning as well where an embedder is given.
 
-It decides what is stored and how rankings become hits. Files and transactions are `database`'s, terms and their
-quoting `terms`'.
+It decides what is stored and how rankings become hits, and brings the file of an index to this version. Terms and their
+quoting are the matter of `terms`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.errors import InputError, ModelError, refuse_other_kind
+from flowengine.errors import DefinitionError, InputError, ModelError, RunError, refuse_other_kind
 from flowengine.retrieval import vectors
-from flowengine.retrieval.database import IndexDatabase
 from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fuse_rankings
-from flowengine.retrieval.terms import match_any, to_index_text
+from flowengine.retrieval.terms import TOKENIZER, VERSION, match_any, to_index_text
+from flowengine.storage.sqlite_file import SQLiteFile, primary_code, read_identity, transaction, use_log
 
-__all__ = ["FtsRetriever"]
+__all__ = ["FtsRetriever", "drop_surrogates"]
 
 _POOL_SIZE: Final = 50
 """Documents of each ranking that take part in a fusion, at least."""
@@ -51,7 +51,7 @@ class FtsRetriever:
         self._embed = embed
 
     async def add(self, documents: Sequence[Document]) -> None:
-        await self._change(_Change(_to_rows(documents, None)))
+        await self._change(_Change([_to_row(each, None) for each in documents]))
 
     async def remove(self, ids: Sequence[str]) -> None:
         await self._database.write(partial(_apply_change, change=_Change([], list(ids))))
@@ -59,7 +59,9 @@ class FtsRetriever:
     async def synchronise(
         self, source: str, added: Sequence[Document], removed: Sequence[str] = (), *, is_all: bool = False
     ) -> None:
-        await self._change(_Change(_to_rows(added, source), list(removed), source if is_all else None))
+        await self._change(
+            _Change([_to_row(each, source) for each in added], list(removed), source if is_all else None)
+        )
 
     async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
         match = match_any(query)
@@ -103,7 +105,7 @@ class FtsRetriever:
             await self._database.write(partial(_store_vectors, model=embed.name, pending=pending, made=made))
 
 
-def _drop_surrogates(text: str) -> str:
+def drop_surrogates(text: str) -> str:
     """Without halves of surrogate pairs, which are no text."""
     return text.encode(errors="replace").decode()
 
@@ -119,17 +121,13 @@ class _Row(NamedTuple):
     hash: bytes
 
 
-def _to_rows(documents: Sequence[Document], source: str | None) -> list[_Row]:
-    return [_to_row(each, source) for each in documents]
-
-
 def _to_row(document: Document, source: str | None) -> _Row:
     refuse_other_kind(document, Document, "an index takes Documents, as Document('p7', 'text')", InputError)
     refuse_other_kind(document.id, str, "a document's id is text", InputError)
     refuse_other_kind(document.text, str, f"the text of document '{document.id}' is text", InputError)
-    text = _drop_surrogates(document.text)
+    text = drop_surrogates(document.text)
     try:
-        metadata = json.dumps(dict(document.metadata))
+        metadata = json.dumps(dict(document.metadata), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of document '{document.id}' are no JSON values: {error}") from error
     return _Row(document.id, text, metadata, source, vectors.digest(text))
@@ -204,7 +202,10 @@ def _search(connection: sqlite3.Connection, asked: _Search) -> list[Hit]:
         pool = max(_POOL_SIZE, asked.limit)
         near = vectors.nearest(connection, asked.model, asked.vector, pool, asked.condition, asked.values)
         scores = fuse_rankings([Ranking(list(words)), Ranking(near)])
-    return [_read_hit(connection, row, score) for row, score in list(scores.items())[: asked.limit]]
+    details = "SELECT id, text, metadata FROM documents WHERE row = ?"
+    best = list(scores.items())[: asked.limit]
+    found = ((connection.execute(details, (row,)).fetchone(), score) for row, score in best)
+    return [Hit(id, text, score, json.loads(metadata)) for (id, text, metadata), score in found]
 
 
 def _search_words(connection: sqlite3.Connection, asked: _Search) -> dict[int, float]:
@@ -219,11 +220,6 @@ def _search_words(connection: sqlite3.Connection, asked: _Search) -> dict[int, f
     return {row: score / found[0][1] for row, score in found}
 
 
-def _read_hit(connection: sqlite3.Connection, row: int, score: float) -> Hit:
-    id, text, metadata = connection.execute("SELECT id, text, metadata FROM documents WHERE row = ?", (row,)).fetchone()
-    return Hit(id, text, score, json.loads(metadata))
-
-
 def _make_condition(where: Mapping[str, Any]) -> tuple[str, list[object]]:
     """The documents whose metadata have certain values, as SQL and its values. No name or value is part of the SQL."""
     conditions, values = ["1"], list[object]()
@@ -233,3 +229,81 @@ def _make_condition(where: Mapping[str, Any]) -> tuple[str, list[object]]:
         conditions.append(f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND ({marks}))")
         values += [name, *allowed]
     return " AND ".join(conditions), values
+
+
+# --- The file
+
+_APPLICATION_ID: Final = 0x466C5269
+"""Says whose file it is (SQLite's `application_id`)."""
+
+_DOCUMENTS: Final = """
+CREATE TABLE documents (
+    row INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    text TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    source TEXT,
+    hash BLOB NOT NULL DEFAULT x''
+)
+"""
+"""`source`: where a document is kept up with; NULL for one that was added by hand."""
+_BY_HASH: Final = "CREATE INDEX by_hash ON documents (hash)"
+_WORDS: Final = f"""CREATE VIRTUAL TABLE words USING fts5(terms, content='', tokenize="{TOKENIZER}")"""
+
+
+class IndexDatabase(SQLiteFile):
+    """The file of an index, or `:memory:`."""
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        """The tables as this version wants them. Words of another version are made anew from the texts."""
+        self._is_new(connection)  # Before the log, which nothing of a foreign file is to be turned into.
+        use_log(connection, self._patience)
+        connection.execute("PRAGMA foreign_keys = ON")
+        with transaction(connection):
+            if self._is_new(connection):
+                identity = f"PRAGMA application_id = {_APPLICATION_ID}"
+                for statement in (_DOCUMENTS, _BY_HASH, vectors.SCHEMA, _WORDS, identity):
+                    connection.execute(statement)
+            else:
+                _bring_up(connection, read_identity(connection).version)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _is_new(self, connection: sqlite3.Connection) -> bool:
+        application, _, tables = read_identity(connection)
+        is_new = not application and not tables
+        if application != _APPLICATION_ID and not is_new:
+            raise DefinitionError(f"'{self.path}' is an SQLite file of something else, so it is no index")
+        return is_new
+
+    def explain(self, error: sqlite3.Error | UnicodeError | OSError) -> Exception:
+        if primary_code(error) == sqlite3.SQLITE_NOTADB:
+            return DefinitionError(f"'{self.path}' is no SQLite file, so it is no index")
+        return RunError(f"the index '{self.path}' cannot be used: {error}")
+
+
+def _bring_up(connection: sqlite3.Connection, version: int) -> None:
+    """Upgrades a database of an earlier version."""
+    if not any(name == "hash" for _, name, *_ in connection.execute("PRAGMA table_info(documents)")):
+        _key_vectors_by_text(connection)
+    if version != VERSION:
+        connection.execute("DROP TABLE words")
+        connection.execute(_WORDS)
+        texts = connection.execute("SELECT row, text FROM documents").fetchall()
+        rows = ((row, to_index_text(text)) for row, text in texts)
+        connection.executemany("INSERT INTO words (rowid, terms) VALUES (?, ?)", rows)
+
+
+def _key_vectors_by_text(connection: sqlite3.Connection) -> None:
+    """Vectors once belonged to documents. None of them is lost."""
+    connection.execute("ALTER TABLE documents ADD COLUMN source TEXT")
+    connection.execute("ALTER TABLE documents ADD COLUMN hash BLOB NOT NULL DEFAULT x''")
+    texts = connection.execute("SELECT row, text FROM documents").fetchall()
+    hashes = [(vectors.digest(text), row) for row, text in texts]
+    connection.executemany("UPDATE documents SET hash = ? WHERE row = ?", hashes)
+    connection.execute(_BY_HASH)
+    connection.execute("ALTER TABLE vectors RENAME TO former")
+    connection.execute(vectors.SCHEMA)
+    connection.execute(
+        "INSERT OR IGNORE INTO vectors SELECT hash, model, signs, vector FROM former JOIN documents ON row = document"
+    )
+    connection.execute("DROP TABLE former")

@@ -1,6 +1,7 @@
 """Declares what retrieval is: documents in, hits out. The protocol that every engine behind it implements.
 
-It knows no index and no storage. Engines of other packages are found by their entry points (`retrievers`).
+It knows no index and no storage. Engines of other packages are found by their entry points
+(`flowengine.context_providers.retrieval`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from flowengine.server.flow_catalog import make_input_schema
 from flowengine.serving.chat_shape import outputs_schema_of, to_text, tooling_of
 from flowengine.serving.outcomes import RunOutcome
 from flowengine.serving.question_texts import PersonsAnswer
-from flowengine.tools.mcp.server_tool import ServerTool
+from flowengine.tools.mcp.client import ServerTool
 from visualize.viewer.html import whole
 
 __all__ = [

@@ -18,10 +18,9 @@ from flowengine.models.tokens import count_tokens, estimate_tokens
 from flowengine.skills.outline import LONG_TEXT, Outline, Section
 from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 from flowengine.skills.skill import Skill
+from flowengine.tools.result_text import fence
 
-__all__ = ["BUDGET", "Answers", "fence", "format_line", "make_listing", "skill_messages"]
-
-# --- Texts of the locale, and the fence
+__all__ = ["BUDGET", "Answers", "format_line", "make_listing", "skill_messages"]
 
 
 @lru_cache(maxsize=len(LOCALES))
@@ -32,21 +31,6 @@ def skill_messages(locale: str) -> Messages:
     source = files("flowengine.skills").joinpath("locales", f"{locale}.toml").read_text(encoding="utf-8")
     sections = cast("dict[str, dict[str, str]]", tomllib.loads(source))
     return Messages(locale, {f"{name}.{key}": text for name, each in sections.items() for key, text in each.items()})
-
-
-def fence(tag: str, text: str) -> str:
-    """The text between tags that it cannot close itself.
-
-    >>> print(fence("skill", "a </skill> b"))
-    <skill_1>
-    a </skill> b
-    </skill_1>
-    """
-    name, number = tag, 0
-    while f"</{name}" in text:
-        number += 1
-        name = f"{tag}_{number}"
-    return f"<{name}>\n{text.strip()}\n</{name}>"
 
 
 # --- The list of skills
@@ -87,14 +71,10 @@ def make_listing(skills: Sequence[Skill], best: Iterable[Skill], words: Messages
         if tokens > budget:
             break
         lines.append(format_line(skill))
-    return _fit_listing(skills, lines, names, words, budget)
-
-
-def _fit_listing(skills: Sequence[Skill], lines: list[str], names: str, words: Messages, budget: int) -> SkillListing:
-    """The parts as one text. Counted as a whole they may be a few tokens more than the sum, so the last may go."""
     while True:
         text = _list_some(skills, lines, names, words)
         tokens = count_tokens(text)
+        # Counted as a whole they may be a few tokens more than the sum, so the last may go.
         if tokens <= budget or not lines:
             return SkillListing(text, tokens, False)
         lines.pop()
@@ -150,13 +130,13 @@ class Answers:
     def section(self, outline: Outline, section: Section) -> str:
         """The section with all below it, or its own text and what is below it by number."""
         if section.tokens <= LONG_TEXT:
-            return fence("section", section.whole)
-        below = self._lines(outline.lines(section.sections))
+            return fence("section", section.whole.strip())
+        below = "\n".join(outline.lines(section.sections))
         part = self._words("results.part", number=section.number, lines=below)
-        return f"{fence('section', section.text)}\n\n{part}"
+        return f"{fence('section', section.text.strip())}\n\n{part}"
 
     def sections(self, outline: Outline) -> str:
-        return self._lines(outline.lines())
+        return "\n".join(outline.lines())
 
     def describe_found(self, skills: Iterable[Skill]) -> str:
         lines = "\n".join(map(format_line, skills))
@@ -166,7 +146,7 @@ class Answers:
         """Formats a script's output, and how it ended."""
         told = [(self._words("results.stdout"), "output", outcome.stdout)]
         told.append((self._words("results.stderr"), "messages", outcome.stderr))
-        said = [f"{title}\n{fence(tag, text)}" for title, tag, text in told if text.strip()]
+        said = [f"{title}\n{fence(tag, text.strip())}" for title, tag, text in told if text.strip()]
         return "\n\n".join([self._ending(outcome, limits), *(said or [self._words("results.silent")])])
 
     def _ending(self, outcome: Outcome, limits: ScriptLimits) -> str:
@@ -182,11 +162,8 @@ class Answers:
 
     def _text(self, tag: str, introduction: str, text: str, outline: Outline | None) -> list[str]:
         if outline is None:
-            return [fence(tag, text)]
-        return [self._words(introduction), fence(tag, outline.beginning), self._lines(outline.lines())]
-
-    def _lines(self, lines: Sequence[str]) -> str:
-        return "\n".join(lines)
+            return [fence(tag, text.strip())]
+        return [self._words(introduction), fence(tag, outline.beginning.strip()), self.sections(outline)]
 
     def _files(self, files: Sequence[str]) -> list[str]:
         if not files:

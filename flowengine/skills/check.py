@@ -44,13 +44,13 @@ def _check_folder(skill: Skill) -> Iterator[Diagnostic]:
                 "SK404", f"more than {_MAX_ENTRIES:,} files; the rest is not looked at", skill.folder
             )
             return
-        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+        if os.path.islink(path) and not Path(os.path.realpath(path)).is_relative_to(root):
             message = "the link leads out of the skill's folder; what it leads to is never read"
             yield make_irregularity("SK403", message, path)
         elif path.name.lower() == skill.file.name.lower() and path.parent != skill.folder:
             message = f"a SKILL.md inside the skill '{skill.name}' is one of its files, and no skill of its own"
             yield make_irregularity("SK405", message, path)
-        elif path.parent.name == "scripts" and path.parent.parent == skill.folder and path.is_file():
+        elif path.parent.name == "scripts" and path.parent.parent == skill.folder and os.path.isfile(path):
             yield from _check_script(path)
 
 
@@ -86,8 +86,8 @@ def _check_links(store: SkillStore, skill: Skill) -> Iterator[Diagnostic]:
         try:
             resolve_path(skill, unquote(target))
         except RefusedError as refused:
-            if (skill.folder / unquote(target)).is_dir() and not refused.key.endswith("outside"):
-                continue
             outside = refused.key.endswith("outside")
+            if not outside and os.path.isdir(skill.folder / unquote(target)):
+                continue
             said = "leads out of the skill's folder" if outside else "is not there"
             yield make_irregularity("SK403" if outside else "SK406", f"the file '{target:.100}' {said}", skill.file)

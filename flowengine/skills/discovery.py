@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from flowengine.core.flow_paths import RefusedPathError, check_path
 from flowengine.errors import Diagnostic
+from flowengine.models.throttle import CallSlots
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document, Retriever
 from flowengine.skills.skill import Skill, SkillStamp, make_irregularity
@@ -37,22 +37,14 @@ class SkillPlace(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-@dataclass(slots=True)
-class Places:
-    """The folders below a root."""
-
-    found: list[SkillPlace] = field(default_factory=list[SkillPlace])
-    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
-
-
-def find_places(root: Path, *, hidden: bool = True) -> Places:
-    """All skills of a root, which may be a skill's own folder, in the order of their paths.
+def find_places(root: Path, *, hidden: bool = True) -> tuple[list[SkillPlace], list[Diagnostic]]:
+    """All skills of a root, which may be a skill's own folder, in the order of their paths; and what is odd about it.
 
     `hidden`: those in folders whose names begin with a dot too.
     """
     walk = _Walk(root, hidden)
     walk.folder(root, 0)
-    return walk.places
+    return walk.found, walk.diagnostics
 
 
 class _Walk:
@@ -62,7 +54,8 @@ class _Walk:
         self._inside = _resolve(root)
         self._hidden = hidden
         self._seen: set[Path] = set()
-        self.places = Places()
+        self.found: list[SkillPlace] = []
+        self.diagnostics: list[Diagnostic] = []
 
     def folder(self, folder: Path, depth: int) -> bool:
         """Tells whether there is a skill in it or below."""
@@ -103,7 +96,7 @@ class _Walk:
             self._note("SK106", f"the file cannot be read: {error.strerror}", file)
             return True
         stamp = SkillStamp(found.st_mtime_ns, found.st_size, found.st_ino)
-        self.places.found.append(SkillPlace(file, stamp, has_files, odd))
+        self.found.append(SkillPlace(file, stamp, has_files, odd))
         return True
 
     def _below(self, folder: Path, entries: list[os.DirEntry[str]], depth: int) -> bool:
@@ -138,7 +131,7 @@ class _Walk:
         return False
 
     def _note(self, code: str, message: str, place: Path) -> None:
-        self.places.diagnostics.append(make_irregularity(code, message, place))
+        self.diagnostics.append(make_irregularity(code, message, place))
 
 
 def _resolve(path: str | Path) -> Path:
@@ -155,7 +148,9 @@ class SkillIndex:
     def __init__(self, retriever: Retriever | None = None) -> None:
         """`retriever`: one of one's own, for a meaning that words do not show; by default an index in memory."""
         self._retriever: Retriever = FtsRetriever() if retriever is None else retriever
-        self._indexed: Mapping[str, str] = {}
+        self._indexed: dict[str, str | None] = {}
+        """Name → text; None: the retriever failed, and may have any text, or none."""
+        self._turn = CallSlots(1)
 
     async def rank_skills(self, skills: Sequence[Skill], query: str, limit: int = 5) -> list[Skill]:
         """The skills that fit best, best first; none where nothing fits."""
@@ -165,12 +160,15 @@ class SkillIndex:
         return [by_name[hit.id] for hit in hits if hit.id in by_name]
 
     async def _follow(self, texts: Mapping[str, str]) -> None:
-        known = self._indexed
-        if gone := [name for name in known if name not in texts]:
-            await self._retriever.remove(gone)
-        if new := [Document(name, text) for name, text in texts.items() if known.get(name) != text]:
-            await self._retriever.add(new)
-        self._indexed = texts
+        async with self._turn.take():
+            gone = [name for name in self._indexed if name not in texts]
+            new = [Document(name, text) for name, text in texts.items() if self._indexed.get(name) != text]
+            self._indexed |= dict.fromkeys([*gone, *(each.id for each in new)])
+            if gone:
+                await self._retriever.remove(gone)
+            if new:
+                await self._retriever.add(new)
+            self._indexed = dict(texts)
 
 
 def searchable_text(skill: Skill) -> str:

@@ -15,18 +15,18 @@ from typing import Final, NamedTuple, TypeAlias
 
 from anyio import to_thread
 
-from flowengine.core.locale import Messages
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document
 from flowengine.retrieval.terms import asked_terms, stems
-from flowengine.skills.answers import fence, format_line, skill_messages
+from flowengine.skills.answers import format_line, skill_messages
 from flowengine.skills.disclosure import SkillAccess
 from flowengine.skills.outline import LONG_TEXT, Section, make_outline
 from flowengine.skills.skill import Skill
 from flowengine.skills.skill_store import SkillStore
+from flowengine.tools.result_text import fence
 
 __all__ = [
     "Choices",
@@ -93,16 +93,13 @@ async def measure_skill(store: SkillStore, skill: Skill, task: str = "", locale:
     """The tokens where this one of the store's skills is used for a task (by default: for what it describes)."""
     access = SkillAccess(store, locale=locale)
     query = task or skill.description
-    skills = await to_thread.run_sync(store.skills)
-    bodies = [(await to_thread.run_sync(store.body, each)).text for each in skills]
     parts = [each.text for each in await access.fragments(query)]
     parts += [json.dumps(tool.schema(), ensure_ascii=False) for tool in (await access.tool_set()).tools]
     parts += [json.dumps({"name": skill.name}), await access.load_skill(skill.name)]
-    body = next(body for each, body in zip(skills, bodies, strict=True) if each.name == skill.name)
-    for section in _choose_sections(body, query):
+    for section in _choose_sections((await to_thread.run_sync(store.body, skill)).text, query):
         arguments = {"name": skill.name, "section": section.number}
         parts += [json.dumps(arguments), await access.read_skill_section(**arguments)]
-    eager = _eager_prompt(skills, bodies, skill_messages(locale))
+    eager = await _eager_prompt(store, locale)
     return Measured(skill.name, count_tokens(eager), sum(map(count_tokens, parts)))
 
 
@@ -114,10 +111,8 @@ def add_up(cases: Sequence[Measured]) -> Total:
 
 async def measure_choices(store: SkillStore, tasks: Sequence[Task], choose: Chooser, locale: str = "en") -> Choices:
     """Measures whether the right skill is chosen from the list as often as with everything in the prompt."""
-    skills = await to_thread.run_sync(store.skills)
-    bodies = [(await to_thread.run_sync(store.body, each)).text for each in skills]
-    everything = _eager_prompt(skills, bodies, skill_messages(locale))
-    names = [each.name for each in skills]
+    everything = await _eager_prompt(store, locale)
+    names = [each.name for each in await to_thread.run_sync(store.skills)]
     listed = eager = 0
     for task in tasks:
         fragments = await SkillAccess(store, locale=locale).fragments(task.text)
@@ -167,10 +162,12 @@ def _split_prompt(prompt: str, names: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _eager_prompt(skills: Sequence[Skill], bodies: Sequence[str], words: Messages) -> str:
+async def _eager_prompt(store: SkillStore, locale: str) -> str:
     """The prompt that has it all."""
+    skills = await to_thread.run_sync(store.skills)
+    bodies = [(await to_thread.run_sync(store.body, each)).text.strip() for each in skills]
     told = [f"{format_line(skill)}\n{fence('skill', body)}" for skill, body in zip(skills, bodies, strict=True)]
-    return words("measure.everything", lines="\n".join(told))
+    return skill_messages(locale)("measure.everything", lines="\n".join(told))
 
 
 def _choose_sections(body: str, query: str) -> list[Section]:

@@ -61,20 +61,17 @@ class Outline:
 
     def find(self, wanted: str) -> Section | None:
         """By number (`2`, `2.1`), or by title, whatever its case and marks."""
+        sections = list(_walk_sections(self.sections))
         number = wanted.strip().strip(".#§ ")
-        by_number = next((each for each in self._all() if each.number == number), None)
+        by_number = next((each for each in sections if each.number == number), None)
         if by_number is not None:
             return by_number
         title = _normalize_title(re.sub(r"^[0-9.]+\s+", "", wanted.strip()))
-        return next((each for each in self._all() if title and _normalize_title(each.title) == title), None)
-
-    def titles(self) -> list[str]:
-        return [each.title for each in self._all()]
+        return next((each for each in sections if title and _normalize_title(each.title) == title), None)
 
     def lines(self, below: Sequence[Section] | None = None) -> list[str]:
         """One line a section: number, title, tokens. The deepest levels are left out where there are too many."""
-        sections = self.sections if below is None else below
-        everything = list(_walk_sections(sections))
+        everything = list(_walk_sections(self.sections if below is None else below))
         deepest = max((each.number.count(".") for each in everything), default=0)
         while deepest and sum(each.number.count(".") <= deepest for each in everything) > _MAX_LINES:
             deepest -= 1
@@ -82,20 +79,17 @@ class Outline:
         lines = [f"{each.number} {each.title} ({each.tokens})" for each in shown[: 2 * _MAX_LINES]]
         return [*lines, f"… {len(shown) - len(lines)}"] if len(shown) > len(lines) else lines
 
-    def _all(self) -> Iterator[Section]:
-        return _walk_sections(self.sections)
-
 
 def make_outline(text: str) -> Outline:
     """The outline. A single heading above all others is the text's title, and what follows it its beginning."""
     beginning, sections = _build_tree(text)
     if len(sections) == 1 and sections[0].sections:
         beginning, sections = beginning + sections[0].text, sections[0].sections
-    if count_tokens(beginning) > LONG_TEXT:
-        parts = list(_split_text(beginning))
-        beginning, sections = parts[0], [*_make_sections(parts[1:], 2, len(parts)), *sections]
+    beginning, parts = _split_beginning(beginning)
+    sections = [*parts, *sections]
     for section in _walk_sections(sections):
-        _split_section(section)
+        # A section whose own text is too long keeps its beginning; the rest becomes sections below it.
+        section.text, section.sections[:0] = _split_beginning(section.text)
     _number_sections(sections, "")
     return Outline(beginning, sections)
 
@@ -137,17 +131,12 @@ def _fence_after(line: str, fence: str) -> str:
     return "" if closes else fence
 
 
-def _split_section(section: Section) -> None:
-    """A section whose own text is too long keeps its beginning; the rest becomes sections below it."""
-    if count_tokens(section.text) <= LONG_TEXT:
-        return
-    parts = list(_split_text(section.text))
-    section.text = parts[0]
-    section.sections[:0] = _make_sections(parts[1:], 2, len(parts))
-
-
-def _make_sections(parts: Sequence[str], first: int, count: int) -> list[Section]:
-    return [Section(f"[{number}/{count}]", 7, part) for number, part in enumerate(parts, first)]
+def _split_beginning(text: str) -> tuple[str, list[Section]]:
+    """The text, or the first part of one that is too long, and the others as sections."""
+    if count_tokens(text) <= LONG_TEXT:
+        return text, []
+    first, *others = _split_text(text)
+    return first, [Section(f"[{number}/{len(others) + 1}]", 7, part) for number, part in enumerate(others, 2)]
 
 
 def _split_text(text: str) -> Iterator[str]:

@@ -32,8 +32,8 @@ def skill_of(raw: bytes, file: Path, stamp: SkillStamp, *, has_files: bool = Fal
     keys = {} if parts.header is None else read_header(parts.header, parts.line, found)
     size = estimate_tokens(parts.body)
     found += [*_find_unknown_keys(keys), *_check_body(parts.body, size)]
-    name = _read_name(keys.get("name"), file.parent.name, found)
-    described = _read_description(keys.get("description"), parts.body, found)
+    name = _read_name(keys, file.parent.name, found)
+    described = _read_description(keys, parts.body, found)
     rest = _read_other_keys(keys, found)
     ordered = sorted(found, key=lambda each: (each.line or 0, each.code))
     return Skill(
@@ -67,16 +67,23 @@ def to_one_line(text: str) -> str:
 # --- Name and description
 
 
-def _read_name(node: Node | None, folder: str, found: list[FoundKeys]) -> str:
-    line = _line_of(node)
-    if node is not None and not isinstance(node, Scalar):
-        found.append(FoundKeys("SK209", "`name` must be a text", line))
-    name = unicodedata.normalize("NFKC", to_one_line(to_text(node))) if node is not None else ""
+def _read_text(keys: Mapping[str, Node], key: str, found: list[FoundKeys]) -> str:
+    """The text of a key in one line; empty where there is none."""
+    node = keys.get(key)
+    if node is None:
+        return ""
+    if not isinstance(node, Scalar):
+        found.append(FoundKeys("SK209", f"`{key}` must be a text", _line_of(node)))
+    return to_one_line(to_text(node))
+
+
+def _read_name(keys: Mapping[str, Node], folder: str, found: list[FoundKeys]) -> str:
+    name = unicodedata.normalize("NFKC", _read_text(keys, "name", found))
+    line = _line_of(keys.get("name"))
     if not name:
         found.append(FoundKeys("SK301", f"`name` is missing; the folder's name '{folder}' is taken", line))
         return to_one_line(folder)[:MAX_NAME] or "skill"
-    if isinstance(node, Scalar):
-        found += _find_misread("name", node)
+    found += _find_misread(keys, "name")
     found += (
         FoundKeys(code, message, line) for code, message in _check_name(name, unicodedata.normalize("NFKC", folder))
     )
@@ -99,19 +106,16 @@ def _check_name(name: str, folder: str) -> Iterator[tuple[str, str]]:
         yield "SK306", f"{shown} is not that of its folder, '{folder:.80}'"
 
 
-def _read_description(node: Node | None, body: str, found: list[FoundKeys]) -> str:
-    line = _line_of(node)
-    if node is not None and not isinstance(node, Scalar):
-        found.append(FoundKeys("SK209", "`description` must be a text", line))
-    text = to_one_line(to_text(node)) if node is not None else ""
+def _read_description(keys: Mapping[str, Node], body: str, found: list[FoundKeys]) -> str:
+    text = _read_text(keys, "description", found)
+    line = _line_of(keys.get("description"))
     if not text:
         stand_in = _first_sentence(body)
         instead = "the body's first sentence stands in for it" if stand_in else "there is nothing to stand in for it"
         found.append(FoundKeys("SK309", f"`description` is missing; {instead}", line))
         return stand_in
-    if isinstance(node, Scalar):
-        found += _find_misread("description", node)
-    size = len(to_text(node).strip()) if node is not None else 0
+    found += _find_misread(keys, "description")
+    size = len(to_text(keys["description"]).strip())
     if size > MAX_DESCRIPTION:
         message = f"`description` has {size:,} characters; {MAX_DESCRIPTION:,} are allowed, and the rest is cut off"
         found.append(FoundKeys("SK310", message, line))
@@ -137,12 +141,7 @@ class _OtherKeys(NamedTuple):
 
 
 def _read_other_keys(keys: Mapping[str, Node], found: list[FoundKeys]) -> _OtherKeys:
-    texts: dict[str, str] = {}
-    for key in ("license", "compatibility"):
-        node = keys.get(key)
-        if node is not None and not isinstance(node, Scalar):
-            found.append(FoundKeys("SK209", f"`{key}` must be a text", _line_of(node)))
-        texts[key] = to_one_line(to_text(node)) if node is not None else ""
+    texts = {key: _read_text(keys, key, found) for key in ("license", "compatibility")}
     if len(texts["compatibility"]) > _MAX_COMPATIBILITY:
         message = f"`compatibility` has {len(texts['compatibility'])} characters; {_MAX_COMPATIBILITY} are allowed"
         found.append(FoundKeys("SK211", message, _line_of(keys["compatibility"])))
@@ -189,9 +188,10 @@ _TYPED_SCALAR: Final = re.compile(
 )
 
 
-def _find_misread(key: str, node: Scalar) -> Iterator[FoundKeys]:
+def _find_misread(keys: Mapping[str, Node], key: str) -> Iterator[FoundKeys]:
     """A text that YAML 1.1 (or 1.2) resolves to a boolean, a number or a date."""
-    if node.is_plain and _TYPED_SCALAR.fullmatch(node.text):
+    node = keys[key]
+    if isinstance(node, Scalar) and node.is_plain and _TYPED_SCALAR.fullmatch(node.text):
         message = f"some readers do not take `{key}: {node.text:.40}` for a text; put it in quotes"
         yield FoundKeys("SK210", message, node.line)
 

@@ -33,6 +33,7 @@ __all__ = [
 MAX_FILE: Final = 2_000_000
 """Bytes of a file that can be read."""
 MAX_LISTED: Final = 2_000
+"""Files that are listed, and folders in which they are looked for."""
 MAX_WITHHELD: Final = 500
 """Files and folders in a skill whose scripts run that are hidden, or keys."""
 
@@ -101,27 +102,27 @@ def is_script(path: str) -> bool:
 
 
 def list_files(skill: Skill) -> list[str]:
-    """The skill's files by their paths, without SKILL.md and without what is hidden; links out of it are left out."""
-    return list(_list_below(skill.folder, skill))
+    """The skill's files by their paths, without SKILL.md and what is hidden; what is nearer to the top comes first.
 
-
-def _list_below(folder: Path, skill: Skill) -> Iterator[str]:
-    root, pending, count = os.path.realpath(skill.folder), [folder], 0
-    seen: set[str] = set()
-    while pending and count < MAX_LISTED:
-        here = pending.pop(0)
+    Links out of the skill are left out, and so are names that are not one line of text: they stand in prompts.
+    """
+    root, found = os.path.realpath(skill.folder), list[str]()
+    folders, seen = [skill.folder], set[str]()
+    for here in folders:  # It grows.
         if (real := os.path.realpath(here)) in seen:
             continue
         seen.add(real)
         for entry in _list_entries(here):
             inside = not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(root)
-            if not inside or is_withheld(entry.name) or entry.name == "__pycache__":
+            if not inside or is_withheld(entry.name) or entry.name == "__pycache__" or not entry.name.isprintable():
                 continue
             if os.path.isdir(entry.path):
-                pending.append(Path(entry.path))
+                folders.append(Path(entry.path))
             elif os.path.isfile(entry.path) and Path(entry.path) != skill.file:
-                count += 1
-                yield Path(entry.path).relative_to(skill.folder).as_posix()
+                found.append(Path(entry.path).relative_to(skill.folder).as_posix())
+        if max(len(found), len(seen)) >= MAX_LISTED:
+            break
+    return found[:MAX_LISTED]
 
 
 def list_withheld(folder: Path) -> list[str]:

@@ -101,12 +101,12 @@ class SkillStore:
         """Both at once, of the same moment."""
         with self._lock:
             below = [find_places(root, hidden=self._hidden) for root in self.roots]
-            places = {each.file: each for found in below for each in found.found}
+            places = {each.file: each for found, _ in below for each in found}
             taken = [self._load_cached(each) for each in places.values()]
             self._read = {file: self._read[file] for file in places}
         skills = _rename_duplicates([each for each in taken if isinstance(each, Skill)], self.strict)
         diagnostics = (
-            *(each for found in below for each in found.diagnostics),
+            *(each for _, odd in below for each in odd),
             *(each for each in taken if isinstance(each, Diagnostic)),
             *(each for skill in skills for each in skill.diagnostics),
         )

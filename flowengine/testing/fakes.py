@@ -33,8 +33,8 @@ from flowengine.nodes.http_sender import SentAnswer
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.model_overrides import replace_agent, replace_nodes
+from flowengine.tools.mcp.client import ServerTool
 from flowengine.tools.mcp.server_settings import McpServer
-from flowengine.tools.mcp.server_tool import ServerTool
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 

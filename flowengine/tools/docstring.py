@@ -55,11 +55,7 @@ def parse(text: str | None) -> Docstring:
 def _section(lines: list[str], at: int) -> bool:
     """Tells whether a section begins in this line."""
     line = lines[at]
-    return bool(_GOOGLE.match(line) or _OTHER.match(line) or _is_field(line) or _is_underlined(lines, at))
-
-
-def _is_field(line: str) -> bool:
-    return bool(_FIELD.match(line))
+    return bool(_GOOGLE.match(line) or _OTHER.match(line) or _FIELD.match(line) or _is_underlined(lines, at))
 
 
 def _is_underlined(lines: list[str], at: int) -> bool:

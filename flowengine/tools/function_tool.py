@@ -108,7 +108,7 @@ def tool_of(
         name=called,
         description=described.description,
         parameters=arguments.schema,
-        run=_Run(called, function, arguments),
+        run=_Run(function, arguments),
         function=function,
         effect=effect or marked.effect or "none",
         timeout=DEFAULT_TIMEOUT if timeout is None else timeout,
@@ -129,8 +129,7 @@ def _docstring_of(function: Callable[..., Any]) -> str | None:
 class _Run:
     """The call of a function tool."""
 
-    def __init__(self, name: str, function: Callable[..., Any], arguments: _Arguments) -> None:
-        self._name = name
+    def __init__(self, function: Callable[..., Any], arguments: _Arguments) -> None:
         self._function = function
         self._arguments = arguments
         called: Any = getattr(function, "__call__", None)  # noqa: B004 - its kind is asked for, not whether it is there

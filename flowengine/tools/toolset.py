@@ -44,10 +44,9 @@ class ToolSet:
             refuse_other_kind(text, str, f"the {field} of a ToolSet is text", DefinitionError)
         refuse_other_kind(tools, Iterable, f"the tools of the ToolSet '{name}' are a list", DefinitionError)
         taken = tuple(each if isinstance(each, Tool) else tool_of(each) for each in tools)
-        for field, value in (("name", name), ("description", description), ("tools", taken)):
+        given = {"name": name, "description": description, "tools": taken, "active": active, "source": source}
+        for field, value in given.items():
             object.__setattr__(self, field, value)
-        object.__setattr__(self, "active", active)
-        object.__setattr__(self, "source", source)
 
     @property
     def origin(self) -> str:

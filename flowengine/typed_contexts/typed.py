@@ -13,7 +13,6 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
@@ -107,8 +106,9 @@ class TypedContext(Generic[D]):
             refuse_other_kind(
                 function, (Callable, NoneType), f"context '{id}': {name} is a function of the context", DefinitionError
             )
-        given = _GivenFunctions(render_prompt, tool_set, on_tool_call)
-        body: dict[str, Any] = {"id": id, "description": description, "data_schema": data_schema, **given.methods()}
+        given = {"render_prompt": render_prompt, "tool_set": tool_set, "on_tool_call": on_tool_call}
+        methods = {name: _to_method(each) for name, each in given.items() if each is not None}
+        body = {"id": id, "description": description, "data_schema": data_schema, **methods}
         made = cast("type[Self]", type(f"{cls.__name__}_{id}", (cls,), body))
         return made(initial_data)
 
@@ -209,36 +209,11 @@ class TypedContext(Generic[D]):
             raise StateError(f"the data of {problem}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _GivenFunctions:
-    """The functions passed to `create` in place of a subclass's methods."""
+def _to_method(given: Any) -> Callable[..., Any]:
+    """A function, or what it always gives, as a method: a callable object in a class would not be bound."""
 
-    render_prompt: Callable[[Any], str | Awaitable[str]] | None
-    tool_set: Callable[[Any], ToolSets] | ToolSets | None
-    on_tool_call: Callable[[Any, ToolCallResult], Awaitable[None] | None] | None
-
-    def methods(self) -> dict[str, Any]:
-        """Wrapped, because a callable object in a class would not be bound to the context."""
-        made: dict[str, Any] = {}
-        if (render := self.render_prompt) is not None:
-            made["render_prompt"] = _to_method(render)
-        if (told := self.on_tool_call) is not None:
-            made["on_tool_call"] = _to_method(told)
-        if (tools := self.tool_set) is not None:
-            made["tool_set"] = _to_method(tools) if callable(tools) else _return_always(tools)
-        return made
-
-
-def _to_method(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any) -> Any:
-        return function(self, *args)
-
-    return method
-
-
-def _return_always(tools: ToolSets) -> Callable[..., ToolSets]:
-    def method(self: Any) -> ToolSets:
-        return tools
+        return given(self, *args) if callable(given) else given
 
     return method
 

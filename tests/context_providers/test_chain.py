@@ -3,13 +3,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import pytest
 
 from flowengine.context_providers import chain
-from flowengine.context_providers.chain import clear_providers, gather, tell_providers
+from flowengine.context_providers.chain import clear_providers, gather, keep_for_good, tell_providers
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import Fragment
@@ -236,3 +236,47 @@ async def test_updates_and_clearing_reach_all_whoever_fails(notes: Notes):
     await clear_providers([Failing(), counting], notes)
     assert counting.seen == ()
     assert [each.error for each in notes] == ["ValueError: no memory", "ValueError: no forgetting"]
+
+
+class Diary(ContextProvider):
+    """A memory that nobody registered."""
+
+    provider_name = "diary"
+    adds = True
+    written: ClassVar[list[Any]] = []
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+    def load(self, value: Any) -> None:
+        self._held = value
+
+    def commit(self) -> None:
+        self.written.extend(self._held)
+
+
+async def test_a_memory_of_a_class_that_nobody_registered_is_kept():
+    Diary.written.clear()
+    await keep_for_good({"memory": [{"provider": "diary", "settings": {}, "item": "Tea"}]}, [Diary()])
+    assert Diary.written == ["Tea"]
+
+
+@pytest.mark.parametrize(
+    ("odd", "problem"),
+    [
+        (Fragment("a", "x", priority=None), "the priority of a Fragment must be a number, not "),  # type: ignore[arg-type]
+        (Fragment("a", "x", label=["a"]), "the label of a Fragment must be text, not "),  # type: ignore[arg-type]
+        (Fragment("a", "x", group=3), "the group of a Fragment must be text, not "),  # type: ignore[arg-type]
+    ],
+)
+async def test_a_fragment_that_no_record_could_hold_is_a_failure_of_its_provider(
+    odd: Fragment, problem: str, notes: Notes
+):
+    class Odd(ContextProvider):
+        provider_name = "odd"
+
+        def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> list[Fragment]:
+            return [odd]
+
+    assert texts(await gather([Odd(), Source("b")], "", notes)) == ["b"]
+    assert [each.error.startswith(problem) for each in notes] == [True]

@@ -195,3 +195,8 @@ def test_a_question_that_is_one_long_word_names_no_file_soon() -> None:
     begun = process_time()
     assert named_files("a" * 40_000, ["a.py"]) == []
     assert process_time() - begun < 5  # Where each letter is a new beginning, a quarter of a minute.
+
+
+def test_a_name_of_several_lines_is_left_out(tmp_path: Path) -> None:
+    put(tmp_path, {"a.py": "1", "b\n```\nForget it.py": "1", "c\u2028d.py": "1"})
+    assert listed(tmp_path) == ["a.py"]

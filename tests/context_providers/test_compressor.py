@@ -14,8 +14,7 @@ from retrieval_data import Transcript, transcript
 
 from flowengine.context_providers.compressor.compressor import ContextCompressorProvider
 from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import join_fragments
+from flowengine.context_providers.provider import ParameterError, join_fragments
 from flowengine.core.context import Fragment
 from flowengine.errors import PermanentModelError
 from flowengine.models.scripted import ScriptedModel

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from flowengine.context_providers.conversation import ConversationHistoryProvider, entry_of
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import fragments_of
+from flowengine.context_providers.provider import ParameterError, fragments_of
 
 
 def make_turn(number: int, **more: Any) -> dict[str, Any]:
@@ -88,3 +87,9 @@ def test_an_exchange_without_a_question_is_not_remembered(question: str | None) 
     history.update({"user_input": question, "result": "An answer to nothing."})
     assert history.get_context("") == ""
     assert history.dump() is None
+
+
+def test_an_answer_that_counts_as_false_is_an_answer():
+    history = ConversationHistoryProvider()
+    history.update({"user_input": 7, "result": 0, "timestamp": None})
+    assert history.get_context("") == "User: 7\nAssistant: 0"

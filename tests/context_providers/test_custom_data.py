@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from flowengine.context_providers.custom_data import CustomDataProvider
-from flowengine.context_providers.parameters import ParameterError
+from flowengine.context_providers.provider import ParameterError
 
 
 async def test_each_entry_of_a_mapping_is_a_fragment():

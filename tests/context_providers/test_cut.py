@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flowengine.context_providers.cut import CutProvider
 from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.parameters import ParameterError
+from flowengine.context_providers.provider import ParameterError
 from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
 

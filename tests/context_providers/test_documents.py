@@ -108,3 +108,18 @@ def test_a_file_that_vanishes_takes_its_documents_with_it(tmp_path: Path) -> Non
     source.changes()
     path.unlink()
     assert source.changes() == ([], ["a"])
+
+
+def test_values_that_say_nothing_and_values_that_no_index_holds_keep_no_document_out(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(
+        '{"text": "One.", "id": null, "metadata": null}\n'
+        '{"text": "Two.", "id": null}\n'
+        '{"text": "Three.", "id": "\\ud800", "metadata": {"size": NaN}}\n'
+    )
+    added, _ = DocumentSource(file).changes()
+    assert added == [
+        Document("1", "One.", {}),
+        Document("2", "Two.", {}),
+        Document("?", "Three.", {"size": None}),
+    ]

@@ -7,13 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from flowengine.context_providers import registry
+from flowengine.context_providers import factory
 from flowengine.context_providers.conversation import ConversationHistoryProvider
 from flowengine.context_providers.custom_data import CustomDataProvider
-from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.parameters import MissingFileError, OutsideError, ParameterError
-from flowengine.context_providers.provider import ContextProvider
-from flowengine.context_providers.registry import GROUP, OURS
+from flowengine.context_providers.factory import GROUP, OURS, ContextProviderFactory
+from flowengine.context_providers.provider import ContextProvider, MissingFileError, OutsideError, ParameterError
 from flowengine.errors import DefinitionError
 from tests.support.packages import installed_package
 
@@ -35,7 +33,7 @@ class Weather(ContextProvider):
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(factory, "_registered", {})
 
 
 def test_both_notations_make_the_same():
@@ -240,3 +238,30 @@ def test_one_provider_does_not_load_the_others():
     assert "providers.conversation" in shown
     assert "fixed_file" not in shown
     assert "retrieval" not in shown
+
+
+def test_a_schema_that_cannot_be_had_hides_no_other():
+    class Broken(ContextProvider):
+        provider_name = "broken"
+
+        @classmethod
+        def get_config_schema(cls) -> dict[str, Any]:
+            raise KeyError("title")
+
+    ContextProviderFactory.register_provider("broken", Broken)
+    schemas = ContextProviderFactory.get_available_providers()
+    assert schemas["broken"]["description"] == "'title'"
+    assert "max_items" in schemas["conversation"]["parameters"]
+    with pytest.raises(ParameterError, match="context provider 'broken' cannot be made: KeyError: 'title'"):
+        create("broken")
+
+
+def test_a_heir_of_ours_with_a_constructor_of_its_own_is_described_like_ours():
+    class Quiet(ConversationHistoryProvider):
+        def __init__(self, **config: Any) -> None:
+            super().__init__(**config)
+
+    ContextProviderFactory.register_provider("quiet", Quiet)
+    (made,) = create([{"quiet": {"max_items": 3}}])
+    assert isinstance(made, Quiet)
+    assert made.max_items == 3

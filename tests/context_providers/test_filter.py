@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.filter import ContextFilterProvider
-from flowengine.context_providers.parameters import ParameterError
+from flowengine.context_providers.provider import ParameterError
 from flowengine.core.context import Fragment
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.context_providers.fixed_file import FixedFileProvider
-from flowengine.context_providers.parameters import MissingFileError
+from flowengine.context_providers.provider import MissingFileError
 
 
 @pytest.fixture

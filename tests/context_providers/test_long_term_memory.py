@@ -13,8 +13,7 @@ from flowengine.agents.agent import Agent
 from flowengine.context_providers.chain import gather, tell_providers
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.long_term_memory import LongTermMemoryProvider, memory_source
-from flowengine.context_providers.parameters import OutsideError, ParameterError
-from flowengine.context_providers.provider import ContextProvider, join_fragments
+from flowengine.context_providers.provider import ContextProvider, OutsideError, ParameterError, join_fragments
 from flowengine.core.records import ProviderFailed
 from flowengine.models.scripted import ScriptedModel
 

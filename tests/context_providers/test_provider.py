@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from flowengine.context_providers.parameters import OutsideError, locate_path
-from flowengine.context_providers.provider import ContextProvider, call_method, fragments_of, join_fragments
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    OutsideError,
+    call_method,
+    fragments_of,
+    join_fragments,
+    locate_path,
+)
 from flowengine.core.context import Fragment
 
 

@@ -10,8 +10,7 @@ import anyio
 import pytest
 
 from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.parameters import MissingFileError, OutsideError, ParameterError
-from flowengine.context_providers.provider import join_fragments
+from flowengine.context_providers.provider import MissingFileError, OutsideError, ParameterError, join_fragments
 from flowengine.context_providers.retrieval import RetrievalProvider
 from flowengine.errors import DefinitionError, RunError
 from flowengine.retrieval.fts import FtsRetriever

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.parameters import MissingFileError, OutsideError, ParameterError
+from flowengine.context_providers.provider import MissingFileError, OutsideError, ParameterError
 from flowengine.context_providers.source_code import source_code
 from flowengine.context_providers.source_code.source_code import SourceCodeProvider
 from flowengine.core.context import Fragment
@@ -178,3 +178,11 @@ def test_providers_of_one_folder_share_an_index(root: Path) -> None:
     del one, other
     gc.collect()
     assert not [key for key in source_code._indexes if key[0] == str(root / "src")]
+
+
+@pytest.mark.parametrize(("quoted", "fence"), [("``", "```"), ("```", "````"), ("`````", "``````")])
+def test_quoted_code_cannot_close_its_fence(root: Path, quoted: str, fence: str) -> None:
+    put(root, "src/evil.py", f'def pay_evil():\n    """\n    {quoted}\n    """\n')
+    text = of(root, max_files=1).get_context("pay_evil")
+    assert text.endswith(f'    """\n{fence}')
+    assert f"\n{fence}py\n" in text

@@ -14,7 +14,7 @@ import flowengine
 from flowengine.agents.agent import Agent
 from flowengine.cli.main import main
 from flowengine.cli.page_texts import list_commands
-from flowengine.context_providers.registry import OURS, provider_class
+from flowengine.context_providers.factory import OURS, provider_class
 from flowengine.core.records import RECORDS
 from flowengine.engine.events import EVENTS
 from flowengine.experiments.eval_file import EvalSpec, ScorerSpec

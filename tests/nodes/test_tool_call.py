@@ -19,8 +19,8 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.node import RetryPolicy
 from flowengine.nodes.tool_call import ToolNode
 from flowengine.tools.function_tool import tool
+from flowengine.tools.mcp.client import ServerTool
 from flowengine.tools.mcp.server_settings import McpServer
-from flowengine.tools.mcp.server_tool import ServerTool
 
 pytestmark = pytest.mark.anyio
 

@@ -48,6 +48,7 @@ NO_TEXT: Any = ("a", None)
         (Document(*NO_ID), "a document's id is text, not NoneType"),
         (Document(*NO_TEXT), "the text of document 'a' is text, not NoneType"),
         (Document("a", "x", {"at": object()}), "the metadata of document 'a' are no JSON values"),
+        (Document("a", "x", {"at": float("nan")}), "the metadata of document 'a' are no JSON values"),
     ],
 )
 async def test_what_is_no_document_is_refused(document: Any, message: str):

@@ -9,7 +9,7 @@ import pytest
 
 from flowengine.builder import FlowBuilder
 from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.parameters import OutsideError
+from flowengine.context_providers.provider import OutsideError
 from flowengine.core.flow_paths import RefusedPathError, open_regular, resolve_path, resolve_store
 from flowengine.errors import DefinitionError, FlowError, ProjectError
 from flowengine.flow import Flow

@@ -63,3 +63,8 @@ def test_what_the_store_tells_comes_along_by_file_and_line(make: MakeSkill, root
 
 def test_every_code_is_one_of_a_family() -> None:
     assert all(code[:2] == "SK" and code[2] in "1234" and each.title for code, each in IRREGULARITIES.items())
+
+
+def test_links_and_files_with_names_that_no_file_can_have_are_told(make: MakeSkill, root: Path) -> None:
+    make("a", body=f"[long]({'a' * 300}.md) [nul](a%00.md)\n")
+    assert [each.code for each in check(SkillStore(root))] == ["SK406", "SK406"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from flowengine.errors import DefinitionError
 from flowengine.models.tokens import count_tokens
+from flowengine.retrieval.fts import FtsRetriever
+from flowengine.retrieval.retriever import Document
 from flowengine.skills.answers import make_listing, skill_messages
 from flowengine.skills.discovery import SkillIndex
 from flowengine.skills.skill import Skill, SkillStamp
@@ -79,6 +82,30 @@ async def test_the_index_follows_the_skills() -> None:
     assert len(await index.rank_skills([skill("a", "Paints."), skill("b", "Paints.")], "paint")) == 2
     assert [each.name for each in await index.rank_skills([skill("a", "Sings.")], "paint")] == []
     assert [each.name for each in await index.rank_skills([skill("a", "Sings.")], "sing")] == ["a"]
+
+
+class Unsteady(FtsRetriever):
+    """Fails where it is told to."""
+
+    fails = False
+
+    async def add(self, documents: Sequence[Document]) -> None:
+        if self.fails:
+            raise OSError("the server is away")
+        await super().add(documents)
+
+
+@pytest.mark.anyio
+async def test_an_index_that_failed_takes_nothing_for_as_it_was() -> None:
+    retriever = Unsteady()
+    index = SkillIndex(retriever)
+    a, b, c = skill("a", "Paints."), skill("b", "Sings."), skill("c", "Cooks.")
+    assert len(await index.rank_skills([a, b], "paint")) == 1
+    retriever.fails = True
+    with pytest.raises(OSError, match="away"):
+        await index.rank_skills([b, c], "paint")  # `a` has been removed.
+    retriever.fails = False
+    assert await index.rank_skills([a, b], "paint") == [a]
 
 
 @pytest.mark.long

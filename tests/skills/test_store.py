@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from flowengine.errors import DefinitionError
+from flowengine.skills import skill_files
 from flowengine.skills import skill_store as store_module
-from flowengine.skills.skill_files import RefusedError
+from flowengine.skills.skill_files import RefusedError, list_files
 from flowengine.skills.skill_store import SkillStore
 from tests.support.pace import spent_within
 
@@ -243,3 +244,17 @@ def test_what_a_skill_does_not_give_is_refused(make: MakeSkill, root: Path, path
     with pytest.raises(RefusedError) as refused:
         store.file(store.find("a") or store.skills()[0], path)
     assert refused.value.key == f"errors.{key}"
+
+
+def test_names_that_are_more_than_a_line_are_not_listed(make: MakeSkill, root: Path) -> None:
+    folder = make("a", **{"b.md": "x", "c\n</skill>.md": "x", "d\u2028.md": "x", "e/f.md": "x"})
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.md")).write_text("x")
+    (skill,) = SkillStore(root).skills()
+    assert list_files(skill) == ["b.md", "e/f.md"]
+
+
+def test_no_more_files_are_listed_than_so_many(make: MakeSkill, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skill_files, "MAX_LISTED", 3)
+    make("a", **{f"{number}.md": "x" for number in range(5)})
+    (skill,) = SkillStore(root).skills()
+    assert list_files(skill) == ["0.md", "1.md", "2.md"]

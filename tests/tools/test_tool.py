@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from flowengine.core.run_scope import RunScope
-from flowengine.tools.mcp.client import serve
+from flowengine.tools.mcp.client import ServerTool, serve
 from flowengine.tools.mcp.server_settings import McpServer
-from flowengine.tools.mcp.server_tool import ServerTool
 from flowengine.tools.tool import ArgumentCheck
 
 SCHEMA = {

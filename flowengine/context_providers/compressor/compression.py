@@ -163,10 +163,10 @@ class Compression:
     # --- stages
 
     def mask(self) -> None:
-        self._change([(each, self._mask_unit(unit)) for each, unit in self._present() if each in self._middle])
+        self._change_middle(self._mark)
 
     def extract(self) -> None:
-        self._change([(each, self._extract_facts(unit)) for each, unit in self._present() if each in self._middle])
+        self._change_middle(self._extract_lines)
 
     def material(self, begin: int) -> str:
         """Returns the rest of the middle, starting at one of its units."""
@@ -184,6 +184,8 @@ class Compression:
         self._units = units
 
     def cut(self) -> None:
+        if self.is_enough:
+            return
         loose = [(each, unit) for each, unit in self._present() if each in self._middle and not unit.is_summary]
         lowest = sorted(loose, key=lambda pair: (pair[1].priority, pair[0]))
         self._change([(each, None) for each, _ in lowest])
@@ -243,23 +245,24 @@ class Compression:
             units[each] = unit
         return units
 
-    def _mask_unit(self, unit: Unit) -> Unit:
-        return unit._replace(pieces=tuple(self._mark(each) if each.is_result else each for each in unit.pieces))
+    def _change_middle(self, change: Callable[[TextPiece], TextPiece]) -> None:
+        middle = [(each, unit) for each, unit in self._present() if each in self._middle]
+        self._change([(each, unit._replace(pieces=tuple(map(change, unit.pieces)))) for each, unit in middle])
 
     def _mark(self, piece: TextPiece) -> TextPiece:
+        if not piece.is_result:
+            return piece
         tokens = self._count(piece.text)
         hint = piece.text.lstrip().partition("\n")[0][:_HINT_LENGTH]
         mark = f"{hint} {self._words('compression.masked', tokens=tokens)}"
         return piece._replace(text=mark) if tokens > _MIN_PIECE and self._count(mark) < tokens else piece
 
-    def _extract_facts(self, unit: Unit) -> Unit:
-        return unit._replace(pieces=tuple(self._lines_of(each, _EXTRACTED_SHARE) for each in unit.pieces))
-
-    def _lines_of(self, piece: TextPiece, share: float) -> TextPiece:
+    def _extract_lines(self, piece: TextPiece) -> TextPiece:
         tokens = self._count(piece.text)
         if tokens < _LONG_PIECE:
             return piece
-        return piece._replace(text=extract_sentences(piece.text, int(tokens * share), self._asked, self._count))
+        room = int(tokens * _EXTRACTED_SHARE)
+        return piece._replace(text=extract_sentences(piece.text, room, self._asked, self._count))
 
     def _reduce(self, number: int, unit: Unit, least: int) -> None:
         """Shorten a unit by what is too much, its longest piece to `least` tokens: by lines, or else in its middle."""

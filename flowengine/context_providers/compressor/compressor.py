@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -17,8 +16,7 @@ from anyio import to_thread
 
 from flowengine.context_providers.compressor.compression import Compression
 from flowengine.context_providers.compressor.extraction import summary_of, summary_request
-from flowengine.context_providers.parameters import ParameterError
-from flowengine.context_providers.provider import ContextProvider
+from flowengine.context_providers.provider import ContextProvider, ParameterError, describe_parameters
 from flowengine.context_providers.text_cutting import shorten_text
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
@@ -94,44 +92,26 @@ class ContextCompressorProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "Makes all that was gathered before fit into a number of tokens",
-            "parameters": {
-                "max_tokens": {
-                    "type": "integer",
-                    "default": 8000,
-                    "required": False,
-                    "description": "Tokens up to which nothing is changed",
-                },
-                "compression_ratio": {
-                    "type": "number",
-                    "default": 0.7,
-                    "required": False,
-                    "description": "The share that is kept once there are more, and never more than max_tokens",
-                },
-                "model": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "A model that sums up what would otherwise be cut",
-                },
-                "locale": {
-                    "type": "string",
-                    "default": None,
-                    "required": False,
-                    "description": "Language of summaries and marks: en, ja or zh; by default the agent's",
-                },
-            },
+            "parameters": describe_parameters(
+                ContextCompressorProvider,
+                max_tokens="Tokens up to which nothing is changed",
+                compression_ratio="The share that is kept once there are more, and never more than max_tokens",
+                model="A model that sums up what would otherwise be cut",
+                locale="Language of summaries and marks: en, ja or zh; by default the agent's",
+            ),
             "example": "- compressor: {max_tokens: 8000, compression_ratio: 0.7}",
         }
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         words = load_messages(self.locale or kwargs.get("locale", "en"))
-        work = await to_thread.run_sync(partial(self._begin, query, previous, words))
+        work = await to_thread.run_sync(self._begin, query, previous, words)
         if work is None:
             return previous
         if self._model is not None and not work.is_enough:
             model = self._open_model(self._model, kwargs.get("models", PROCESS_MODELS))
             await self._summarise(work, model, query, words, kwargs.get("gateway"))
-        return await to_thread.run_sync(partial(_finish, work))
+        await to_thread.run_sync(work.cut)
+        return await to_thread.run_sync(work.fragments)
 
     def prepare_models(self, models: Models) -> None:
         if self._model is not None:
@@ -194,12 +174,6 @@ class ContextCompressorProvider(ContextProvider):
             return
         self._remembered = _KeptSummary(middle, shorten_text(text, room, count_tokens))
         work.summarise(self._remembered.text, len(middle))
-
-
-def _finish(work: Compression) -> list[Fragment]:
-    if not work.is_enough:
-        work.cut()
-    return work.fragments()
 
 
 def _hash(text: str) -> str:

@@ -19,6 +19,7 @@ from flowengine.errors import OutputError
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.retrieval.terms import stems
+from flowengine.tools.result_text import fence
 
 __all__ = [
     "NO_FACTS",
@@ -233,9 +234,9 @@ def summary_request(
     headings = "\n".join(words.section("summary_headings").values())
     task = words("summary.task", headings=headings, max_tokens=max_tokens, none=words("summary.none"))
     parts = [
-        words("summary.previous", text=_fence("summary", previous)) if previous else "",
-        words("summary.material", text=_fence("material", material)),
-        words("summary.query", text=_fence("query", query)) if query.strip() else "",
+        words("summary.previous", text=fence("summary", previous)) if previous else "",
+        words("summary.material", text=fence("material", material)),
+        words("summary.query", text=fence("query", query)) if query.strip() else "",
         task,
     ]
     system = Message("system", words("summary.role").strip())
@@ -250,12 +251,3 @@ def summary_of(words: Messages, answer: str) -> str:
     if not begins:
         raise OutputError(f"the summary has none of the headings that it should: {answer[:100]!r}")
     return answer[min(begins) :].strip()
-
-
-def _fence(name: str, text: str) -> str:
-    """Text of others between tags that it cannot close."""
-    tag, number = name, 0
-    while f"</{tag}" in text:
-        number += 1
-        tag = f"{name}_{number}"
-    return f"<{tag}>\n{text}\n</{tag}>"

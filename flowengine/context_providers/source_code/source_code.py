@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 from weakref import WeakValueDictionary
 
-from flowengine.context_providers.parameters import MissingFileError, ParameterError, locate_path
-from flowengine.context_providers.provider import ContextProvider, join_fragments
+from flowengine.context_providers.provider import (
+    ContextProvider,
+    MissingFileError,
+    ParameterError,
+    describe_parameters,
+    join_fragments,
+    locate_path,
+)
 from flowengine.context_providers.source_code.index import CodeIndex, FoundDefinition, Searched
 from flowengine.context_providers.source_code.outlines import Definition, Lines, language_of, own_lines
 from flowengine.context_providers.source_code.source_files import CodeTree, lines_of
@@ -67,20 +73,11 @@ class SourceCodeProvider(ContextProvider):
     def get_config_schema(cls) -> dict[str, Any]:
         return {
             "description": "The parts of a code base that the query is about, with their lines",
-            "parameters": {
-                "codebase_path": {
-                    "type": "string",
-                    "default": "./src",
-                    "required": False,
-                    "description": "The folder; in a flow relative to the project's root",
-                },
-                "max_files": {
-                    "type": "integer",
-                    "default": 5,
-                    "required": False,
-                    "description": "Files of which parts are quoted, the nearest to the query",
-                },
-            },
+            "parameters": describe_parameters(
+                SourceCodeProvider,
+                codebase_path="The folder; in a flow relative to the project's root",
+                max_files="Files of which parts are quoted, the nearest to the query",
+            ),
             "example": "- source_code: {codebase_path: ./src, max_files: 5}",
         }
 
@@ -129,7 +126,8 @@ class SourceCodeProvider(ContextProvider):
             f"{Path(shown).as_posix()}:{own[0][0]}-{own[min(len(own), _MAX_DEFINITION_LINES) - 1][0]}" if own else shown
         )
         title = f"{label} {definition.name}".rstrip()
-        fence = "````" if any(line.lstrip().startswith("```") for _, line in own) else "```"
+        fences = (len(line) - len(line.lstrip("`")) for line in (line.lstrip() for _, line in own))
+        fence = "`" * max(3, 1 + max(fences, default=0))
         code = "\n".join(_format_code(own))
         text = f"{title}\n{fence}{language_of(path)}\n{code}\n{fence}"
         return Fragment(text, self.provider_name, label=label, group=label)

@@ -6,6 +6,7 @@ It knows folders, names and sizes; what texts mean is not known here.
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,8 +22,8 @@ __all__ = ["CodeTree", "FileListing", "FileStamp", "is_written", "lines_of"]
 
 # --- The lines of a source file
 
-_MOST: Final = 1_000_000
-"""Bytes that are read."""
+_MAX_SOURCE_BYTES: Final = 1_000_000
+"""Bytes that are read, and from which on a file is taken for data."""
 _SAMPLE_BYTES: Final = 8192
 """Bytes of the beginning in which a zero makes the file no text."""
 _MAX_LINE_WIDTH: Final = 500
@@ -48,13 +49,11 @@ def is_written(lines: Sequence[str]) -> bool:
 def _read_content(path: Path) -> bytes | None:
     try:
         with open_regular(path, follow=False) as file:  # A link or a pipe may have taken its place since it was listed.
-            return file.read(_MOST)
+            return file.read(_MAX_SOURCE_BYTES)
     except (OSError, ValueError):  # Gone, or not to be read; the latter: no name of a file.
         return None
 
 
-_MAX_SOURCE_BYTES: Final = 1_000_000
-"""Bytes from which on a file is taken for data."""
 _MOST_FILES: Final = 20_000
 _MOST_NAMES: Final = 400_000
 """Files and folders that are looked at, whatever they are."""
@@ -172,7 +171,7 @@ class CodeTree:
         files: dict[str, FileStamp] = {}
         for entry in entries:
             path = folder.prefix + entry.name
-            if is_withheld(entry.name) or not _is_text(entry.name):
+            if is_withheld(entry.name) or not _is_one_line(entry.name):
                 continue
             if _is_folder(entry):
                 if entry.name not in _CACHE_FOLDERS and not self._is_ignored(rules, f"{path}/"):
@@ -242,12 +241,9 @@ def _list_entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _is_text(name: str) -> bool:
-    """Tells whether a name is UTF-8: no index and no prompt holds another."""
-    try:
-        return name.isascii() or bool(name.encode())
-    except UnicodeEncodeError:
-        return False
+def _is_one_line(name: str) -> bool:
+    """Tells whether a name is one line of text: no index holds another, and in a prompt it could pass for more."""
+    return re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", name) is None
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -65,7 +65,7 @@ def sources_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _check_memory(memory: MemorySpec, path: KeyPath, project: Project, report: Report) -> None:
-    from flowengine.context_providers.parameters import ParameterError
+    from flowengine.context_providers.provider import ParameterError
     from flowengine.flowfile.compile.agent_factory import memory_of
 
     try:
@@ -87,8 +87,8 @@ def _check_folder(folder: str, path: KeyPath, project: Project, report: Report) 
 
 def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:
     # Imported here: providers come with the event loop's library, and most flows name none.
-    from flowengine.context_providers.factory import make_provider, parse_entry
-    from flowengine.context_providers.parameters import ParameterError, UnknownParameterError
+    from flowengine.context_providers.factory import UnknownParameterError, make_provider, parse_entry
+    from flowengine.context_providers.provider import ParameterError
 
     refused: list[ProjectProblem] = []
 
@@ -112,7 +112,7 @@ def _stand_in(*arguments: Any, **named: Any) -> None:
 
 
 def _code_of(error: DefinitionError) -> str:
-    from flowengine.context_providers.parameters import MissingFileError, OutsideError
+    from flowengine.context_providers.provider import MissingFileError, OutsideError
 
     return {MissingFileError: "FE510", OutsideError: "FE503"}.get(cast(Any, type(error)), "FE412")
 

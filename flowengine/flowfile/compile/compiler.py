@@ -35,7 +35,7 @@ from flowengine.models.wrappers.rate import Limiters, limiter_for
 from flowengine.nodes.compiled_flow import CompiledFlow, assemble
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, RunLimits
 from flowengine.nodes.run_inputs import REQUIRED, InputField
-from flowengine.tools.mcp.server_tool import ServerTool
+from flowengine.tools.mcp.client import ServerTool
 from flowengine.tools.tool import Tool
 
 if TYPE_CHECKING:

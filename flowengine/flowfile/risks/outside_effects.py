@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from flowengine.context_providers.registry import ALIASES
+from flowengine.context_providers.factory import ALIASES
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.values import is_map
 from flowengine.errors import ProjectError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from flowengine.context_providers.registry import OURS
+from flowengine.context_providers.factory import OURS
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.shapes import check_json_schema

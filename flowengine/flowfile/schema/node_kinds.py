@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flowengine.nodes.compiled_flow import CompiledFlow
     from flowengine.nodes.http_sender import Sender
     from flowengine.nodes.node import FlowNode
-    from flowengine.tools.mcp.server_tool import ServerTool
+    from flowengine.tools.mcp.client import ServerTool
     from flowengine.tools.tool import Tool
 
     ToolTarget: TypeAlias = Tool | ServerTool | Callable[..., Any]

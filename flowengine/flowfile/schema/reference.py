@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
+from flowengine.context_providers.factory import OURS, provider_class
 from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
-from flowengine.context_providers.registry import OURS, provider_class
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.values import is_map
 from flowengine.flowfile.analysis.texts import DESCRIBED

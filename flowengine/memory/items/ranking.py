@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from flowengine.errors import DefinitionError
 from flowengine.memory.items.words import Period, WordPiece, find_time, is_chinese_name, is_empty, pieces_of, words_of
@@ -26,7 +26,7 @@ from flowengine.memory.scopes.memories import MemoryScope, aware, parse_thread_s
 
 __all__ = ["ItemQuery", "MemoryItem", "Recalled", "Weighed", "rank_items", "read", "weigh"]
 
-# --- Single things to remember, and the seam behind which they are kept and found
+# --- Single things to remember
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,42 +66,6 @@ class Recalled(NamedTuple):
     item: MemoryItem
     score: float
     """0.0–1.0: the share of what was asked that the item speaks of, rare words weighing more."""
-
-
-class MemoryItems(Protocol):
-    """The interface of stores for memory items. A search never returns items of another scope."""
-
-    async def add(self, items: Sequence[MemoryItem]) -> None:
-        """Keep items, all or none. A fact closes the one of its subject that held when it began."""
-        ...
-
-    async def search(
-        self,
-        scope: MemoryScope,
-        scope_id: str,
-        query: str,
-        *,
-        limit: int = 5,
-        threshold: float = 0.0,
-        now: datetime | None = None,
-        also: Sequence[MemoryItem] = (),
-    ) -> Sequence[Recalled]:
-        """The items nearest to a query, best first; none whose score is below the threshold.
-
-        `also`: items of this scope that are not kept yet, found as if they were.
-
-        Facts that are closed are found only where the query names a time at which they held. `now` (the present
-        where it is not given) is what `last week` is reckoned from.
-        """
-        ...
-
-    async def around(self, item: MemoryItem) -> Sequence[MemoryItem]:
-        """Returns the valid items right before and after an item in its scope, without facts."""
-        ...
-
-    async def close(self, scope: MemoryScope, scope_id: str, *, at: datetime) -> None:
-        """Forget the items of a scope: from `at` on none of them holds. They stay on record."""
-        ...
 
 
 _MOST: Final = 64

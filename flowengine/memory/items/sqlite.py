@@ -30,13 +30,14 @@ _FIELDS: Final = "number, id, subject, text, valid_from, valid_to, metadata"
 
 
 class SQLiteMemoryItems:
-    """`MemoryItems` in a SQLite file."""
+    """Memory items in a SQLite file. A search never returns items of another scope."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
         self._is_current = False
 
     async def add(self, items: Sequence[MemoryItem]) -> None:
+        """Keep items, all or none. A fact closes the one of its subject that held when it began."""
         closed = next((each for each in items if each.valid_to is not None), None)
         if closed is not None:
             raise DefinitionError(f"an item is kept open, what closes it is the next one: {closed.text!r:.80}")
@@ -54,15 +55,24 @@ class SQLiteMemoryItems:
         now: datetime | None = None,
         also: Sequence[MemoryItem] = (),
     ) -> Sequence[Recalled]:
+        """The items nearest to a query, best first; none whose score is below the threshold.
+
+        `also`: items of this scope that are not kept yet, found as if they were.
+
+        Facts that are closed are found only where the query names a time at which they held. `now` (the present where
+        it is not given) is what `last week` is reckoned from.
+        """
         asked = read(query, aware("now", now or datetime.now(UTC)))
         await self._refresh()
         found = await self._database.read(partial(_search, scope, scope_id, asked, also))
         return [each for each in found if each.score > 0 and each.score >= threshold][:limit]
 
     async def around(self, item: MemoryItem) -> Sequence[MemoryItem]:
+        """Returns the valid items right before and after an item in its scope, without facts."""
         return await self._database.read(partial(_around, item))
 
     async def close(self, scope: MemoryScope, scope_id: str, *, at: datetime) -> None:
+        """Forget the items of a scope: from `at` on none of them holds. They stay on record."""
         await self._refresh()
         await self._database.write(partial(_close, scope, scope_id, instant(aware("at", at))))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from heapq import nlargest
 from itertools import combinations
 from typing import Final
@@ -104,7 +105,7 @@ def candidates(
     reached: defaultdict[int, float] = defaultdict(float)
     for number in of_then:
         reached[number] += asked.period_weight
-    find = _Finder(connection, scope, closed=asked.period is not None)
+    find = partial(_find, connection, scope, (True,) if asked.period is None else (True, False))
     known = sorted((word for word in gains if word in spread), key=lambda word: spread[word])
     rare = [word for word in known if spread[word] <= _RARE]
     common = known[len(rare) :][:_COMMON_WORDS]
@@ -123,21 +124,13 @@ def candidates(
     return [number for _, number in best]
 
 
-class _Finder:
-    """Finds the newest items of a scope that have some words."""
-
-    def __init__(self, connection: sqlite3.Connection, scope: int, *, closed: bool) -> None:
-        self._connection = connection
-        self._scope = scope
-        self._states = (True, False) if closed else (True,)
-
-    def __call__(self, words: Iterable[str], limit: int) -> list[int]:
-        """No more than `limit`; all of the words are needed."""
-        expression = " AND ".join(f"({self._any(word)})" for word in words)
-        return [number for (number,) in self._connection.execute(_FIND, (expression, limit)).fetchall()]
-
-    def _any(self, word: str) -> str:
-        return " OR ".join(f'"{_token(self._scope, word, holds)}"' for holds in self._states)
+def _find(
+    connection: sqlite3.Connection, scope: int, states: Iterable[bool], words: Iterable[str], limit: int
+) -> list[int]:
+    """The newest items of a scope, no more than `limit`, that have all of some words. `states`: whether they hold."""
+    forms = (" OR ".join(f'"{_token(scope, word, holds)}"' for holds in states) for word in words)
+    expression = " AND ".join(f"({each})" for each in forms)
+    return [number for (number,) in connection.execute(_FIND, (expression, limit)).fetchall()]
 
 
 def _token(scope: int, word: str, holds: bool) -> str:

@@ -50,7 +50,7 @@ def find_time(question: str, now: datetime) -> Timed:
     ('2024-03-01', '2024-04-01', 'Where did Mika live  ?')
     """
     for pattern, read in _FORMS:
-        for match in pattern.finditer(question):
+        for match in re.finditer(pattern, question):
             period = _find_existing(read, match, now)
             if period is not None:
                 return Timed(period, f"{question[: match.start()]} {question[match.end() :]}", match[0])
@@ -94,12 +94,10 @@ def _next_month(begin: datetime) -> datetime:
     return begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
 
 
-def _days(back: int, length: int = 1) -> Read:
-    """So many days, the first of them so many days ago."""
-
+def _day(back: int) -> Read:
     def read(match: re.Match[str], now: datetime) -> Period:
         begin = _midnight(now) - timedelta(days=back)
-        return Period(begin, begin + timedelta(days=length))
+        return Period(begin, begin + timedelta(days=1))
 
     return read
 
@@ -133,33 +131,27 @@ def _midnight(now: datetime) -> datetime:
     return now.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _form(pattern: str, read: Read) -> tuple[re.Pattern[str], Read]:
-    return re.compile(pattern), read
-
-
 _FORMS: Final = (
-    _form(r"\b(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b", _absolute),
-    _form(r"(?P<year>\d{4})\s*年\s*(?P<month>\d{1,2})\s*月\s*(?P<day>\d{1,2})\s*[日号]", _absolute),
-    _form(r"(?P<year>\d{4})\s*年\s*(?P<month>\d{1,2})\s*月份?", _absolute),
-    _form(r"(?P<year>\d{4})\s*年", _absolute),
-    _form(r"(?<!\d)(?P<month>\d{1,2})\s*月\s*(?P<day>\d{1,2})\s*[日号]", _absolute),
-    _form(r"(?<!\d)(?P<month>\d{1,2})\s*月(?!間)份?", _absolute),
-    _form(
-        rf"\b(?:on )?(?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? (?P<year>\d{{4}}))?\b", _absolute
-    ),
-    _form(rf"\b(?:on )?{_MONTH} (?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<year>\d{{4}}))?", _absolute),
-    _form(rf"\b(?:in |of |since |during |from )?{_MONTH},? (?P<year>\d{{4}})\b", _absolute),
+    (r"\b(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b", _absolute),
+    (r"(?P<year>\d{4})\s*年\s*(?P<month>\d{1,2})\s*月\s*(?P<day>\d{1,2})\s*[日号]", _absolute),
+    (r"(?P<year>\d{4})\s*年\s*(?P<month>\d{1,2})\s*月份?", _absolute),
+    (r"(?P<year>\d{4})\s*年", _absolute),
+    (r"(?<!\d)(?P<month>\d{1,2})\s*月\s*(?P<day>\d{1,2})\s*[日号]", _absolute),
+    (r"(?<!\d)(?P<month>\d{1,2})\s*月(?!間)份?", _absolute),
+    (rf"\b(?:on )?(?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? (?P<year>\d{{4}}))?\b", _absolute),
+    (rf"\b(?:on )?{_MONTH} (?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<year>\d{{4}}))?", _absolute),
+    (rf"\b(?:in |of |since |during |from )?{_MONTH},? (?P<year>\d{{4}})\b", _absolute),
     # Alone a month needs its preposition: May and March are words as well.
-    _form(rf"\b(?:in|of|since|during|from|last) {_MONTH}\b", _absolute),
-    _form(r"\b(?:in|of|since|during|from) (?P<year>(?:19|20)\d{2})\b", _absolute),
-    _form(r"(?i)\byesterday\b|昨日|昨天", _days(1)),
-    _form(r"(?i)\btoday\b|今日|今天", _days(0)),
-    _form(r"(?i)\blast week\b|先週|上周|上个?星期", _week(1)),
-    _form(r"(?i)\bthis week\b|今週|这周|本周|这个?星期", _week(0)),
-    _form(r"(?i)\blast month\b|先月|上个?月", _month(1)),
-    _form(r"(?i)\bthis month\b|今月|这个?月|本月", _month(0)),
-    _form(r"(?i)\blast year\b|去年|昨年", _year(1)),
-    _form(r"(?i)\bthis year\b|今年", _year(0)),
+    (rf"\b(?:in|of|since|during|from|last) {_MONTH}\b", _absolute),
+    (r"\b(?:in|of|since|during|from) (?P<year>(?:19|20)\d{2})\b", _absolute),
+    (r"(?i)\byesterday\b|昨日|昨天", _day(1)),
+    (r"(?i)\btoday\b|今日|今天", _day(0)),
+    (r"(?i)\blast week\b|先週|上周|上个?星期", _week(1)),
+    (r"(?i)\bthis week\b|今週|这周|本周|这个?星期", _week(0)),
+    (r"(?i)\blast month\b|先月|上个?月", _month(1)),
+    (r"(?i)\bthis month\b|今月|这个?月|本月", _month(0)),
+    (r"(?i)\blast year\b|去年|昨年", _year(1)),
+    (r"(?i)\bthis year\b|今年", _year(0)),
 )
 """Forms of naming a time; those that say more come first."""
 

@@ -75,16 +75,25 @@ def _copy(folder: Path, copy: Path) -> None:
 
 def _list_special(folder: str, names: list[str]) -> list[str]:
     """Pipes, sockets and devices, which cannot be copied."""
-    return [each for each in names if not _is_plain(os.lstat(os.path.join(folder, each)).st_mode)]
-
-
-def _is_plain(mode: int) -> bool:
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+    kinds = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+    return [each for each in names if stat.S_IFMT(os.lstat(os.path.join(folder, each)).st_mode) not in kinds]
 
 
 SCRATCH: Final = "/scratch"
 _NOBODY_ID: Final = "65534"
 _SHARED_MEMORY: Final = 1_000_000
+
+_BWRAP: Final = ("bwrap", "--die-with-parent")
+_BECOME_NOBODY: Final = (
+    *("setpriv", "--reuid", _NOBODY_ID, "--regid", _NOBODY_ID, "--clear-groups"),
+    *("--inh-caps=-all", "--bounding-set=-all", "--pdeathsig=keep", "--"),
+)
+_ISOLATION: Final = (
+    *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup"),
+    *("--uid", _NOBODY_ID, "--gid", _NOBODY_ID, "--hostname", "sandbox"),
+    *("--disable-userns", "--new-session", "--cap-drop", "ALL"),
+    "--as-pid-1",  # Else bubblewrap's own process is there, which no filter binds and which could be taken over.
+)
 
 PROGRAMS: Final = ("bwrap", "timeout", "prlimit")
 """What has to be installed; for root `setpriv` too."""
@@ -107,23 +116,14 @@ def confine_command(
     """The command line. `seccomp`: the number of the open file that the filter is read from. `root`: of the project."""
     seen = visible_arguments(skill, root)
     if is_root:
-        outer = [*_bwrap_command(), *seen, *("--bind", "/proc", "/proc", "--dev", "/dev", "--dir", SCRATCH)]
-        inner = [
-            *_bwrap_command(),
-            *_isolation_arguments(),
-            *("--ro-bind", "/", "/"),
-            *_device_arguments(limits, seccomp),
-        ]
-        chain = [*outer, *_tmp_arguments(), "--", *_become_nobody(), *inner]
+        outer = [*_BWRAP, *seen, *("--bind", "/proc", "/proc", "--dev", "/dev", "--dir", SCRATCH)]
+        inner = [*_BWRAP, *_ISOLATION, *("--ro-bind", "/", "/"), *_device_arguments(limits, seccomp)]
+        chain = [*outer, *_tmp_arguments(), "--", *_BECOME_NOBODY, *inner]
     else:
-        chain = [*_bwrap_command(), *_isolation_arguments(), *seen, *_device_arguments(limits, seccomp)]
+        chain = [*_BWRAP, *_ISOLATION, *seen, *_device_arguments(limits, seccomp)]
         chain += [*_tmp_arguments(), "--remount-ro", "/"]
-    return [*_time_limit_arguments(limits), *chain, "--", *limit_arguments(limits), *command]
-
-
-def _time_limit_arguments(limits: ScriptLimits) -> list[str]:
-    """A little later than its starter would end it."""
-    return ["timeout", "--signal=KILL", f"{limits.seconds + 2:g}"]
+    late = ("timeout", "--signal=KILL", f"{limits.seconds + 2:g}")  # A little later than its starter would end it.
+    return [*late, *chain, "--", *limit_arguments(limits), *command]
 
 
 def limit_arguments(limits: ScriptLimits) -> list[str]:
@@ -136,25 +136,6 @@ def limit_arguments(limits: ScriptLimits) -> list[str]:
         f"--fsize={limits.scratch}",
         f"--cpu={max(1, round(limits.seconds))}",
         *("--core=0", "--memlock=65536", "--msgqueue=0", "--sigpending=256", "--"),
-    ]
-
-
-def _bwrap_command() -> list[str]:
-    return ["bwrap", "--die-with-parent"]
-
-
-def _become_nobody() -> list[str]:
-    ids = ["--reuid", _NOBODY_ID, "--regid", _NOBODY_ID, "--clear-groups"]
-    return ["setpriv", *ids, "--inh-caps=-all", "--bounding-set=-all", "--pdeathsig=keep", "--"]
-
-
-def _isolation_arguments() -> list[str]:
-    kinds = ("user", "pid", "net", "ipc", "uts", "cgroup")
-    return [
-        *(f"--unshare-{kind}" for kind in kinds),
-        *("--uid", _NOBODY_ID, "--gid", _NOBODY_ID, "--hostname", "sandbox"),
-        *("--disable-userns", "--new-session", "--cap-drop", "ALL"),
-        "--as-pid-1",  # Else bubblewrap's own process is there, which no filter binds and which could be taken over.
     ]
 
 

@@ -154,7 +154,7 @@ class _Conversation:
     def __init__(self, process: subprocess.Popen[bytes], command: Command, limits: ScriptLimits) -> None:
         self._process = process
         self._limits = limits
-        self._watch = _Watch(process.pid, limits, command.scratch)
+        self._scratch = command.scratch
         self._pending = memoryview(command.stdin)
         self._said: dict[int, bytearray] = {}
         self._selector = selectors.DefaultSelector()
@@ -183,8 +183,9 @@ class _Conversation:
                     return "time"
                 if now - looked >= _CHECK_INTERVAL:
                     looked = now
-                    if (broken := self._watch.broken()) is not None:
-                        return broken
+                    exceeded = _find_exceeded(self._process.pid, self._limits, self._scratch)
+                    if exceeded is not None:
+                        return exceeded
         return "exit"
 
     def _is_talking(self) -> bool:
@@ -230,28 +231,17 @@ def _decode(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-class _Watch:
+def _find_exceeded(pid: int, limits: ScriptLimits, scratch: str | None) -> Ending | None:
     """Bounds the memory of all processes together, which the kernel does not for unprivileged users."""
-
-    def __init__(self, pid: int, limits: ScriptLimits, scratch: str | None) -> None:
-        self._pid = pid
-        self._limits = limits
-        self._scratch = scratch
-
-    def broken(self) -> Ending | None:
-        pids = list(_list_tree(self._pid))
-        queued = 0 if self._scratch is None else measure_sockets(pids[-1])
-        if sum(map(_read_memory, pids)) + queued > self._limits.memory:
-            return "memory"
-        if self._scratch is not None and pids and self._files(pids[-1]) > self._limits.files:
-            return "files"
-        return None
-
-    def _files(self, pid: int) -> int:
+    pids = list(_list_tree(pid))
+    queued = 0 if scratch is None else measure_sockets(pids[-1])
+    if sum(map(_read_memory, pids)) + queued > limits.memory:
+        return "memory"
+    if scratch is not None:
         with suppress(OSError):
-            found = os.statvfs(f"/proc/{pid}/root{self._scratch}")
-            return found.f_files - found.f_ffree
-        return 0
+            found = os.statvfs(f"/proc/{pids[-1]}/root{scratch}")
+            return "files" if found.f_files - found.f_ffree > limits.files else None
+    return None
 
 
 def _list_tree(pid: int) -> Iterator[int]:

@@ -4,8 +4,8 @@
         served = await serve([McpServer(name="time", command="mcp-server-time")], scope)
         offer = Offer(served.sets)
 
-It starts the servers side by side and ends them all. What happens to one server is the matter of
-`flowengine.tools.mcp.owner`. The `mcp` library is loaded here, in a thread, and only when it is needed.
+It starts the servers side by side and ends them all, and opens single tools of them. What happens to one server is the
+matter of `flowengine.tools.mcp.owner`. The `mcp` library is loaded here, in a thread, and only when it is needed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -33,21 +34,14 @@ if TYPE_CHECKING:
 
     from flowengine.tools.mcp.owner import McpOwner
 
-__all__ = ["Served", "check_library", "serve"]
-
-# --- What one agent sees of the servers
+__all__ = ["Served", "ServerTool", "check_library", "serve"]
 
 
 class Served:
-    """The tools of some servers, one set for each."""
+    """The tools of some servers, one set for each, as one agent sees them."""
 
     def __init__(self, views: Sequence[_View]) -> None:
         self._views = views
-
-    @classmethod
-    async def of(cls, parts: Iterable[tuple[McpServer, McpOwner]]) -> Served:
-        """Once all of them have started."""
-        return cls([await _View.open(server, owner) for server, owner in parts])
 
     @property
     def sets(self) -> tuple[ToolSet, ...]:
@@ -67,12 +61,6 @@ class _View:
         self._owner = owner
         self._listed = listed
         self.tools = self._describe()
-
-    @classmethod
-    async def open(cls, server: McpServer, owner: McpOwner) -> _View:
-        listed = await owner.wait_for_tools()
-        check_allowed(server, listed)
-        return cls(server, owner, listed)
 
     async def renew(self) -> bool:
         listed = await self._owner.list_tools()
@@ -116,7 +104,12 @@ async def serve(
     environ = os.environ if environ is None else environ
     kind = await to_thread.run_sync(_owner_type)
     running = scope.once(_Running, partial(_Running, scope))
-    return await Served.of([(server, running.owner(server, environ, kind, ahead=ahead)) for server in servers])
+    views: list[_View] = []
+    for server, owner in [(each, running.owner(each, environ, kind, ahead=ahead)) for each in servers]:  # Side by side.
+        listed = await owner.wait_for_tools()
+        check_allowed(server, listed)
+        views.append(_View(server, owner, listed))
+    return Served(views)
 
 
 class _Running:
@@ -129,7 +122,9 @@ class _Running:
 
     def owner(self, server: McpServer, environ: Mapping[str, str], kind: type[McpOwner], *, ahead: bool) -> McpOwner:
         """The one that runs or is being started; one that was given up gets a successor."""
-        key = _server_identity(server, environ)
+        values = process_environment(server, environ) if server.command else header_values(server, environ)
+        # All that makes two servers different ones.
+        key = (server.name, server.command, server.args, server.url, server.start_timeout, frozenset(values.items()))
         owner = self._owners.get(key)
         if owner is None or owner.is_replaced:
             owner = self._owners[key] = kind(server, environ)
@@ -142,12 +137,6 @@ class _Running:
             owner.close()
         for owner in self._owners.values():
             await owner.ended.wait()
-
-
-def _server_identity(server: McpServer, environ: Mapping[str, str]) -> Hashable:
-    """All that makes two servers different ones."""
-    values = process_environment(server, environ) if server.command else header_values(server, environ)
-    return server.name, server.command, server.args, server.url, server.start_timeout, frozenset(values.items())
 
 
 def check_library() -> None:
@@ -167,3 +156,24 @@ def _owner_type() -> type[McpOwner]:
 
 def _missing_library(name: str) -> DefinitionError:
     return DefinitionError(f"MCP servers need the 'mcp' extra, and '{name}' is not installed: {install_hint('mcp')}")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """A tool that only its server knows: it has no schema and no effect before the server has started."""
+
+    server: McpServer
+    tool: str
+    """As the server calls it."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    """Where the server's secrets are."""
+
+    @property
+    def name(self) -> str:
+        """As records and models name it."""
+        return f"{self.server.name}_{self.tool}"
+
+    async def open(self, scope: RunScope, *, ahead: bool = False) -> Tool:
+        """The tool, or a `DefinitionError`. Its server ends with the scope. `ahead`: as in `serve`."""
+        served = await serve([replace(self.server, allow=(self.tool,))], scope, environ=self.environ, ahead=ahead)
+        return served.sets[0].tools[0]

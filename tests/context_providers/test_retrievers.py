@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from flowengine.context_providers.retrieval import GROUP, open_retriever
 from flowengine.errors import DefinitionError
 from flowengine.retrieval.fts import FtsRetriever
-from flowengine.retrieval.retrievers import GROUP, known_retrievers, open_retriever
 from tests.support.packages import installed_package
 
 
@@ -32,7 +32,8 @@ def test_our_own_is_made_from_its_settings(tmp_path: Any) -> None:
 
 def test_a_package_brings_its_own(installed: Callable[..., None]) -> None:
     installed(elsewhere="flowengine.retrieval.fts:FtsRetriever")
-    assert known_retrievers() == ["sqlite", "elsewhere"]
+    with pytest.raises(DefinitionError, match="no retriever 'faiss'; there are sqlite, elsewhere"):
+        open_retriever("faiss")
     assert isinstance(open_retriever("elsewhere"), FtsRetriever)
 
 
