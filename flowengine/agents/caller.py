@@ -33,9 +33,9 @@ from flowengine.errors import (
     refuse_other_kind,
 )
 from flowengine.models.attachments import attachment_kind
+from flowengine.models.definitions import default_options, definition_of, innermost_models
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request
-from flowengine.models.opened_models import default_options, definition_of, innermost_models
 from flowengine.models.pricing import listed_vision
 from flowengine.models.prompt_caching import explain_unused_cache, make_prompt_cache
 

@@ -13,10 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import ModelConfigError
-from flowengine.models.definitions import ModelMeaning, find_meaning, read_said_key
+from flowengine.models.definitions import (
+    ModelMeaning,
+    default_options,
+    definition_of,
+    find_meaning,
+    innermost_models,
+    read_said_key,
+)
 from flowengine.models.model import LoadsLibrary, Model
 from flowengine.models.open import default_model, get_llm
-from flowengine.models.opened_models import default_options, definition_of, innermost_models
 from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.wrappers.configured import configure_model
 from flowengine.models.wrappers.priced import find_user_price, with_price

@@ -21,7 +21,7 @@ from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.run_scope import RunScope
 from flowengine.core.threads import short_lived
 from flowengine.errors import ModelError, NotJournalableError, PermanentModelError, RunError
-from flowengine.models.call_timeline import collect_steps
+from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
 from flowengine.models.model import Model, Reply, Request, plain_request
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
@@ -107,15 +107,18 @@ class DirectGateway:
         """One completion."""
         start = time.perf_counter()
         key, occurrence = self._count_call(request.key())
-        with collect_steps() as steps:
-            try:
-                reply = _add_model_name(await model.complete(request), model)
-            except ModelError as error:
-                record = _failed_call(model, request, error, start, purpose=purpose, key=key, occurrence=occurrence)
-                await self._listener(record._replace(timeline=steps()))
-                raise
+        steps: list[TimedStep] = []
+        token = CALL_STEPS.set(steps)
+        try:
+            reply = _add_model_name(await model.complete(request), model)
+        except ModelError as error:
+            record = _failed_call(model, request, error, start, purpose=purpose, key=key, occurrence=occurrence)
+            await self._listener(record._replace(timeline=tell_steps(steps)))
+            raise
+        finally:
+            CALL_STEPS.reset(token)
         record = model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence)
-        await self._listener(record._replace(timeline=steps()) if steps() else record)
+        await self._listener(record._replace(timeline=tell_steps(steps)) if steps else record)
         return reply
 
     @asynccontextmanager

@@ -23,10 +23,10 @@ from flowengine.models.offline.decisions import (
     judge,
     looks_like_judgement,
     offline_texts,
+    rank,
     route_reason,
 )
 from flowengine.models.offline.schema_values import Filler
-from flowengine.models.offline.text_terms import rank
 from flowengine.models.pricing import Price
 from flowengine.models.tokens import estimate_tokens
 from flowengine.models.vendors import Vendor
