@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from types import NoneType
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from flowengine.agents.model_environment import check_taken, open_model
 from flowengine.agents.prompt import Subject
@@ -33,18 +34,20 @@ from flowengine.errors import (
     refuse_other_kind,
 )
 from flowengine.models.attachments import attachment_kind
+from flowengine.models.call_options import PromptCaching
 from flowengine.models.definitions import default_options, definition_of, innermost_models
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, Request
+from flowengine.models.model import Model, PromptCache, Reply, Request
 from flowengine.models.pricing import listed_vision
-from flowengine.models.prompt_caching import explain_unused_cache, make_prompt_cache
 
 __all__ = [
     "Caller",
     "attach_files",
     "check_files",
     "context_of",
+    "explain_unused_cache",
     "files_of",
+    "find_cache_rule",
     "naming",
     "open_caller",
     "open_files",
@@ -100,6 +103,62 @@ def attach_files(messages: tuple[Message, ...], files: tuple[FileValue, ...], af
     return (*messages[:at], messages[at]._replace(attachments=files), *messages[at + 1 :])
 
 
+# --- Vendors' caches of prompts
+#
+# What a cache costs and saves is the matter of `pricing`; how a prompt is marked that of the vendor's protocol.
+
+_BEGINNING: Final = "prompt_cache: "
+"""Of notices on a cache that was of no use."""
+_LONGEST_KEY: Final = 64
+"""Characters that OpenAI takes."""
+
+
+def _make_prompt_cache(choice: PromptCaching | None, *names: str) -> PromptCache | None:
+    """Returns the cache settings of a request. `names`: what requests with the same beginning share.
+
+    >>> _make_prompt_cache(None, "triage", "answer"), _make_prompt_cache("off", "triage", "answer")
+    (PromptCache(key='triage.answer', is_asked_for=False), None)
+    """
+    if choice == "off":
+        return None
+    key = ".".join(filter(None, names))
+    if not (key.isascii() and key.isprintable() and len(key) <= _LONGEST_KEY):
+        key = blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    return PromptCache(key, choice is not None)
+
+
+def explain_unused_cache(reply: Reply, model: str) -> str | None:
+    """Explains why a requested cache was not used; None if it was, or if the vendor does not say.
+
+    >>> from flowengine.models.model import TokenUsage
+    >>> explain_unused_cache(Reply("", provider="openai", usage=TokenUsage(900, 5)), "gpt-4o")
+    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900'
+    """
+    from flowengine.models.http.vendor_traits import cache_minimum  # Few agents ask for a cache.
+
+    minimum, usage = cache_minimum(reply.provider, model), reply.usage
+    if minimum is None or usage.prompt_tokens is None or usage.cached_tokens or usage.cache_write_tokens:
+        return None
+    vendor = f"{_BEGINNING}{reply.provider} keeps prompts of {model} from {minimum:,} tokens on"
+    if usage.prompt_tokens < minimum:
+        return f"{vendor}, and this one has {usage.prompt_tokens:,}"
+    if usage.cache_write_tokens is None:
+        return None  # The vendor does not tell what it writes: the next call may be served.
+    return f"{vendor}, and what stays of this one (tools, system message, fixed context) is shorter"
+
+
+def find_cache_rule(notice: str) -> str:
+    """Extracts the vendor's cache rule from a notice of `explain_unused_cache`; empty for other notices.
+
+    >>> find_cache_rule("prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900")
+    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on'
+    """
+    return notice.partition(", and ")[0] if notice.startswith(_BEGINNING) else ""
+
+
+# --- Calls
+
+
 class Caller(NamedTuple):
     """Asks one model, with one agent's settings, through one gateway."""
 
@@ -120,7 +179,7 @@ class Caller(NamedTuple):
             max_tokens=settings.max_tokens,
             timeout=settings.timeout,
             extra=options,
-            cache=make_prompt_cache(settings.prompt_cache, settings.surroundings.flow, settings.agent),
+            cache=_make_prompt_cache(settings.prompt_cache, settings.surroundings.flow, settings.agent),
         )
 
     async def answer(

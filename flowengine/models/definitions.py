@@ -21,7 +21,7 @@ from flowengine.errors import ModelConfigError, did_you_mean, find_nearest
 from flowengine.models.model import Model
 from flowengine.models.pricing import Price, context_window, longest_answer
 from flowengine.models.vendor_choice import VendorChoice, VendorQuestion, choose
-from flowengine.models.vendors import ProviderSettings, key_of, needs_key, vendor_named
+from flowengine.models.vendors import ProviderSettings, is_stand_in, key_of, needs_key, vendor_named
 
 __all__ = [
     "KeySource",
@@ -204,7 +204,9 @@ def default_options(model: Model) -> Mapping[str, Any]:
 def window_of(model: Model) -> int | None:
     """The longest question of a model, in tokens, as the project or a list says; None where neither does."""
     own = definition_of(model)
-    return (own and own.window) or context_window(model.provider, model.name)
+    if own is not None and own.window is not None:
+        return own.window
+    return None if is_stand_in(model.provider) else context_window(model.provider, model.name)
 
 
 def longest_answer_of(model: Model) -> int | None:

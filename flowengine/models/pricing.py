@@ -222,19 +222,21 @@ def listed_vendor(name: str) -> str | None:
     >>> listed_vendor("text-embedding-3-small"), listed_vendor("gtp-4o")
     ('openai', None)
     """
-    entries = map(find_entry, _list_spellings(name))
-    return next((_BY_PREFIX.get(str(each.get("litellm_provider"))) for each in entries if each is not None), None)
+    entry = next(filter(None, map(find_entry, _list_spellings(name))), None)
+    return None if entry is None else _vendors_by_word().get(str(entry.get("litellm_provider")))
+
+
+@cache
+def _vendors_by_word() -> Mapping[str, str]:
+    """litellm's words for the vendors that are known here."""
+    vendors = (*VENDORS.values(), *OTHERS.values())
+    return {word: vendor.name for vendor in vendors for word in (vendor.prefix, vendor.name)}
 
 
 def listed_names() -> list[str]:
     """Every name that says by itself whose model it is."""
     return [name for name in whole_table() if "/" not in name and ":" not in name and listed_vendor(name) is not None]
 
-
-_BY_PREFIX: Final = {
-    word: vendor.name for vendor in (*VENDORS.values(), *OTHERS.values()) for word in (vendor.prefix, vendor.name)
-}
-"""litellm's words for the vendors."""
 
 _SHORTEST: Final = 1024
 """Where the prompt seems to fill the window: its tokens are an estimate."""

@@ -14,7 +14,16 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from flowengine.models.pricing import listed_schema_support
 
-__all__ = ["NATIVE", "STRUCTURED_OUTPUTS", "ModelRule", "StructuredOutput", "VendorTraits", "is_native", "traits_of"]
+__all__ = [
+    "NATIVE",
+    "STRUCTURED_OUTPUTS",
+    "ModelRule",
+    "StructuredOutput",
+    "VendorTraits",
+    "cache_minimum",
+    "is_native",
+    "traits_of",
+]
 
 StructuredOutput: TypeAlias = Literal["json_schema", "json_object", "tool", "prompt"]
 """How an answer's shape is asked for: by the schema, as some JSON, as a tool that has to be called, in the prompt."""
@@ -105,6 +114,11 @@ def traits_of(
     """
     found = _traits_of(provider, model, is_elsewhere)
     return found if structured_output is None else replace(found, structured_output=structured_output)
+
+
+def cache_minimum(provider: str, model: str) -> int | None:
+    """Tokens of the shortest prefix that a vendor keeps; None where nothing is known of a cache."""
+    return (traits_of(provider, model).cache_minimum or None) if provider in NATIVE else None
 
 
 @lru_cache(maxsize=256)

@@ -33,7 +33,6 @@ from flowengine.models.vendors import Vendor
 
 __all__ = ["OfflineModel", "make_model"]
 
-_FREE: Final = Price(0.0, 0.0)
 _SENTENCES: Final = 3
 """Picked for an answer, at most."""
 
@@ -54,7 +53,7 @@ class OfflineModel:
 
     def own_price(self) -> Price:
         """Nothing."""
-        return _FREE
+        return Price(0.0, 0.0)
 
     async def complete(self, request: Request) -> Reply:
         await anyio.lowlevel.checkpoint()
