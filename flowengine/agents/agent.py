@@ -147,19 +147,7 @@ class Agent:
         with naming(name):
             self.name = name
             self.words = load_messages(locale)
-            self.settings: CallSettings = call_settings(
-                arguments_of(Agent),
-                options,
-                model=model,
-                fallbacks=fallbacks,
-                temperature=temperature,
-                max_tokens=max_tokens,
-                timeout=timeout,
-                max_retries=max_retries,
-                surroundings=surroundings,
-                prompt_cache=prompt_cache,
-                agent=name,
-            )
+            self.settings: CallSettings = call_settings(Agent, locals())
             self.generation = Generation(
                 instructions=generation_instructions,
                 system_message="" if system_message is None else system_message,

@@ -84,19 +84,7 @@ class EvaluationAgent:
             refuse_other_kind(instructions, str, "evaluation_instructions is text", DefinitionError)
             self.instructions = instructions
             self.pass_threshold = check_share("pass_threshold", pass_threshold)
-            self.settings: CallSettings = call_settings(
-                arguments_of(EvaluationAgent),
-                options,
-                model=model,
-                fallbacks=fallbacks,
-                temperature=temperature,
-                max_tokens=max_tokens,
-                timeout=timeout,
-                max_retries=max_retries,
-                surroundings=surroundings,
-                prompt_cache=prompt_cache,
-                agent=name,
-            )
+            self.settings: CallSettings = call_settings(EvaluationAgent, locals())
             self.words = load_messages(locale)
             given = evaluation_criteria
             criteria = None if given is None else check_descriptions("evaluation_criteria", given)

@@ -87,19 +87,7 @@ class RoutingAgent:
             self.routes = check_labels(routes)
             self.fallback = fallback
             self.min_confidence = None if min_confidence is None else check_share("min_confidence", min_confidence)
-            self.settings: CallSettings = call_settings(
-                arguments_of(RoutingAgent),
-                options,
-                model=model,
-                fallbacks=fallbacks,
-                temperature=temperature,
-                max_tokens=max_tokens,
-                timeout=timeout,
-                max_retries=max_retries,
-                surroundings=surroundings,
-                prompt_cache=prompt_cache,
-                agent=name,
-            )
+            self.settings: CallSettings = call_settings(RoutingAgent, locals())
             self.words = load_messages(locale)
             self._shape = _choice_shape(self.routes)
 
