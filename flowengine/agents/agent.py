@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from flowengine.agents.caller import context_of, naming, open_caller, open_files
 from flowengine.agents.evaluation import EvaluationAgent
@@ -41,7 +41,6 @@ from flowengine.errors import DefinitionError, InputError, refuse_other_kind
 from flowengine.models.call_options import OF_GENERATING, ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
-from flowengine.tools.toolset import ApprovalRules
 
 if TYPE_CHECKING:
     from flowengine.agents.sources import ContextChoice, MemoryChoice, ProviderConfig, Sources
@@ -157,9 +156,10 @@ class Agent:
                 history=session_history,
                 history_size=history_size,
             )
-            named, who = cast("tuple[str, ...]", approve), cast("tuple[str, ...]", approvers)
-            rules = ApprovalRules(named, surroundings.approve_external, who)
-            self.tooling = tooling_of(tools, mcp_servers, max_tool_rounds, max_parallel_tools, rules)
+            self.tooling = tooling_of(
+                *(tools, mcp_servers, max_tool_rounds, max_parallel_tools),
+                *(approve, surroundings.approve_external, approvers),
+            )
             self.sources = _sources(
                 providers=context_providers,
                 config=context_providers_config,

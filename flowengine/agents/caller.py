@@ -13,11 +13,11 @@ from types import NoneType
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.agents.model_environment import check_taken, open_model
-from flowengine.agents.prompt import Subject
+from flowengine.agents.prompt import Subject, add_schema
 from flowengine.agents.settings import CallSettings
 from flowengine.agents.standalone import DirectGateway
-from flowengine.agents.structured import AnswerShape, StructuredAnswer, complete_structured
-from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, parse_answer
+from flowengine.agents.tooling import ToolLoop, without_tools
 from flowengine.core.context import Context
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileRules, FileValue, RefusedFileError
@@ -37,7 +37,7 @@ from flowengine.models.attachments import attachment_kind
 from flowengine.models.call_options import PromptCaching
 from flowengine.models.definitions import default_options, definition_of, innermost_models
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, PromptCache, Reply, Request
+from flowengine.models.model import Model, PromptCache, Reply, Request, supports_schema
 from flowengine.models.pricing import listed_vision
 
 __all__ = [
@@ -186,26 +186,39 @@ class Caller(NamedTuple):
         self, messages: Sequence[Message], shape: AnswerShape | None, purpose: str, loop: ToolLoop | None = None
     ) -> StructuredAnswer:
         """Free text, or a value of the shape. `loop`: one that has begun already."""
-        given = await self._ask(messages, shape, purpose, loop or self.loop())
+        loop = loop or self.loop()
+        ask = self._text(messages, purpose, loop) if shape is None else self._value(messages, shape, purpose, loop)
+        given = await ask
         if self.settings.prompt_cache is not None and (told := explain_unused_cache(given.reply, self.model.name)):
             await self.gateway.note(Notice(told))
         return given
 
-    async def _ask(
-        self, messages: Sequence[Message], shape: AnswerShape | None, purpose: str, loop: ToolLoop
+    async def _value(
+        self, messages: Sequence[Message], shape: AnswerShape, purpose: str, loop: ToolLoop
     ) -> StructuredAnswer:
-        if shape is None:
-            return await self._text(messages, purpose, loop)
-        return await complete_structured(
-            self.gateway,
-            self.model,
-            self.request(messages),
-            shape,
-            words=self.words,
-            purpose=purpose,
-            max_retries=self.settings.max_retries,
-            loop=loop,
-        )
+        """Ask until the answer fits the shape, at most `max_retries` times more than once.
+
+        What is wrong with an answer is fed back as a user message after it; only the last bad answer is
+        kept in the chat, and all results of tools. An empty answer is asked for again with the same request.
+        Where the vendor does not enforce schemas, or not beside tools, the prompt carries the schema too.
+        """
+        first = replace(self.request(messages), response_schema=shape.schema, response_name=shape.name)
+        if loop.is_open or not await supports_schema(self.model):
+            first = replace(first, messages=add_schema(self.words, first.messages, shape.schema))
+        current, calls, added = first, 0, ()
+        while True:
+            reply, more = await loop.ask(self.gateway, self.model, current, purpose=purpose)
+            calls, added = calls + 1, (*added, *more)
+            try:
+                return StructuredAnswer(parse_answer(reply, shape), reply, calls, added)
+            except UnfitError as error:
+                problem = str(error)
+            if calls > self.settings.max_retries:
+                raise UnusableAnswerError(reply.content, problem, calls)
+            current = first = replace(first, messages=(*first.messages, *more))
+            if reply.content.strip():
+                correction = Message("user", self.words("structured.correction", problem=problem))
+                current = replace(first, messages=(*first.messages, Message("assistant", reply.content), correction))
 
     async def _text(self, messages: Sequence[Message], purpose: str, loop: ToolLoop) -> StructuredAnswer:
         """An empty answer is asked for once more (not where `max_retries` is 0), then it is an `OutputError`. One that

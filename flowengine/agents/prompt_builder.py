@@ -22,8 +22,7 @@ from flowengine.agents.prompt_parts import (
     assemble_messages,
     fixed_parts,
 )
-from flowengine.agents.prompt_state import ProviderState, TypedContextSnapshots, data_of, load_provider_state
-from flowengine.agents.sources import Sources
+from flowengine.agents.sources import ProviderState, Sources, TypedContextSnapshots, data_of, load_provider_state
 from flowengine.context_providers.chain import brought_of, entries_of, gather
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.core.context import LLMResult
@@ -82,7 +81,7 @@ async def open_prompt_builder(
 
 
 class PromptBuilder:
-    """Of one run; it follows the run's tool loops (`tool_loop.Watch`) and has tools for them."""
+    """Of one run; it follows the run's tool loops and has tools for them (`tooling.Bringer`)."""
 
     def __init__(
         self,

@@ -42,6 +42,7 @@ __all__ = [
     "check_descriptions",
     "check_functions",
     "check_labels",
+    "check_list",
     "check_share",
     "is_settled_late",
 ]
@@ -252,15 +253,16 @@ def _check_model(name: str, given: str | Model) -> None:
 
 def check_functions(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
     """A list of functions, as a tuple."""
-    found = _check_list(name, given, "functions")
+    found = check_list(name, given, " of functions")
     for each in found:
         refuse_other_kind(each, Callable, f"one of {name} is a function", DefinitionError)
     return found
 
 
-def _check_list(name: str, given: Iterable[Any], items: str) -> tuple[Any, ...]:
+def check_list(name: str, given: Iterable[Any], items: str = "") -> tuple[Any, ...]:
+    """A list, as a tuple. `items`: what it consists of, as ` of models`."""
     if isinstance(given, str | Mapping) or not isinstance(cast(object, given), Iterable):
-        raise DefinitionError(f"{name} must be a list of {items}, not {given!r:.80}")
+        raise DefinitionError(f"{name} must be a list{items}, not {given!r:.80}")
     return tuple(given)
 
 
@@ -347,7 +349,7 @@ def call_settings(agent: type[Any], given: Mapping[str, Any]) -> CallSettings:
     refuse_other_kind(given["name"], str, "name is text", DefinitionError)
     check_options(given["options"], arguments_of(agent))
     own = {name: given[name] for name in _OF_CALLS}
-    own["fallbacks"] = _check_list("fallbacks", given["fallbacks"], "models")
+    own["fallbacks"] = check_list("fallbacks", given["fallbacks"], " of models")
     return CallSettings(**own, agent=given["name"], extra=_read_options(given["options"]))
 
 

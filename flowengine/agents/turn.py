@@ -36,8 +36,7 @@ from flowengine.agents.settings import (
 )
 from flowengine.agents.standalone import StreamingGateway
 from flowengine.agents.structured import StructuredAnswer
-from flowengine.agents.tool_loop import ToolLoopRequest
-from flowengine.agents.tooling import Admit, Tooling
+from flowengine.agents.tooling import Admit, Tooling, ToolLoopRequest
 from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, RoutingResult
 from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
