@@ -6,7 +6,7 @@ agents' matter; retries of failed calls are the model's. Files that no model, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from types import NoneType
@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.agents.model_environment import check_taken, open_model
 from flowengine.agents.prompt import Subject, add_schema
-from flowengine.agents.settings import CallSettings
-from flowengine.agents.standalone import DirectGateway
+from flowengine.agents.settings import CallSettings, arguments_of
+from flowengine.agents.standalone import DirectGateway, run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, parse_answer
 from flowengine.agents.tooling import ToolLoop, without_tools
 from flowengine.core.context import Context
@@ -42,6 +42,7 @@ from flowengine.models.pricing import listed_vision
 
 __all__ = [
     "Caller",
+    "SubjectAgent",
     "attach_files",
     "check_files",
     "context_of",
@@ -277,6 +278,52 @@ def subject_of(context: Context, input_text: str | None, target: Any) -> Subject
     raise RunError(
         "there is nothing to look at: the context holds no generation, and neither input nor target is given"
     )
+
+
+class SubjectAgent:
+    """Looks at one text, in one structured call: what judges and routers share."""
+
+    name: str
+    settings: CallSettings
+    words: Messages
+
+    async def run_async(
+        self,
+        input_text: str | None = None,
+        context: Context | None = None,
+        *,
+        target: Any = None,
+        gateway: Gateway | None = None,
+        attach: Sequence[Any] = (),
+        **options: Any,
+    ) -> Context:
+        """The context with the `evaluation_result` of a judge, the `routing_result` of a router; it is also its
+        `result`.
+
+        Looked at is the `target`, else the context's last generation with its prompt, else the input text. `options`
+        are for this call's model call (`temperature`, `model`, what else the vendor takes). `attach`: files that the
+        model sees with it: a `Path`, bytes, or a file of a run.
+        """
+        with naming(self.name):
+            found = context_of(context)
+            subject = subject_of(found, input_text, target)
+            subject = subject._replace(attachments=await open_files(attach)) if attach else subject
+        return found.with_(**await self._look(subject, gateway, options))
+
+    def run(
+        self, input_text: str | None = None, context: Context | None = None, *, target: Any = None, **options: Any
+    ) -> Context:
+        """`run_async` for synchronous code, inside or outside a running event loop."""
+        return run_sync(lambda: self.run_async(input_text, context, target=target, **options))
+
+    async def _look(self, subject: Subject, gateway: Gateway | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What is new in the context."""
+        raise NotImplementedError
+
+    async def _open_caller(self, subject: Subject, gateway: Gateway | None, options: Mapping[str, Any]) -> Caller:
+        caller = await open_caller(self.settings.with_options(options, arguments_of(type(self))), gateway, self.words)
+        check_files(caller.model, subject.attachments)
+        return caller
 
 
 class naming:  # noqa: N801 - used as a statement, like `suppress`

@@ -66,17 +66,13 @@ async def open_prompt_builder(
 
         skills = await open_skills(sources.skills, sources.sandbox, words.locale, gateway, kept or {}, scope)
     memories = await load_provider_state(sources.providers, kept, gateway)
-    if kept is None:
-        return PromptBuilder(
-            sources, memories, sources.contexts, skills, agent, words, gateway, models, secrets=secrets
-        )
-    contexts = sources.contexts.fresh()
-    contexts.load(kept)
+    contexts = sources.contexts
+    if kept is not None:
+        contexts = contexts.fresh()
+        contexts.load(kept)
     return PromptBuilder(
-        *(sources, memories, contexts, skills, agent, words, gateway, models),
-        is_run=True,
-        recorded=recorded,
-        secrets=secrets,
+        *(sources.budget, memories, contexts, skills, agent, words, gateway, models, recorded, secrets),
+        is_run=kept is not None,
     )
 
 
@@ -85,7 +81,7 @@ class PromptBuilder:
 
     def __init__(
         self,
-        sources: Sources,
+        budget: int | None,
         memories: ProviderState,
         contexts: ContextManager,
         skills: OpenSkills | None,
@@ -93,13 +89,13 @@ class PromptBuilder:
         words: Messages,
         gateway: Gateway,
         models: Models,
+        recorded: Sequence[Any],
+        secrets: Secrets,
         *,
-        is_run: bool = False,
-        recorded: Sequence[Any] = (),
-        secrets: Secrets = NO_SECRETS,
+        is_run: bool,
     ) -> None:
         """`memories`: the providers of this run. `is_run`: of a flow, which keeps what changes."""
-        self._budget = sources.budget
+        self._budget = budget
         self._memories = memories
         self._contexts = contexts
         self._skills = skills
