@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from json import JSONDecodeError
 from typing import Any, Final, cast
-from urllib.parse import urlsplit, urlunsplit
 
 from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
-from flowengine.models.http.status_errors import read_retry_after
+from flowengine.models.http.status_errors import may_work_later, message_in, read_retry_after, show_address
 
 __all__ = ["as_model_error", "secrets_of", "tellable"]
-
-_TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
-"""HTTP statuses after which the same request may work. litellm gives a failed connection a 500."""
-
-_SPENT: Final = re.compile(r"insufficient_quota|exceeded your current quota", re.IGNORECASE)
-"""A 429 that no waiting helps."""
 
 _CLASS_NAMES: Final = re.compile(
     r"^(?:(?:litellm\.)?[A-Za-z_]*(?:Error|Timeout)(?: Error)?: |[A-Za-z_]+Exception(?: [A-Za-z]+Error)? - )+"
@@ -41,8 +33,7 @@ def as_model_error(
         return error
     message = secrets.hide(f"{provider}/{model}: {_message(error, address)}")
     status = getattr(error, "status_code", None)
-    spent = status == 429 and _SPENT.search(str(error)) is not None
-    if (status in _TRANSIENT and not spent) or isinstance(error, OSError):
+    if may_work_later(status, str(error)) or isinstance(error, OSError):
         return TransientModelError(message, read_retry_after(_headers(error)), is_rate_limit=status == 429)
     return PermanentModelError(message)
 
@@ -74,41 +65,11 @@ def _message(error: Exception, address: str | None) -> str:
     """Returns the error's message without litellm's class names and traceback."""
     text = str(error).partition(" Original exception: ")[0].partition(_TRACEBACK)[0]
     told = _ADVICE.sub("", _OBJECTS.sub("", _CLASS_NAMES.sub("", text).strip()))
-    told = _unwrap_json(told) or type(error).__name__
+    told = message_in(told) or type(error).__name__
     if (failed := _NO_CONNECTION.match(told)) is not None:
-        where = _format_address(address) or failed["host"] or _address_asked(error)
-        return f"no connection to {where or 'the server'}{told[failed.end() :].rstrip(' .')}"
+        where = (address and show_address(address)) or failed["host"] or _address_asked(error) or "the server"
+        return f"no connection to {where}{told[failed.end() :].rstrip(' .')}"
     return f"the server's answer cannot be read as JSON: {told}" if _is_unreadable(error) else told
-
-
-def _unwrap_json(text: str) -> str:
-    """The message inside of an error that is sent as JSON; any other text as it is.
-
-    >>> _unwrap_json('{"error": {"message": "overloaded", "type": "x"}}'), _unwrap_json("overloaded")
-    ('overloaded', 'overloaded')
-    """
-    try:
-        body: Any = json.loads(text) if text.startswith("{") else None
-    except ValueError:
-        return text
-    inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
-    found: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else inner
-    return found if isinstance(found, str) and found else text
-
-
-def _format_address(address: str | None) -> str | None:
-    """An address without what may be secret in it.
-
-    >>> _format_address("http://me:word@models.example:8000/v1?key=x")
-    'http://models.example:8000/v1'
-    """
-    if address is None:
-        return None
-    try:
-        parts = urlsplit(address)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-    except ValueError:
-        return None
 
 
 def _address_asked(error: BaseException) -> str | None:
@@ -122,7 +83,7 @@ def _address_asked(error: BaseException) -> str | None:
         except (AttributeError, RuntimeError):  # httpx raises the second where there was none
             cause = cause.__cause__ or cause.__context__
         else:
-            return _format_address(str(url))
+            return show_address(str(url))
     return None
 
 

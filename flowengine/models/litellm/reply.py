@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from flowengine.core.secret_values import NO_SECRETS, Secrets
-from flowengine.errors import PermanentModelError, TransientModelError
+from flowengine.errors import TransientModelError
+from flowengine.models.http.status_errors import check_answer
 from flowengine.models.messages import ToolRequest, as_vector, texts_of
 from flowengine.models.model import Reply, TokenUsage, read_token_count
 
@@ -38,7 +39,7 @@ def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Se
         seconds=seconds,
         vendor_parts=_read_thinking(message) if message.tool_calls else (),
     )
-    return _mark_refusal(reply, fields.get("refusal"), keys)
+    return check_answer(reply, fields.get("refusal") or "", keys)
 
 
 def read_vectors(response: Any, provider: str, name: str, count: int, seconds: float) -> Reply:
@@ -110,7 +111,7 @@ class PieceCollector:
             seconds=seconds,
             vendor_parts=tuple(self._thinking) if self._calls else (),
         )
-        return _mark_refusal(reply, self._refusal, self._keys)
+        return check_answer(reply, self._refusal, self._keys)
 
     def _add_call(self, call: Any) -> None:
         """Name and id come with the first piece of a tool call, its arguments bit by bit."""
@@ -162,24 +163,3 @@ def _read_usage(usage: Any) -> TokenUsage:
 
 def _known_cost(cost: float | None, usage: TokenUsage) -> float | None:
     return None if usage.prompt_tokens is None else cost
-
-
-def _hide_keys(keys: Secrets, reply: Reply) -> Reply:
-    """The answer without what its server must not send back to be printed and recorded."""
-    calls = tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls)
-    return reply._replace(
-        content=keys.hide(reply.content),
-        tool_calls=calls,
-        model=keys.hide(reply.model),
-        vendor_parts=tuple(keys.hide_in(reply.vendor_parts)),
-    )
-
-
-def _mark_refusal(reply: Reply, refusal: str | None, keys: Secrets) -> Reply:
-    reply, refusal = _hide_keys(keys, reply), keys.hide(refusal or "")
-    if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
-        said = f": {refusal}" if refusal else ""
-        error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{said}")
-        error.reply = reply
-        raise error
-    return reply
