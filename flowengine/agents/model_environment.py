@@ -22,7 +22,7 @@ from flowengine.models.definitions import (
     read_said_key,
 )
 from flowengine.models.model import LoadsLibrary, Model
-from flowengine.models.open import default_model, get_llm
+from flowengine.models.open import default_model, get_embedding, get_llm
 from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.wrappers.configured import configure_model
 from flowengine.models.wrappers.priced import find_user_price, with_price
@@ -210,7 +210,7 @@ _NOTHING: Final = ProviderSettings()
 
 
 class NamedModels:
-    """Models that an agent's context providers name, opened as the agent's own (`flowengine.models.named.Models`).
+    """Models that an agent's context providers name, opened as the agent's own (`flowengine.models.open.Models`).
 
     >>> NamedModels(Surroundings({}, stand_in="offline")).model("openai/gpt-4o").name
     'offline'
@@ -227,7 +227,5 @@ class NamedModels:
         around = self._around
         if around.stand_in is not None and is_stand_in(_find_meaning(around.stand_in, around).choice.provider):
             return None
-        from flowengine.models.embedding import get_embedding  # Few flows compare by meaning.
-
         meaning = _find_meaning(name, around)
         return _add_said(get_embedding(meaning.model, **_vendor_settings(meaning, around)), name, meaning, around)

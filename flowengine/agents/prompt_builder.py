@@ -33,7 +33,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.core.secret_values import NO_SECRETS, Secrets
 from flowengine.errors import GuardrailError, RunError
 from flowengine.models.messages import Message
-from flowengine.models.named import Models
+from flowengine.models.open import Models
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.manager import ContextManager

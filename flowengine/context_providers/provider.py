@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar, cast
 from flowengine.context_providers.parameters import schema_of_constructor
 from flowengine.core.context import Fragment
 from flowengine.core.user_code import call_in_thread
-from flowengine.models.named import Models
+from flowengine.models.open import Models
 
 __all__ = ["ContextProvider", "at_once", "call_method", "fragments_of", "join_fragments", "settle"]
 

@@ -25,7 +25,7 @@ from flowengine.core.records import Gateway
 from flowengine.errors import PermanentModelError
 from flowengine.models.embedding import ModelEmbedder, check_embedding
 from flowengine.models.model import Model, Reply, Request
-from flowengine.models.named import PROCESS_MODELS, Models
+from flowengine.models.open import PROCESS_MODELS, Models
 from flowengine.models.throttle import CallSlots
 from flowengine.retrieval.retriever import Embedder, Hit, Retriever, Searchable, SourcedRetriever
 from flowengine.retrieval.retrievers import open_retriever
