@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
 from time import perf_counter
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, build_opener
 from urllib.request import Request as HttpRequest
@@ -22,7 +22,7 @@ from anyio import to_thread
 
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.models.definitions import ModelDefinition, ModelMeaning, find_meaning, read_said_key
-from flowengine.models.http.chat_messages import list_of_objects
+from flowengine.models.http.chat_protocol import as_object, list_of_objects
 from flowengine.models.http.status_errors import show_address
 from flowengine.models.litellm.error_classes import secrets_of
 from flowengine.models.messages import Message
@@ -168,6 +168,6 @@ def _list_names(url: str, key: str | None) -> list[str]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     with build_opener(_StayingHere).open(HttpRequest(url, headers=headers), timeout=_TIMEOUT) as response:
         body: Any = json.loads(response.read(_LARGEST))
-    table = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    table = as_object(body)
     named = list_of_objects(table.get("data") or table.get("models"))
     return [str(each.get("id") or each.get("name")) for each in named]

@@ -19,13 +19,13 @@ from flowengine.core.batching import CALL
 from flowengine.core.secret_values import HiddenStream
 from flowengine.errors import ModelConfigError, TransientModelError
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
-from flowengine.models.http.chat_messages import list_of_objects
 from flowengine.models.http.chat_protocol import (
     AnswerCollector,
     ChatProtocol,
     EventReader,
     IncompleteAnswerError,
     VendorAnswer,
+    list_of_objects,
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
