@@ -318,6 +318,7 @@ class Agent:
         context: Context | None = None,
         *,
         gateway: StreamingGateway | None = None,
+        attach: Sequence[Any] = (),
         **options: Any,
     ) -> AsyncGenerator[AsyncIterator[str | Context]]:
         """The answer piece by piece, and last the context that `run_async` would return.
@@ -326,14 +327,15 @@ class Agent:
         answer is settled only when all of it is there (an output model, orchestration mode, output
         guardrails), it comes as one piece: nothing is shown that is taken back. What a model says
         before it calls a tool is shown as it is said, with a blank line after it; it is no part of the
-        result.
+        result. `attach` as in `run_async`.
         """
         refuse_other_kind(input_text, str, f"agent '{self.name}' answers a text", InputError)
         found = context_of(context)
         gateway = DirectGateway() if gateway is None else gateway
         with naming(self.name):
             settings = self.settings_for(options)
-        request = TurnRequest(input_text, found.messages, gateway, options, found.scope)
+        files = await open_files(attach) if attach else ()
+        request = TurnRequest(input_text, found.messages, gateway, options, found.scope, attachments=files)
         async with (
             open_turn(self._parts(), settings, request) as turn,
             aclosing(turn.pieces(gateway)) as pieces,
