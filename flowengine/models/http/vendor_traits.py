@@ -60,8 +60,6 @@ class VendorTraits:
     """Whether a schema may be sent beside tools."""
     takes_stream_options: bool = True
     """Whether a stream's usage has to be asked for; where False, it comes by itself."""
-    stream_end: str = "[DONE]"
-    """The last event's data, where there is one: what comes after it is not waited for."""
     cached_tokens: tuple[str, ...] = ("prompt_tokens_details.cached_tokens",)
     """Where the usage tells the tokens that a cache served; the first place that is there counts."""
     cache_write_tokens: tuple[str, ...] = ()
