@@ -21,7 +21,7 @@ from flowengine.models.definitions import ModelDefinition, ModelMeaning, find_me
 from flowengine.models.http.chat_protocol import as_object, list_of_objects
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
 from flowengine.models.http.status_errors import show_address
-from flowengine.models.litellm.error_classes import secrets_of
+from flowengine.models.litellm.reply import secrets_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.models.open import address_of, get_llm, is_address

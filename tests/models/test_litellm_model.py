@@ -25,9 +25,8 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import ModelError, TransientModelError
-from flowengine.models.litellm.error_classes import as_model_error
 from flowengine.models.litellm.model import LiteLLMModel
-from flowengine.models.litellm.reply import read_reply
+from flowengine.models.litellm.reply import as_model_error, read_reply
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request
 from flowengine.models.open import get_llm

@@ -17,7 +17,7 @@ from flowengine.errors import ModelConfigError
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
 from flowengine.memory.database import MemoryDatabase
-from flowengine.models.litellm.error_classes import as_model_error, tellable
+from flowengine.models.litellm.reply import as_model_error, tellable
 from flowengine.models.open import get_llm
 from flowengine.nodes.function import FunctionNode
 from flowengine.retrieval.fts import FtsRetriever

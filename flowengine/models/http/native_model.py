@@ -17,7 +17,7 @@ import anyio
 
 from flowengine.core.batching import CALL
 from flowengine.core.secret_values import HiddenStream
-from flowengine.errors import ModelConfigError, TransientModelError
+from flowengine.errors import ModelConfigError
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
 from flowengine.models.http.chat_protocol import (
     AnswerCollector,
@@ -33,7 +33,7 @@ from flowengine.models.http.status_errors import check_answer
 from flowengine.models.http.vendor_batches import BatchableCall
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, quote_start
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
-from flowengine.models.messages import as_vector, texts_of
+from flowengine.models.messages import check_vectors
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor
@@ -266,11 +266,7 @@ class NativeEmbedding:
         body = await endpoint.exchange(post, request.timeout)
         entries = list_of_objects(body.get("data"))
         ordered = sorted(entries, key=lambda each: _whole_number(each.get("index")))
-        if len(ordered) != len(texts):
-            raise TransientModelError(f"{endpoint.full_name} gave {len(ordered)} vectors for {len(texts)} texts")
-        vectors = [as_vector(each.get("embedding")) for each in ordered]
-        if any(each is None for each in vectors):
-            raise TransientModelError(f"{endpoint.full_name} gave a vector that is no list of numbers")
+        vectors = check_vectors([each.get("embedding") for each in ordered], len(texts), endpoint.full_name)
         usage = read_chat_usage(body.get("usage"), self._vendor)
         told: Any = body.get("model")
         return Reply(
@@ -280,7 +276,7 @@ class NativeEmbedding:
             model=endpoint.keys.hide(told) if isinstance(told, str) and told else self.name,
             provider=self.provider,
             seconds=time.perf_counter() - started,
-            vectors=texts_of(each for each in vectors if each is not None),
+            vectors=vectors,
         )
 
     @asynccontextmanager
