@@ -24,7 +24,7 @@ from flowengine.agents.settings import (
     check_labels,
     check_share,
 )
-from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, error_lines
+from flowengine.agents.structured import AnswerShape, UnfitError, UnusableAnswerError, error_lines
 from flowengine.core.context import RoutingResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
@@ -106,24 +106,15 @@ class RoutingAgent(SubjectAgent):
                 answer = await caller.answer(messages, self._shape, "routing")
             except UnusableAnswerError as error:
                 return await self._handle_unusable(subject, caller, error)
-            return await self._read_choice(subject, caller, answer)
-
-    async def _read_choice(self, subject: Subject, caller: Caller, answer: StructuredAnswer) -> RoutingResult:
-        choice: _Choice = answer.value
-        result = RoutingResult(
-            content=subject.content,
-            next_route=choice.next_route,
-            confidence=choice.confidence,
-            reasoning=choice.reasoning,
-            metadata=answer.metadata(),
-        )
-        if self.min_confidence is None or choice.confidence >= self.min_confidence:
-            return result
-        why = (
-            f"route '{choice.next_route}' was chosen with confidence {choice.confidence:g}, "
-            f"below min_confidence {self.min_confidence:g}"
-        )
-        return await self._fall_back(result, caller, why)
+            choice: _Choice = answer.value
+            result = RoutingResult(content=subject.content, metadata=answer.metadata(), **choice.model_dump())
+            if self.min_confidence is None or choice.confidence >= self.min_confidence:
+                return result
+            why = (
+                f"route '{choice.next_route}' was chosen with confidence {choice.confidence:g}, "
+                f"below min_confidence {self.min_confidence:g}"
+            )
+            return await self._fall_back(result, caller, why)
 
     async def _handle_unusable(self, subject: Subject, caller: Caller, error: UnusableAnswerError) -> RoutingResult:
         why = f"the answer {error.answer[:200]!r} names no route after {error.calls} call(s): {error.problem}"

@@ -29,9 +29,8 @@ from flowengine.models.http.chat_protocol import (
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
-from flowengine.models.http.status_errors import check_answer
 from flowengine.models.http.vendor_batches import BatchableCall
-from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, quote_start
+from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, check_answer, quote_start
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.messages import check_vectors
 from flowengine.models.model import Model, Reply, Request

@@ -15,12 +15,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
-from flowengine.models.messages import ToolRequest
-from flowengine.models.model import Reply
 
 __all__ = [
     "FailedAnswer",
-    "check_answer",
     "error_of_answer",
     "may_work_later",
     "message_in",
@@ -85,27 +82,6 @@ def may_work_later(status: Any, text: str) -> bool:
     (True, False, False)
     """
     return status in _TRANSIENT and not (status == 429 and _SPENT.search(text))
-
-
-def check_answer(reply: Reply, refusal: str, keys: Secrets) -> Reply:
-    """The answer without keys, which a server must not send back to be printed and recorded.
-
-    Refused content is a `PermanentModelError`: it is no answer to what was asked. `refusal`: what the model said
-    instead.
-    """
-    if keys:
-        reply = reply._replace(
-            content=keys.hide(reply.content),
-            tool_calls=tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls),
-            model=keys.hide(reply.model),
-            vendor_parts=tuple(keys.hide_in(each) for each in reply.vendor_parts),
-        )
-        refusal = keys.hide(refusal)
-    if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
-        error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{refusal and ': '}{refusal}")
-        error.reply = reply
-        raise error
-    return reply
 
 
 def status_of_body(body: Mapping[str, Any]) -> int:

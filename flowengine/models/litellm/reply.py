@@ -14,12 +14,12 @@ from typing import Any, Final, cast
 from flowengine.core.secret_values import NO_SECRETS, Secrets, find_secret_values, find_url_secrets
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
 from flowengine.models.http.status_errors import (
-    check_answer,
     may_work_later,
     message_in,
     read_retry_after,
     show_address,
 )
+from flowengine.models.http.vendor_endpoint import check_answer
 from flowengine.models.messages import ToolRequest, check_vectors
 from flowengine.models.model import Reply, TokenUsage, read_token_count
 
