@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from flowengine.agents.caller import context_of, naming, open_caller, open_files
 from flowengine.agents.evaluation import EvaluationAgent
@@ -41,7 +41,6 @@ from flowengine.errors import DefinitionError, InputError, refuse_other_kind
 from flowengine.models.call_options import OF_GENERATING, ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
-from flowengine.tools.toolset import ApprovalRules
 
 if TYPE_CHECKING:
     from flowengine.agents.sources import ContextChoice, MemoryChoice, ProviderConfig, Sources
@@ -147,19 +146,7 @@ class Agent:
         with naming(name):
             self.name = name
             self.words = load_messages(locale)
-            self.settings: CallSettings = call_settings(
-                arguments_of(Agent),
-                options,
-                model=model,
-                fallbacks=fallbacks,
-                temperature=temperature,
-                max_tokens=max_tokens,
-                timeout=timeout,
-                max_retries=max_retries,
-                surroundings=surroundings,
-                prompt_cache=prompt_cache,
-                agent=name,
-            )
+            self.settings: CallSettings = call_settings(Agent, locals())
             self.generation = Generation(
                 instructions=generation_instructions,
                 system_message="" if system_message is None else system_message,
@@ -169,9 +156,10 @@ class Agent:
                 history=session_history,
                 history_size=history_size,
             )
-            named, who = cast("tuple[str, ...]", approve), cast("tuple[str, ...]", approvers)
-            rules = ApprovalRules(named, surroundings.approve_external, who)
-            self.tooling = tooling_of(tools, mcp_servers, max_tool_rounds, max_parallel_tools, rules)
+            self.tooling = tooling_of(
+                *(tools, mcp_servers, max_tool_rounds, max_parallel_tools),
+                *(approve, surroundings.approve_external, approvers),
+            )
             self.sources = _sources(
                 providers=context_providers,
                 config=context_providers_config,
@@ -331,6 +319,7 @@ class Agent:
         context: Context | None = None,
         *,
         gateway: StreamingGateway | None = None,
+        attach: Sequence[Any] = (),
         **options: Any,
     ) -> AsyncGenerator[AsyncIterator[str | Context]]:
         """The answer piece by piece, and last the context that `run_async` would return.
@@ -339,14 +328,15 @@ class Agent:
         answer is settled only when all of it is there (an output model, orchestration mode, output
         guardrails), it comes as one piece: nothing is shown that is taken back. What a model says
         before it calls a tool is shown as it is said, with a blank line after it; it is no part of the
-        result.
+        result. `attach` as in `run_async`.
         """
         refuse_other_kind(input_text, str, f"agent '{self.name}' answers a text", InputError)
         found = context_of(context)
         gateway = DirectGateway() if gateway is None else gateway
         with naming(self.name):
             settings = self.settings_for(options)
-        request = TurnRequest(input_text, found.messages, gateway, options, found.runtime.scope)
+        files = await open_files(attach) if attach else ()
+        request = TurnRequest(input_text, found.messages, gateway, options, found.runtime.scope, attachments=files)
         async with (
             open_turn(self._parts(), settings, request) as turn,
             aclosing(turn.pieces(gateway)) as pieces,

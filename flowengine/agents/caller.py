@@ -6,17 +6,18 @@ agents' matter; retries of failed calls are the model's. Files that no model, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from types import NoneType
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from flowengine.agents.model_environment import check_taken, open_model
-from flowengine.agents.prompt import Subject
-from flowengine.agents.settings import CallSettings
-from flowengine.agents.standalone import DirectGateway
-from flowengine.agents.structured import AnswerShape, StructuredAnswer, complete_structured
-from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.agents.prompt import Subject, add_schema
+from flowengine.agents.settings import CallSettings, arguments_of
+from flowengine.agents.standalone import DirectGateway, run_sync
+from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, parse_answer
+from flowengine.agents.tooling import ToolLoop, without_tools
 from flowengine.core.context import Context
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileRules, FileValue, RefusedFileError
@@ -33,18 +34,21 @@ from flowengine.errors import (
     refuse_other_kind,
 )
 from flowengine.models.attachments import attachment_kind
+from flowengine.models.call_options import PromptCaching
+from flowengine.models.definitions import default_options, definition_of, innermost_models
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, Request
-from flowengine.models.opened_models import default_options, definition_of, innermost_models
+from flowengine.models.model import Model, PromptCache, Reply, Request, supports_schema
 from flowengine.models.pricing import listed_vision
-from flowengine.models.prompt_caching import explain_unused_cache, make_prompt_cache
 
 __all__ = [
     "Caller",
+    "SubjectAgent",
     "attach_files",
     "check_files",
     "context_of",
+    "explain_unused_cache",
     "files_of",
+    "find_cache_rule",
     "naming",
     "open_caller",
     "open_files",
@@ -100,6 +104,62 @@ def attach_files(messages: tuple[Message, ...], files: tuple[FileValue, ...], af
     return (*messages[:at], messages[at]._replace(attachments=files), *messages[at + 1 :])
 
 
+# --- Vendors' caches of prompts
+#
+# What a cache costs and saves is the matter of `pricing`; how a prompt is marked that of the vendor's protocol.
+
+_BEGINNING: Final = "prompt_cache: "
+"""Of notices on a cache that was of no use."""
+_LONGEST_KEY: Final = 64
+"""Characters that OpenAI takes."""
+
+
+def _make_prompt_cache(choice: PromptCaching | None, *names: str) -> PromptCache | None:
+    """Returns the cache settings of a request. `names`: what requests with the same beginning share.
+
+    >>> _make_prompt_cache(None, "triage", "answer"), _make_prompt_cache("off", "triage", "answer")
+    (PromptCache(key='triage.answer', is_asked_for=False), None)
+    """
+    if choice == "off":
+        return None
+    key = ".".join(filter(None, names))
+    if not (key.isascii() and key.isprintable() and len(key) <= _LONGEST_KEY):
+        key = blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    return PromptCache(key, choice is not None)
+
+
+def explain_unused_cache(reply: Reply, model: str) -> str | None:
+    """Explains why a requested cache was not used; None if it was, or if the vendor does not say.
+
+    >>> from flowengine.models.model import TokenUsage
+    >>> explain_unused_cache(Reply("", provider="openai", usage=TokenUsage(900, 5)), "gpt-4o")
+    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900'
+    """
+    from flowengine.models.http.vendor_traits import cache_minimum  # Few agents ask for a cache.
+
+    minimum, usage = cache_minimum(reply.provider, model), reply.usage
+    if minimum is None or usage.prompt_tokens is None or usage.cached_tokens or usage.cache_write_tokens:
+        return None
+    vendor = f"{_BEGINNING}{reply.provider} keeps prompts of {model} from {minimum:,} tokens on"
+    if usage.prompt_tokens < minimum:
+        return f"{vendor}, and this one has {usage.prompt_tokens:,}"
+    if usage.cache_write_tokens is None:
+        return None  # The vendor does not tell what it writes: the next call may be served.
+    return f"{vendor}, and what stays of this one (tools, system message, fixed context) is shorter"
+
+
+def find_cache_rule(notice: str) -> str:
+    """Extracts the vendor's cache rule from a notice of `explain_unused_cache`; empty for other notices.
+
+    >>> find_cache_rule("prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900")
+    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on'
+    """
+    return notice.partition(", and ")[0] if notice.startswith(_BEGINNING) else ""
+
+
+# --- Calls
+
+
 class Caller(NamedTuple):
     """Asks one model, with one agent's settings, through one gateway."""
 
@@ -120,33 +180,46 @@ class Caller(NamedTuple):
             max_tokens=settings.max_tokens,
             timeout=settings.timeout,
             extra=options,
-            cache=make_prompt_cache(settings.prompt_cache, settings.surroundings.flow, settings.agent),
+            cache=_make_prompt_cache(settings.prompt_cache, settings.surroundings.flow, settings.agent),
         )
 
     async def answer(
         self, messages: Sequence[Message], shape: AnswerShape | None, purpose: str, loop: ToolLoop | None = None
     ) -> StructuredAnswer:
         """Free text, or a value of the shape. `loop`: one that has begun already."""
-        given = await self._ask(messages, shape, purpose, loop or self.loop())
+        loop = loop or self.loop()
+        ask = self._text(messages, purpose, loop) if shape is None else self._value(messages, shape, purpose, loop)
+        given = await ask
         if self.settings.prompt_cache is not None and (told := explain_unused_cache(given.reply, self.model.name)):
             await self.gateway.note(Notice(told))
         return given
 
-    async def _ask(
-        self, messages: Sequence[Message], shape: AnswerShape | None, purpose: str, loop: ToolLoop
+    async def _value(
+        self, messages: Sequence[Message], shape: AnswerShape, purpose: str, loop: ToolLoop
     ) -> StructuredAnswer:
-        if shape is None:
-            return await self._text(messages, purpose, loop)
-        return await complete_structured(
-            self.gateway,
-            self.model,
-            self.request(messages),
-            shape,
-            words=self.words,
-            purpose=purpose,
-            max_retries=self.settings.max_retries,
-            loop=loop,
-        )
+        """Ask until the answer fits the shape, at most `max_retries` times more than once.
+
+        What is wrong with an answer is fed back as a user message after it; only the last bad answer is
+        kept in the chat, and all results of tools. An empty answer is asked for again with the same request.
+        Where the vendor does not enforce schemas, or not beside tools, the prompt carries the schema too.
+        """
+        first = replace(self.request(messages), response_schema=shape.schema, response_name=shape.name)
+        if loop.is_open or not await supports_schema(self.model):
+            first = replace(first, messages=add_schema(self.words, first.messages, shape.schema))
+        current, calls, added = first, 0, ()
+        while True:
+            reply, more = await loop.ask(self.gateway, self.model, current, purpose=purpose)
+            calls, added = calls + 1, (*added, *more)
+            try:
+                return StructuredAnswer(parse_answer(reply, shape), reply, calls, added)
+            except UnfitError as error:
+                problem = str(error)
+            if calls > self.settings.max_retries:
+                raise UnusableAnswerError(reply.content, problem, calls)
+            current = first = replace(first, messages=(*first.messages, *more))
+            if reply.content.strip():
+                correction = Message("user", self.words("structured.correction", problem=problem))
+                current = replace(first, messages=(*first.messages, Message("assistant", reply.content), correction))
 
     async def _text(self, messages: Sequence[Message], purpose: str, loop: ToolLoop) -> StructuredAnswer:
         """An empty answer is asked for once more (not where `max_retries` is 0), then it is an `OutputError`. One that
@@ -205,6 +278,52 @@ def subject_of(context: Context, input_text: str | None, target: Any) -> Subject
     raise RunError(
         "there is nothing to look at: the context holds no generation, and neither input nor target is given"
     )
+
+
+class SubjectAgent:
+    """Looks at one text, in one structured call: what judges and routers share."""
+
+    name: str
+    settings: CallSettings
+    words: Messages
+
+    async def run_async(
+        self,
+        input_text: str | None = None,
+        context: Context | None = None,
+        *,
+        target: Any = None,
+        gateway: Gateway | None = None,
+        attach: Sequence[Any] = (),
+        **options: Any,
+    ) -> Context:
+        """The context with the `evaluation_result` of a judge, the `routing_result` of a router; it is also its
+        `result`.
+
+        Looked at is the `target`, else the context's last generation with its prompt, else the input text. `options`
+        are for this call's model call (`temperature`, `model`, what else the vendor takes). `attach`: files that the
+        model sees with it: a `Path`, bytes, or a file of a run.
+        """
+        with naming(self.name):
+            found = context_of(context)
+            subject = subject_of(found, input_text, target)
+            subject = subject._replace(attachments=await open_files(attach)) if attach else subject
+        return found.with_(**await self._look(subject, gateway, options))
+
+    def run(
+        self, input_text: str | None = None, context: Context | None = None, *, target: Any = None, **options: Any
+    ) -> Context:
+        """`run_async` for synchronous code, inside or outside a running event loop."""
+        return run_sync(lambda: self.run_async(input_text, context, target=target, **options))
+
+    async def _look(self, subject: Subject, gateway: Gateway | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What is new in the context."""
+        raise NotImplementedError
+
+    async def _open_caller(self, subject: Subject, gateway: Gateway | None, options: Mapping[str, Any]) -> Caller:
+        caller = await open_caller(self.settings.with_options(options, arguments_of(type(self))), gateway, self.words)
+        check_files(caller.model, subject.attachments)
+        return caller
 
 
 class naming:  # noqa: N801 - used as a statement, like `suppress`

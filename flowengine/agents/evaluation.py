@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 
 from pydantic import BaseModel, ValidationError
 
-from flowengine.agents.caller import Caller, check_files, context_of, naming, open_caller, open_files, subject_of
+from flowengine.agents.caller import SubjectAgent, naming
 from flowengine.agents.prompt import Subject, evaluation_messages
 from flowengine.agents.settings import (
     PROCESS,
@@ -20,14 +20,12 @@ from flowengine.agents.settings import (
     ModelChoice,
     Surroundings,
     UsualTemperature,
-    arguments_of,
     call_settings,
     check_descriptions,
     check_share,
 )
-from flowengine.agents.standalone import run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, error_lines
-from flowengine.core.context import Context, EvaluationResult, Share
+from flowengine.core.context import EvaluationResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice, Round
 from flowengine.errors import DefinitionError, LimitError, RunError, refuse_other_kind
@@ -49,7 +47,7 @@ class _Judgement(BaseModel):
     suggestions: list[str] = []
 
 
-class EvaluationAgent:
+class EvaluationAgent(SubjectAgent):
     """Judges the last generation of a context, in one structured call.
 
     >>> from flowengine.models.scripted import ScriptedModel
@@ -84,65 +82,23 @@ class EvaluationAgent:
             refuse_other_kind(instructions, str, "evaluation_instructions is text", DefinitionError)
             self.instructions = instructions
             self.pass_threshold = check_share("pass_threshold", pass_threshold)
-            self.settings: CallSettings = call_settings(
-                arguments_of(EvaluationAgent),
-                options,
-                model=model,
-                fallbacks=fallbacks,
-                temperature=temperature,
-                max_tokens=max_tokens,
-                timeout=timeout,
-                max_retries=max_retries,
-                surroundings=surroundings,
-                prompt_cache=prompt_cache,
-                agent=name,
-            )
+            self.settings: CallSettings = call_settings(EvaluationAgent, locals())
             self.words = load_messages(locale)
             given = evaluation_criteria
             criteria = None if given is None else check_descriptions("evaluation_criteria", given)
             self.criteria = criteria or dict(self.words.section("criteria"))
             self._shape = _judgement_shape(self.criteria)
 
-    async def run_async(
-        self,
-        input_text: str | None = None,
-        context: Context | None = None,
-        *,
-        target: Any = None,
-        gateway: Gateway | None = None,
-        attach: Sequence[Any] = (),
-        **options: Any,
-    ) -> Context:
-        """The context with `evaluation_result`, which is also its `result`.
-
-        Judged is the `target`, else the context's last generation, else the input text. `options`
-        are for this call's model call (`temperature`, `model`, what else the vendor takes).
-        `attach`: files that the model sees with it: a `Path`, bytes, or a file of a run.
-        """
-        with naming(self.name):
-            found = context_of(context)
-            subject = subject_of(found, input_text, target)
-            subject = subject._replace(attachments=await open_files(attach)) if attach else subject
+    async def _look(self, subject: Subject, gateway: Gateway | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
         evaluation = await self.evaluate(subject, gateway, **options)
-        return found.with_(result=evaluation, evaluation_result=evaluation)
-
-    def run(
-        self, input_text: str | None = None, context: Context | None = None, *, target: Any = None, **options: Any
-    ) -> Context:
-        """`run_async` for synchronous code, inside or outside a running event loop."""
-        return run_sync(lambda: self.run_async(input_text, context, target=target, **options))
+        return {"result": evaluation, "evaluation_result": evaluation}
 
     async def evaluate(self, subject: Subject, gateway: Gateway | None = None, **options: Any) -> EvaluationResult:
         """The judgement of one subject; an answer that stays unusable is an `OutputError`, never a pass."""
         with naming(self.name):
-            settings = self.settings.with_options(options, arguments_of(EvaluationAgent))
-            caller = await open_caller(settings, gateway, self.words)
-            check_files(caller.model, subject.attachments)
-            return await self._judge(subject, caller)
-
-    async def _judge(self, subject: Subject, caller: Caller) -> EvaluationResult:
-        messages = evaluation_messages(self.words, subject, self.instructions, self.criteria)
-        answer = await caller.answer(messages, self._shape, "evaluation")
+            caller = await self._open_caller(subject, gateway, options)
+            messages = evaluation_messages(self.words, subject, self.instructions, self.criteria)
+            answer = await caller.answer(messages, self._shape, "evaluation")
         judgement: _Judgement = answer.value
         return EvaluationResult(
             content=subject.content,

@@ -13,10 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import ModelConfigError
-from flowengine.models.definitions import ModelMeaning, find_meaning, read_said_key
+from flowengine.models.definitions import (
+    ModelMeaning,
+    default_options,
+    definition_of,
+    find_meaning,
+    innermost_models,
+    read_said_key,
+)
 from flowengine.models.model import LoadsLibrary, Model
-from flowengine.models.open import default_model, get_llm
-from flowengine.models.opened_models import default_options, definition_of, innermost_models
+from flowengine.models.open import default_model, get_embedding, get_llm
 from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.wrappers.configured import configure_model
 from flowengine.models.wrappers.priced import find_user_price, with_price
@@ -204,7 +210,7 @@ _NOTHING: Final = ProviderSettings()
 
 
 class NamedModels:
-    """Models that an agent's context providers name, opened as the agent's own (`flowengine.models.named.Models`).
+    """Models that an agent's context providers name, opened as the agent's own (`flowengine.models.open.Models`).
 
     >>> NamedModels(Surroundings({}, stand_in="offline")).model("openai/gpt-4o").name
     'offline'
@@ -221,7 +227,5 @@ class NamedModels:
         around = self._around
         if around.stand_in is not None and is_stand_in(_find_meaning(around.stand_in, around).choice.provider):
             return None
-        from flowengine.models.embedding import get_embedding  # Few flows compare by meaning.
-
         meaning = _find_meaning(name, around)
         return _add_said(get_embedding(meaning.model, **_vendor_settings(meaning, around)), name, meaning, around)

@@ -22,8 +22,7 @@ from flowengine.agents.prompt_parts import (
     assemble_messages,
     fixed_parts,
 )
-from flowengine.agents.prompt_state import ProviderState, TypedContextSnapshots, data_of, load_provider_state
-from flowengine.agents.sources import Sources
+from flowengine.agents.sources import ProviderState, Sources, TypedContextSnapshots, data_of, load_provider_state
 from flowengine.context_providers.chain import brought_of, entries_of, gather
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.core.context import LLMResult
@@ -34,7 +33,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import GuardrailError, RunError
 from flowengine.models.messages import Message
-from flowengine.models.named import Models
+from flowengine.models.open import Models
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.manager import ContextManager
@@ -67,27 +66,22 @@ async def open_prompt_builder(
 
         skills = await open_skills(sources.skills, sources.sandbox, words.locale, gateway, kept or {}, scope)
     memories = await load_provider_state(sources.providers, kept, gateway)
-    if kept is None:
-        return PromptBuilder(
-            sources, memories, sources.contexts, skills, agent, words, gateway, models, secrets=secrets
-        )
-    contexts = None if sources.contexts is None else sources.contexts.fresh()
-    if contexts is not None:
+    contexts = sources.contexts
+    if kept is not None and contexts is not None:
+        contexts = contexts.fresh()
         contexts.load(kept)
     return PromptBuilder(
-        *(sources, memories, contexts, skills, agent, words, gateway, models),
-        is_run=True,
-        recorded=recorded,
-        secrets=secrets,
+        *(sources.budget, memories, contexts, skills, agent, words, gateway, models, recorded, secrets),
+        is_run=kept is not None,
     )
 
 
 class PromptBuilder:
-    """Of one run; it follows the run's tool loops (`tool_loop.Watch`) and has tools for them."""
+    """Of one run; it follows the run's tool loops and has tools for them (`tooling.Bringer`)."""
 
     def __init__(
         self,
-        sources: Sources,
+        budget: int | None,
         memories: ProviderState,
         contexts: ContextManager | None,
         skills: OpenSkills | None,
@@ -95,13 +89,13 @@ class PromptBuilder:
         words: Messages,
         gateway: Gateway,
         models: Models,
+        recorded: Sequence[Any],
+        secrets: Secrets | None,
         *,
-        is_run: bool = False,
-        recorded: Sequence[Any] = (),
-        secrets: Secrets | None = None,
+        is_run: bool,
     ) -> None:
         """`memories`: the providers of this run. `is_run`: of a flow, which keeps what changes."""
-        self._budget = sources.budget
+        self._budget = budget
         self._memories = memories
         self._contexts = contexts
         self._skills = skills

@@ -24,9 +24,9 @@ from flowengine.core.context import Fragment
 from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
 from flowengine.core.records import Notice, Receipt
+from flowengine.models.definitions import innermost_models, longest_answer_of, window_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
-from flowengine.models.opened_models import innermost_models, longest_answer_of, window_of
 from flowengine.models.tokens import count_tokens
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any, Final, Unpack
 
 from pydantic import BaseModel, ValidationError
 
-from flowengine.agents.caller import Caller, check_files, context_of, naming, open_caller, open_files, subject_of
+from flowengine.agents.caller import Caller, SubjectAgent, naming
 from flowengine.agents.prompt import Subject, routing_messages
 from flowengine.agents.settings import (
     PROCESS,
@@ -20,14 +20,12 @@ from flowengine.agents.settings import (
     ModelChoice,
     Surroundings,
     UsualTemperature,
-    arguments_of,
     call_settings,
     check_labels,
     check_share,
 )
-from flowengine.agents.standalone import run_sync
-from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, error_lines
-from flowengine.core.context import Context, RoutingResult, Share
+from flowengine.agents.structured import AnswerShape, UnfitError, UnusableAnswerError, error_lines
+from flowengine.core.context import RoutingResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.values import find_label
@@ -48,7 +46,7 @@ class _Choice(BaseModel):
     reasoning: str = ""
 
 
-class RoutingAgent:
+class RoutingAgent(SubjectAgent):
     """Chooses the route for the last generation of a context, in one structured call.
 
     >>> from flowengine.models.scripted import ScriptedModel
@@ -87,50 +85,13 @@ class RoutingAgent:
             self.routes = check_labels(routes)
             self.fallback = fallback
             self.min_confidence = None if min_confidence is None else check_share("min_confidence", min_confidence)
-            self.settings: CallSettings = call_settings(
-                arguments_of(RoutingAgent),
-                options,
-                model=model,
-                fallbacks=fallbacks,
-                temperature=temperature,
-                max_tokens=max_tokens,
-                timeout=timeout,
-                max_retries=max_retries,
-                surroundings=surroundings,
-                prompt_cache=prompt_cache,
-                agent=name,
-            )
+            self.settings: CallSettings = call_settings(RoutingAgent, locals())
             self.words = load_messages(locale)
             self._shape = _choice_shape(self.routes)
 
-    async def run_async(
-        self,
-        input_text: str | None = None,
-        context: Context | None = None,
-        *,
-        target: Any = None,
-        gateway: Gateway | None = None,
-        attach: Sequence[Any] = (),
-        **options: Any,
-    ) -> Context:
-        """The context with `routing_result`, which is also its `result`.
-
-        Looked at is the `target`, else the context's last generation with its prompt, else the input
-        text. `options` are for this call's model call (`temperature`, `model`, what else the vendor takes).
-        `attach`: files that the model sees with it: a `Path`, bytes, or a file of a run.
-        """
-        with naming(self.name):
-            found = context_of(context)
-            subject = subject_of(found, input_text, target)
-            subject = subject._replace(attachments=await open_files(attach)) if attach else subject
+    async def _look(self, subject: Subject, gateway: Gateway | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
         routing = await self.route(subject, gateway, **options)
-        return found.with_(result=routing, routing_result=routing)
-
-    def run(
-        self, input_text: str | None = None, context: Context | None = None, *, target: Any = None, **options: Any
-    ) -> Context:
-        """`run_async` for synchronous code, inside or outside a running event loop."""
-        return run_sync(lambda: self.run_async(input_text, context, target=target, **options))
+        return {"result": routing, "routing_result": routing}
 
     async def route(self, subject: Subject, gateway: Gateway | None = None, **options: Any) -> RoutingResult:
         """The route of one subject.
@@ -139,32 +100,21 @@ class RoutingAgent:
         fallback is taken, or it is a `RouteError`. So it is with too little confidence.
         """
         with naming(self.name):
-            settings = self.settings.with_options(options, arguments_of(RoutingAgent))
-            caller = await open_caller(settings, gateway, self.words)
-            check_files(caller.model, subject.attachments)
+            caller = await self._open_caller(subject, gateway, options)
             messages = routing_messages(self.words, subject, self.instruction, self.routes)
             try:
                 answer = await caller.answer(messages, self._shape, "routing")
             except UnusableAnswerError as error:
                 return await self._handle_unusable(subject, caller, error)
-            return await self._read_choice(subject, caller, answer)
-
-    async def _read_choice(self, subject: Subject, caller: Caller, answer: StructuredAnswer) -> RoutingResult:
-        choice: _Choice = answer.value
-        result = RoutingResult(
-            content=subject.content,
-            next_route=choice.next_route,
-            confidence=choice.confidence,
-            reasoning=choice.reasoning,
-            metadata=answer.metadata(),
-        )
-        if self.min_confidence is None or choice.confidence >= self.min_confidence:
-            return result
-        why = (
-            f"route '{choice.next_route}' was chosen with confidence {choice.confidence:g}, "
-            f"below min_confidence {self.min_confidence:g}"
-        )
-        return await self._fall_back(result, caller, why)
+            choice: _Choice = answer.value
+            result = RoutingResult(content=subject.content, metadata=answer.metadata(), **choice.model_dump())
+            if self.min_confidence is None or choice.confidence >= self.min_confidence:
+                return result
+            why = (
+                f"route '{choice.next_route}' was chosen with confidence {choice.confidence:g}, "
+                f"below min_confidence {self.min_confidence:g}"
+            )
+            return await self._fall_back(result, caller, why)
 
     async def _handle_unusable(self, subject: Subject, caller: Caller, error: UnusableAnswerError) -> RoutingResult:
         why = f"the answer {error.answer[:200]!r} names no route after {error.calls} call(s): {error.problem}"

@@ -42,6 +42,7 @@ __all__ = [
     "check_descriptions",
     "check_functions",
     "check_labels",
+    "check_list",
     "check_share",
     "is_settled_late",
 ]
@@ -163,8 +164,10 @@ class CallSettings:
         return replace(self, **own, extra={**self.extra, **_read_options(further)})
 
 
-_OF_ALL_RUNS: Final = frozenset({"agent", "extra", "fallbacks", "max_retries", "surroundings"})
-_OVERRIDES: Final = frozenset(each.name for each in fields(CallSettings)) - _OF_ALL_RUNS
+_OF_CALLS: Final = frozenset(each.name for each in fields(CallSettings)) - {"agent", "extra"}
+"""The arguments of agents that are settings of their calls, under the same names."""
+_OVERRIDES: Final = _OF_CALLS - {"fallbacks", "max_retries", "surroundings"}
+"""Those that may be said for one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,15 +253,16 @@ def _check_model(name: str, given: str | Model) -> None:
 
 def check_functions(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
     """A list of functions, as a tuple."""
-    found = _check_list(name, given, "functions")
+    found = check_list(name, given, " of functions")
     for each in found:
         refuse_other_kind(each, Callable, f"one of {name} is a function", DefinitionError)
     return found
 
 
-def _check_list(name: str, given: Iterable[Any], items: str) -> tuple[Any, ...]:
+def check_list(name: str, given: Iterable[Any], items: str = "") -> tuple[Any, ...]:
+    """A list, as a tuple. `items`: what it consists of, as ` of models`."""
     if isinstance(given, str | Mapping) or not isinstance(cast(object, given), Iterable):
-        raise DefinitionError(f"{name} must be a list of {items}, not {given!r:.80}")
+        raise DefinitionError(f"{name} must be a list{items}, not {given!r:.80}")
     return tuple(given)
 
 
@@ -340,14 +344,13 @@ def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
             raise DefinitionError(f"unknown argument '{option}'; did you mean '{meant}'?")
 
 
-def call_settings(
-    known: frozenset[str], extra: Mapping[str, Any], *, agent: str, fallbacks: Iterable[str | Model], **settings: Any
-) -> CallSettings:
-    """Settings for a model call; `known` are the argument names of the agent that is being made."""
-    refuse_other_kind(agent, str, "name is text", DefinitionError)
-    check_options(extra, known)
-    models = _check_list("fallbacks", fallbacks, "models")
-    return CallSettings(**settings, agent=agent, fallbacks=models, extra=_read_options(extra))
+def call_settings(agent: type[Any], given: Mapping[str, Any]) -> CallSettings:
+    """The settings of an agent's model calls. `given`: the arguments of its constructor, by their names."""
+    refuse_other_kind(given["name"], str, "name is text", DefinitionError)
+    check_options(given["options"], arguments_of(agent))
+    own = {name: given[name] for name in _OF_CALLS}
+    own["fallbacks"] = check_list("fallbacks", given["fallbacks"], " of models")
+    return CallSettings(**own, agent=given["name"], extra=_read_options(given["options"]))
 
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:

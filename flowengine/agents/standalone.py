@@ -20,16 +20,14 @@ from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.run_scope import RunScope
 from flowengine.core.threads import short_lived
-from flowengine.errors import ModelError, NotJournalableError, PermanentModelError, RunError
-from flowengine.models.call_timeline import collect_steps
+from flowengine.errors import ModelError, NotJournalableError, RunError
+from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
 from flowengine.models.model import Model, Reply, Request, plain_request
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = [
     "DirectGateway",
     "StreamingGateway",
-    "check_refusal",
-    "complete_once",
     "in_event_loop",
     "model_call",
     "run_sync",
@@ -107,15 +105,18 @@ class DirectGateway:
         """One completion."""
         start = time.perf_counter()
         key, occurrence = self._count_call(request.key())
-        with collect_steps() as steps:
-            try:
-                reply = _add_model_name(await model.complete(request), model)
-            except ModelError as error:
-                record = _failed_call(model, request, error, start, purpose=purpose, key=key, occurrence=occurrence)
-                await self._listener(record._replace(timeline=steps()))
-                raise
+        steps: list[TimedStep] = []
+        token = CALL_STEPS.set(steps)
+        try:
+            reply = _add_model_name(await model.complete(request), model)
+        except ModelError as error:
+            record = _failed_call(model, request, error, start, purpose=purpose, key=key, occurrence=occurrence)
+            await self._listener(record._replace(timeline=tell_steps(steps)))
+            raise
+        finally:
+            CALL_STEPS.reset(token)
         record = model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence)
-        await self._listener(record._replace(timeline=steps()) if steps() else record)
+        await self._listener(record._replace(timeline=tell_steps(steps)) if steps else record)
         return reply
 
     @asynccontextmanager
@@ -204,24 +205,11 @@ async def _keep_files(tool: Tool, result: ToolResult, files: FileKeeper) -> Tool
     return result._replace(value=value, files=beside)
 
 
-async def complete_once(gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Reply:
-    """One completion; an answer that the vendor held back is a `PermanentModelError`."""
-    reply: Reply = await gateway.complete(model, request, purpose=purpose)
-    check_refusal(reply, request)
-    return reply
-
-
 def _add_model_name(reply: Reply, model: Model) -> Reply:
     """The reply with who answered, where it does not say so itself; as it will be on record."""
     if reply.model and reply.provider:
         return reply
     return reply._replace(model=reply.model or model.name, provider=reply.provider or model.provider)
-
-
-def check_refusal(reply: Reply, request: Request) -> None:
-    """Raise if the vendor's content filter took the answer."""
-    if reply.finish_reason == "content_filter":
-        raise PermanentModelError(f"model '{reply.model or request.model}' refused to answer (content filter)")
 
 
 def _failed_call(model: Model, request: Request, error: ModelError, start: float, **call: Any) -> ModelCall:

@@ -1,8 +1,7 @@
-"""Gets answers of a declared shape: finds the JSON in a text, checks it, and has the model correct it.
+"""Reads answers of a declared shape: finds the JSON in a text, and checks it.
 
-It knows shapes (a pydantic class or a JSON Schema) and the loop of correction. It knows no prompt
-beyond the two texts of the messages' `structured` section, and no default: an answer that never
-fits is an error that holds the last answer and what is wrong with it.
+It knows shapes (a pydantic class or a JSON Schema), no prompt and no default: an answer that never fits is an error
+that holds the last answer and what is wrong with it. Having the model correct it is the matter of `caller`.
 """
 
 from __future__ import annotations
@@ -10,21 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, PydanticUserError, ValidationError
 
-from flowengine.agents.prompt import add_schema
-from flowengine.agents.tool_loop import ToolLoop, without_tools
 from flowengine.core.json_values import refuse_constant
-from flowengine.core.locale import Messages
-from flowengine.core.records import Gateway
 from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, OutputError
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.model import Reply
 
 __all__ = [
     "AnswerShape",
@@ -32,9 +27,9 @@ __all__ = [
     "StructuredAnswer",
     "UnfitError",
     "UnusableAnswerError",
-    "complete_structured",
     "error_lines",
     "json_values",
+    "parse_answer",
     "shape_of",
 ]
 
@@ -113,42 +108,6 @@ def shape_of(output: OutputModel) -> AnswerShape:
     raise DefinitionError(f"output_model must be a pydantic class or a JSON Schema (a mapping), not {output!r}")
 
 
-async def complete_structured(
-    gateway: Gateway,
-    model: Model,
-    request: Request,
-    output: OutputModel | AnswerShape,
-    *,
-    words: Messages,
-    purpose: str = "generation",
-    max_retries: int = 3,
-    loop: ToolLoop | None = None,
-) -> StructuredAnswer:
-    """Ask until the answer fits `output`, at most `max_retries` times more than once.
-
-    What is wrong with an answer is fed back as a user message after it; only the last bad answer is
-    kept in the chat, and all results of tools. An empty answer is asked for again with the same request.
-    Where the vendor does not enforce schemas, or not beside tools, the prompt carries the schema too.
-    """
-    loop = loop or without_tools()
-    shape = output if isinstance(output, AnswerShape) else shape_of(output)
-    first = replace(request, response_schema=shape.schema, response_name=shape.name)
-    if loop.is_open or not await supports_schema(model):
-        first = replace(first, messages=add_schema(words, first.messages, shape.schema))
-    current, calls, added = first, 0, ()
-    while True:
-        reply, more = await loop.ask(gateway, model, current, purpose=purpose)
-        calls, added = calls + 1, (*added, *more)
-        try:
-            return StructuredAnswer(_parse(reply, shape), reply, calls, added)
-        except UnfitError as error:
-            problem = str(error)
-        if calls > max_retries:
-            raise UnusableAnswerError(reply.content, problem, calls)
-        first = replace(first, messages=(*first.messages, *more))
-        current = _add_correction(first, reply.content, words("structured.correction", problem=problem))
-
-
 def json_values(text: str) -> Iterator[Any]:
     """The JSON values in an answer, the likeliest first: all of it, then fenced blocks, then what prose surrounds.
 
@@ -199,7 +158,7 @@ def _find_embedded(text: str) -> Iterator[Any]:
 _JSON_START: Final = re.compile(r"[{\[]")
 
 
-def _parse(reply: Reply, shape: AnswerShape) -> Any:
+def parse_answer(reply: Reply, shape: AnswerShape) -> Any:
     """The JSON value that fits; `UnfitError` says what is wrong with the likeliest, or that several fit."""
     problem = ""
     for values in _find_candidates(reply.content):
@@ -218,12 +177,6 @@ def _parse(reply: Reply, shape: AnswerShape) -> Any:
     elif not reply.content.strip():
         problem = "it is empty"
     raise UnfitError(problem or "it holds no JSON")
-
-
-def _add_correction(first: Request, answer: str, correction: str) -> Request:
-    if not answer.strip():
-        return first
-    return replace(first, messages=(*first.messages, Message("assistant", answer), Message("user", correction)))
 
 
 def _schema_of(kind: type[BaseModel]) -> dict[str, Any]:

@@ -36,8 +36,7 @@ from flowengine.agents.settings import (
 )
 from flowengine.agents.standalone import StreamingGateway
 from flowengine.agents.structured import StructuredAnswer
-from flowengine.agents.tool_loop import ToolLoopRequest
-from flowengine.agents.tooling import Admit, Tooling
+from flowengine.agents.tooling import Admit, Tooling, ToolLoopRequest
 from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, RoutingResult
 from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
@@ -111,155 +110,6 @@ class Response(NamedTuple):
         return context.with_(**changes)
 
 
-class Turn(NamedTuple):
-    """One run of an agent."""
-
-    input_text: str
-    messages: tuple[Message, ...]
-    caller: Caller
-    generation: Generation
-    evaluator: EvaluationAgent | None
-    improvement: Improvement | None
-    """None outside orchestration mode."""
-    router: RoutingAgent | None
-    stand_in: str | Model | None
-    """A model that, for this run, takes the place of the judge's and the router's own as well; None for theirs."""
-    material: PromptBuilder | None = None
-    """What the prompt was drawn from beside the agent's own texts; None where there is no more than these."""
-
-    async def respond(self) -> Response:
-        try:
-            return await self._finish(await self._write_draft(self.messages, "generation"))
-        except RunError as error:
-            await self._tell_failure(error)
-            raise
-
-    async def pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
-        """The answer piece by piece and then the response; in one piece where it is settled only in the end."""
-        try:
-            async with aclosing(self._stream_pieces(gateway)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        except RunError as error:
-            await self._tell_failure(error)
-            raise
-
-    async def _tell_failure(self, error: RunError) -> None:
-        if self.material is not None:
-            await self.material.tell_failure(self.input_text, error)
-
-    async def _stream_pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
-        if is_settled_late(self.generation, self.improvement):
-            response = await self._finish(await self._write_draft(self.messages, "generation"))
-            yield text_of(response.result)
-            yield response
-            return
-        loop, (reply, added) = self.caller.loop(), ToolLoopRequest(Reply(""), ())
-        request = self.caller.request(self.messages)
-        async with aclosing(loop.stream(gateway, self.caller.model, request, purpose="generation")) as source:
-            async for piece in source:
-                if isinstance(piece, ToolLoopRequest):
-                    reply, added = piece
-                else:
-                    yield piece
-        answer = StructuredAnswer(reply.content, reply, 1, added)
-        if not reply.content.strip():
-            again = await self.caller.answer((*self.messages, *added), None, "generation", loop)
-            answer = again._replace(added=(*added, *again.added))
-            yield text_of(answer.value)
-        yield await self._finish(Draft(self.messages, answer, answer.exchange))
-
-    async def _write_draft(
-        self, messages: tuple[Message, ...], purpose: str, before: tuple[Message, ...] = ()
-    ) -> Draft:
-        """`before`: what passed between model and tools for earlier drafts."""
-        answer = await self.caller.answer(messages, self.generation.shape, purpose)
-        return Draft(messages, answer, (*before, *answer.exchange))
-
-    async def _finish(self, draft: Draft) -> Response:
-        """Everything after the first generation. What is refused is neither routed nor remembered."""
-        response = await self._evaluate(draft)
-        content, metadata = response.result.content, response.result.metadata
-        if metadata["finish_reason"] == "length":
-            await self.caller.gateway.note(Notice("the answer was cut off: it reached the limit of max_tokens"))
-        if self.generation.output_guardrails:
-            await check_guardrails(self.generation.output_guardrails, "output", content)
-        if self.router is not None:
-            subject = Subject(content, response.prompt)
-            routing = await self.router.route(subject, self.caller.gateway, model=self.stand_in)
-            response = response._replace(routing=routing)
-        if self.generation.history is not None:
-            self.generation.history.append(format_exchange(self.caller.words, self.input_text, text_of(content)))
-        if self.material is not None:
-            response = response._replace(kept=await self.material.tell_answer(self.input_text, response.result))
-        return response
-
-    async def _evaluate(self, draft: Draft) -> Response:
-        """The draft as it is, judged, or improved, whatever is set."""
-        if self.evaluator is None:
-            return _make_response(draft, None, draft.answer.calls)
-        if self.improvement is not None:
-            return await self._improve(draft, self.evaluator, self.improvement)
-        attempt = await judge_attempt(draft, lambda each: self._judge(each, draft), 1, self.caller.gateway)
-        return _make_response(draft, attempt.evaluation, draft.answer.calls)
-
-    async def _improve(self, first: Draft, evaluator: EvaluationAgent, improvement: Improvement) -> Response:
-        async def guide(attempt: Attempt) -> str:
-            if improvement.callback is not None:
-                text = await _ask_callback(improvement.callback, attempt)
-                return self.caller.words("improvement.callback", text=text)
-            return format_feedback(self.caller.words, attempt.evaluation, evaluator.pass_threshold)
-
-        async def generate(draft: Draft, task: str) -> Draft:
-            # With all that the tools have said: an improvement need not call them again.
-            known = (*first.messages, *draft.exchange)
-            messages = improvement_messages(known, text_of(draft.answer.value), task)
-            return await self._write_draft(messages, "improvement", draft.exchange)
-
-        progress, verdict = await improve(
-            first,
-            judge=lambda draft: self._judge(draft, first),
-            guide=guide,
-            generate=generate,
-            max_iterations=improvement.max_iterations,
-            gateway=self.caller.gateway,
-        )
-        best = progress.best
-        return _make_response(best.draft, best.evaluation, progress.calls, rounds=progress.rounds, stopped=verdict)
-
-    async def _judge(self, draft: Draft, first: Draft) -> EvaluationResult:
-        # Every attempt is judged against the first prompt, so that their scores can be compared.
-        assert self.evaluator is not None, "asked for with an evaluator only"
-        subject = Subject(draft.answer.value, prompt_text(first.messages))
-        return await self.evaluator.evaluate(subject, self.caller.gateway, model=self.stand_in)
-
-
-async def _ask_callback(callback: ImprovementCallback, attempt: Attempt) -> str:
-    """Asks the user's callback about an attempt, and catches every exception that it raises."""
-    result = _make_response(attempt.draft, attempt.evaluation, attempt.draft.answer.calls).result
-    try:
-        given = callback(result, attempt.evaluation)
-        text = await given if isawaitable(given) else given
-    except Exception as error:
-        raise RunError(f"improvement_callback failed: {describe_error(error)}") from error
-    if not text or not isinstance(cast(Any, text), str):
-        raise RunError(f"improvement_callback must return the guidance as text, not {text!r}")
-    return text
-
-
-def _make_response(draft: Draft, evaluation: EvaluationResult | None, attempts: int, **facts: Any) -> Response:
-    result = LLMResult(
-        content=draft.answer.value,
-        metadata={**draft.answer.metadata(), **facts},
-        evaluation_score=None if evaluation is None else evaluation.score,
-        attempts=attempts,
-    )
-    return Response(result, prompt_text(draft.messages), evaluation)
-
-
-# --- Opening a turn
-
-
 class TurnRequest(NamedTuple):
     """The request for one run of an agent."""
 
@@ -307,6 +157,156 @@ class AgentParts(NamedTuple):
         )
 
 
+class Turn(NamedTuple):
+    """One run of an agent."""
+
+    agent: AgentParts
+    opening: TurnRequest
+    messages: tuple[Message, ...]
+    caller: Caller
+    material: PromptBuilder | None = None
+    """What the prompt was drawn from beside the agent's own texts; None where there is no more than these."""
+
+    @property
+    def _stand_in(self) -> str | Model | None:
+        """A model that, for this run, takes the place of the judge's and the router's own as well; None for theirs."""
+        return self.opening.options.get("model")
+
+    async def respond(self) -> Response:
+        try:
+            return await self._finish(await self._write_draft(self.messages, "generation"))
+        except RunError as error:
+            await self._tell_failure(error)
+            raise
+
+    async def pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
+        """The answer piece by piece and then the response; in one piece where it is settled only in the end."""
+        try:
+            async with aclosing(self._stream_pieces(gateway)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except RunError as error:
+            await self._tell_failure(error)
+            raise
+
+    async def _tell_failure(self, error: RunError) -> None:
+        if self.material is not None:
+            await self.material.tell_failure(self.opening.input_text, error)
+
+    async def _stream_pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
+        if is_settled_late(self.agent.generation, self.agent.improvement):
+            response = await self._finish(await self._write_draft(self.messages, "generation"))
+            yield text_of(response.result)
+            yield response
+            return
+        loop, (reply, added) = self.caller.loop(), ToolLoopRequest(Reply(""), ())
+        request = self.caller.request(self.messages)
+        async with aclosing(loop.stream(gateway, self.caller.model, request, purpose="generation")) as source:
+            async for piece in source:
+                if isinstance(piece, ToolLoopRequest):
+                    reply, added = piece
+                else:
+                    yield piece
+        answer = StructuredAnswer(reply.content, reply, 1, added)
+        if not reply.content.strip():
+            again = await self.caller.answer((*self.messages, *added), None, "generation", loop)
+            answer = again._replace(added=(*added, *again.added))
+            yield text_of(answer.value)
+        yield await self._finish(Draft(self.messages, answer, answer.exchange))
+
+    async def _write_draft(
+        self, messages: tuple[Message, ...], purpose: str, before: tuple[Message, ...] = ()
+    ) -> Draft:
+        """`before`: what passed between model and tools for earlier drafts."""
+        answer = await self.caller.answer(messages, self.agent.generation.shape, purpose)
+        return Draft(messages, answer, (*before, *answer.exchange))
+
+    async def _finish(self, draft: Draft) -> Response:
+        """Everything after the first generation. What is refused is neither routed nor remembered."""
+        response = await self._evaluate(draft)
+        content, metadata = response.result.content, response.result.metadata
+        if metadata["finish_reason"] == "length":
+            await self.caller.gateway.note(Notice("the answer was cut off: it reached the limit of max_tokens"))
+        if self.agent.generation.output_guardrails:
+            await check_guardrails(self.agent.generation.output_guardrails, "output", content)
+        if self.agent.router is not None:
+            subject = Subject(content, response.prompt)
+            routing = await self.agent.router.route(subject, self.caller.gateway, model=self._stand_in)
+            response = response._replace(routing=routing)
+        if self.agent.generation.history is not None:
+            self.agent.generation.history.append(
+                format_exchange(self.caller.words, self.opening.input_text, text_of(content))
+            )
+        if self.material is not None:
+            response = response._replace(kept=await self.material.tell_answer(self.opening.input_text, response.result))
+        return response
+
+    async def _evaluate(self, draft: Draft) -> Response:
+        """The draft as it is, judged, or improved, whatever is set."""
+        if self.agent.evaluator is None:
+            return _make_response(draft, None, draft.answer.calls)
+        if self.agent.improvement is not None:
+            return await self._improve(draft, self.agent.evaluator, self.agent.improvement)
+        attempt = await judge_attempt(draft, lambda each: self._judge(each, draft), 1, self.caller.gateway)
+        return _make_response(draft, attempt.evaluation, draft.answer.calls)
+
+    async def _improve(self, first: Draft, evaluator: EvaluationAgent, improvement: Improvement) -> Response:
+        async def guide(attempt: Attempt) -> str:
+            if improvement.callback is not None:
+                text = await _ask_callback(improvement.callback, attempt)
+                return self.caller.words("improvement.callback", text=text)
+            return format_feedback(self.caller.words, attempt.evaluation, evaluator.pass_threshold)
+
+        async def generate(draft: Draft, task: str) -> Draft:
+            # With all that the tools have said: an improvement need not call them again.
+            known = (*first.messages, *draft.exchange)
+            messages = improvement_messages(known, text_of(draft.answer.value), task)
+            return await self._write_draft(messages, "improvement", draft.exchange)
+
+        progress, verdict = await improve(
+            first,
+            judge=lambda draft: self._judge(draft, first),
+            guide=guide,
+            generate=generate,
+            max_iterations=improvement.max_iterations,
+            gateway=self.caller.gateway,
+        )
+        best = progress.best
+        return _make_response(best.draft, best.evaluation, progress.calls, rounds=progress.rounds, stopped=verdict)
+
+    async def _judge(self, draft: Draft, first: Draft) -> EvaluationResult:
+        # Every attempt is judged against the first prompt, so that their scores can be compared.
+        assert self.agent.evaluator is not None, "asked for with an evaluator only"
+        subject = Subject(draft.answer.value, prompt_text(first.messages))
+        return await self.agent.evaluator.evaluate(subject, self.caller.gateway, model=self._stand_in)
+
+
+async def _ask_callback(callback: ImprovementCallback, attempt: Attempt) -> str:
+    """Asks the user's callback about an attempt, and catches every exception that it raises."""
+    result = _make_response(attempt.draft, attempt.evaluation, attempt.draft.answer.calls).result
+    try:
+        given = callback(result, attempt.evaluation)
+        text = await given if isawaitable(given) else given
+    except Exception as error:
+        raise RunError(f"improvement_callback failed: {describe_error(error)}") from error
+    if not text or not isinstance(cast(Any, text), str):
+        raise RunError(f"improvement_callback must return the guidance as text, not {text!r}")
+    return text
+
+
+def _make_response(draft: Draft, evaluation: EvaluationResult | None, attempts: int, **facts: Any) -> Response:
+    result = LLMResult(
+        content=draft.answer.value,
+        metadata={**draft.answer.metadata(), **facts},
+        evaluation_score=None if evaluation is None else evaluation.score,
+        attempts=attempts,
+    )
+    return Response(result, prompt_text(draft.messages), evaluation)
+
+
+# --- Opening a turn
+
+
 @asynccontextmanager
 async def open_turn(agent: AgentParts, settings: CallSettings, opening: TurnRequest) -> AsyncGenerator[Turn]:
     """All that this run needs; servers of its own end with the block."""
@@ -334,16 +334,8 @@ async def check_input(agent: AgentParts, opening: TurnRequest) -> None:
 def turn_of(agent: AgentParts, opening: TurnRequest, caller: Caller) -> Turn:
     """The turn of an agent that draws on nothing but its own texts."""
     check_files(caller.model, opening.attachments)
-    return Turn(
-        input_text=opening.input_text,
-        messages=attach_files(agent.messages(opening.input_text, opening.earlier, opening.shared), opening.attachments),
-        caller=caller,
-        generation=agent.generation,
-        evaluator=agent.evaluator,
-        improvement=agent.improvement,
-        router=agent.router,
-        stand_in=opening.options.get("model"),
-    )
+    messages = agent.messages(opening.input_text, opening.earlier, opening.shared)
+    return Turn(agent, opening, attach_files(messages, opening.attachments), caller)
 
 
 async def _open_builder(

@@ -18,7 +18,7 @@ from flowengine.core.context import Fragment
 from flowengine.core.flow_paths import RefusedPathError, resolve_path, resolve_store
 from flowengine.core.user_code import call_in_thread
 from flowengine.errors import DefinitionError
-from flowengine.models.named import Models
+from flowengine.models.open import Models
 
 __all__ = [
     "JSON_TYPES",

@@ -32,7 +32,7 @@ from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, PermanentModelError, did_you_mean
 from flowengine.models.embedding import ModelEmbedder, check_embedding
 from flowengine.models.model import Model, Reply, Request
-from flowengine.models.named import PROCESS_MODELS, Models
+from flowengine.models.open import PROCESS_MODELS, Models
 from flowengine.models.throttle import CallSlots
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Embedder, Hit, Retriever, Searchable, SourcedRetriever

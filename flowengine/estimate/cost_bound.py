@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from flowengine.engine.graph import ON_ERROR, Edge
 from flowengine.flowfile.schema.keys import NodeLimitsSpec
+from flowengine.models.http.vendor_traits import cache_minimum
 from flowengine.models.pricing import Price, listed_cache_price
-from flowengine.models.prompt_caching import cache_minimum
 from flowengine.models.worst_case import KnownModel
 
 __all__ = ["NONE", "Most", "dearest_way", "longest_way", "most_of_calls"]

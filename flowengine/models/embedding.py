@@ -1,4 +1,4 @@
-"""Opens models for embeddings by name, and makes vectors of texts with them.
+"""Makes vectors of texts with models for embeddings.
 
 A model for embeddings is a `Model` like any other, whose replies hold vectors instead of text. So it is limited,
 priced, tried again and recorded as all models are. What vectors are for is not known here.
@@ -12,13 +12,11 @@ from typing import Any, Final, TypeAlias
 from flowengine.errors import ModelConfigError
 from flowengine.models.messages import Message, vectors_of
 from flowengine.models.model import Model, Reply, Request
-from flowengine.models.open import brake_of, connection_to, find_backend, served_natively
+from flowengine.models.open import NO_EMBEDDINGS, get_embedding
 from flowengine.models.vendor_choice import check_name
-from flowengine.models.vendors import RateLimits, is_packaged, is_stand_in
-from flowengine.models.wrappers.rate import Limiters, RateLimitedModel, limiter_for
-from flowengine.models.wrappers.retrying import RetryingModel
+from flowengine.models.vendors import is_stand_in
 
-__all__ = ["ModelEmbedder", "check_embedding", "embedder", "get_embedding"]
+__all__ = ["ModelEmbedder", "check_embedding", "embedder"]
 
 Ask: TypeAlias = Callable[[Model, Request], Awaitable[Reply]]
 """Asks a model."""
@@ -29,44 +27,13 @@ _LONGEST: Final = 20_000
 """Characters of a text that count; no model takes more than some thousand tokens."""
 _TIMEOUT: Final = 60.0
 """Seconds that one request may take."""
-_NATIVE: Final = "flowengine.models.http.native_model:make_native_embedding"
-_THROUGH_LITELLM: Final = "flowengine.models.litellm.model:make_embedding"
-_REFUSED: Final = "the offline stand-in makes no embeddings: name a model that does, or leave it out"
 
 
 def check_embedding(model: str) -> None:
     """Refuse a name that no model for embeddings can have, whatever the environment is."""
     check_name(model)
     if is_stand_in(model):
-        raise ModelConfigError(_REFUSED)
-
-
-def get_embedding(
-    model: str,
-    *,
-    environ: Mapping[str, str] | None = None,
-    max_retries: int = 2,
-    limits: RateLimits | None = None,
-    limiters: Limiters = limiter_for,
-    adapter: str | None = None,
-    structured_output: str | None = None,
-    **settings: Any,
-) -> Model:
-    """The model for embeddings that a name means: `openai/text-embedding-3-small`, `ollama/nomic-embed-text`.
-
-    The vendor, its key and its address are found as `get_llm` finds them; so are its limits. `structured_output` is of
-    models that answer, and of no use here.
-    """
-    vendor, name, found = connection_to(model, environ=environ, **settings)
-    if vendor.is_stand_in:
-        raise ModelConfigError(_REFUSED)
-    if is_packaged(vendor.name):
-        raise ModelConfigError(f"no vectors can be made with {vendor.name}, whose package brings models that answer")
-    place = _NATIVE if served_natively(vendor.name, adapter) and vendor.name != "anthropic" else _THROUGH_LITELLM
-    made = find_backend(place)(vendor, name, found)
-    if limits is not None:
-        made = RateLimitedModel(made, limiters(vendor.name, limits))
-    return RetryingModel(made, max_retries, brake=brake_of(vendor, found)) if max_retries else made
+        raise ModelConfigError(NO_EMBEDDINGS)
 
 
 def embedder(model: str, *, environ: Mapping[str, str] | None = None, **settings: Any) -> ModelEmbedder:

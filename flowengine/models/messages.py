@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from flowengine.core.file_values import FileValue
+from flowengine.errors import TransientModelError
 
-__all__ = ["Message", "Role", "ToolRequest", "as_dict", "as_vector", "from_dict", "texts_of", "vectors_of"]
+__all__ = ["Message", "Role", "ToolRequest", "as_dict", "check_vectors", "from_dict", "texts_of", "vectors_of"]
 
 # --- Vectors as text
 
@@ -36,12 +37,18 @@ def vectors_of(texts: Iterable[str]) -> list[list[float]]:
     return [list(struct.unpack(f"<{len(each) // 4}f", each)) for each in found]
 
 
-def as_vector(value: Any) -> list[float] | None:
-    """A vector that a server gave; None for what is no list of numbers that `texts_of` can write."""
-    if not isinstance(value, list):
-        return None
-    numbers = cast("list[Any]", value)
-    return numbers if all(isinstance(each, int | float) and -_LARGEST <= each <= _LARGEST for each in numbers) else None
+def check_vectors(given: Sequence[Any], count: int, model: str) -> tuple[str, ...]:
+    """The vectors that a server gave for so many texts, as texts; a `TransientModelError` where they are none."""
+    if len(given) != count:
+        raise TransientModelError(f"{model} gave {len(given)} vectors for {count} texts")
+    if not all(map(_is_vector, given)):
+        raise TransientModelError(f"{model} gave a vector that is no list of numbers")
+    return texts_of(given)
+
+
+def _is_vector(value: Any) -> bool:
+    numbers = cast("list[Any]", value) if isinstance(value, list) else [None]
+    return all(isinstance(each, int | float) and -_LARGEST <= each <= _LARGEST for each in numbers)
 
 
 _LARGEST: Final = 3.4e38

@@ -30,6 +30,7 @@ __all__ = [
     "read_token_count",
     "request_of",
     "supports_schema",
+    "to_plain",
 ]
 
 
@@ -101,13 +102,12 @@ class Request:
         return blake2b(_CANONICAL.encode(shape).encode(), digest_size=16).hexdigest()
 
 
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[Any, Any]", value))
-    return repr(value)
+def to_plain(value: Any) -> Any:
+    """What JSON has for a value that it does not know: of mappings their entries, of all else the `repr`."""
+    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else repr(value)
 
 
-_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_to_plain)
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=to_plain)
 
 
 class TokenUsage(NamedTuple):
@@ -267,12 +267,8 @@ def as_json(value: Any) -> Any:
     """The value as JSON has it; text that no encoding can carry is mended."""
     if value is None or type(value) in (bool, int, float) or (type(value) is str and value.isascii()):
         return value
-    text = json.dumps(value, default=_to_json_type, ensure_ascii=False)
+    text = json.dumps(value, default=to_plain, ensure_ascii=False)
     return json.loads(text.encode("utf-8", "replace"))
-
-
-def _to_json_type(value: Any) -> Any:
-    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else repr(value)
 
 
 # --- What every wrapper of a model shares

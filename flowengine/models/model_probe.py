@@ -10,21 +10,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from http.client import HTTPException
 from time import perf_counter
-from typing import Any, Final, NamedTuple, cast
-from urllib.error import HTTPError, URLError
-from urllib.request import HTTPRedirectHandler, build_opener
-from urllib.request import Request as HttpRequest
+from typing import Any, Final, NamedTuple
 
 import anyio
 from anyio import to_thread
 
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.models.definitions import ModelDefinition, ModelMeaning, find_meaning, read_said_key
-from flowengine.models.http.chat_messages import list_of_objects
+from flowengine.models.http.chat_protocol import as_object, list_of_objects
+from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
 from flowengine.models.http.status_errors import show_address
-from flowengine.models.litellm.error_classes import secrets_of
+from flowengine.models.litellm.reply import secrets_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.models.open import address_of, get_llm, is_address
@@ -142,32 +139,27 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
         check_outbound(vendor.name, {"api_base": base})
         key = await place.key(vendor) or key_of(vendor, place.environ)
         secrets = secrets_of({"api_key": key, "api_base": base})
-        names = await to_thread.run_sync(_list_names, url, key, abandon_on_cancel=True)
-    except HTTPError as error:
-        error.close()
-        said = f"{shown} answers {error.code} {error.reason}"
-    except URLError as error:
-        said = f"no connection to {shown}: {error.reason}"
-    except (OSError, ValueError, HTTPException, RecursionError, FlowEngineError) as error:
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        with anyio.fail_after(_TIMEOUT):
+            async with send_call(HttpCall(url, headers, b"", "GET")) as answer:
+                answer.largest = _LARGEST
+                body = await answer.read()
+        if answer.is_fine:
+            names = _read_names(body)
+            listed = secrets.hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))
+            said = f"{shown} has {len(names)} model(s){': ' if names else ''}{listed}"
+            return ProbeAnswer(vendor.name, said, is_fine=True)
+        said = f"{shown} answers with status {answer.status}"
+    except NoConnectionError as error:
+        said = f"no connection to {shown}: {error}"
+    except TimeoutError:
+        said = f"{shown} did not answer within {_TIMEOUT:g} s"
+    except (BrokenExchangeError, ValueError, RecursionError, FlowEngineError) as error:
         said = f"{shown}: {error}"
-    else:
-        listed = secrets.hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))
-        said = f"{shown} has {len(names)} model(s){': ' if names else ''}{listed}"
-        return ProbeAnswer(vendor.name, said, is_fine=True)
     return ProbeAnswer(vendor.name, secrets.hide(said)[:_LONGEST], is_fine=False)
 
 
-class _StayingHere(HTTPRedirectHandler):
-    """Follows no redirect: it could lead to where the key must not go."""
-
-    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: Any) -> None:
-        return None
-
-
-def _list_names(url: str, key: str | None) -> list[str]:
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    with build_opener(_StayingHere).open(HttpRequest(url, headers=headers), timeout=_TIMEOUT) as response:
-        body: Any = json.loads(response.read(_LARGEST))
-    table = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+def _read_names(body: bytes) -> list[str]:
+    table = as_object(json.loads(body))
     named = list_of_objects(table.get("data") or table.get("models"))
     return [str(each.get("id") or each.get("name")) for each in named]

@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import NoneType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 from flowengine.core.user_code import describe_error, load_entry_point, package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import OPTIONS
 from flowengine.models.model import Model, missing_members
-from flowengine.models.throttle import VendorThrottle, brake_for
-from flowengine.models.vendor_choice import VendorChoice, VendorQuestion, choose, known_provider
+from flowengine.models.throttle import brake_for
+from flowengine.models.vendor_choice import VendorQuestion, choose, known_provider
 from flowengine.models.vendors import (
     VENDORS,
     ProviderSettings,
@@ -35,47 +35,17 @@ from flowengine.models.wrappers.rate import Limiters, RateLimitedModel, limiter_
 from flowengine.models.wrappers.retrying import RetryingModel
 
 __all__ = [
+    "NO_EMBEDDINGS",
+    "PROCESS_MODELS",
     "DefaultModel",
-    "VendorConnection",
+    "Models",
     "address_of",
-    "brake_of",
-    "choice_of",
-    "connection_to",
     "default_model",
-    "detect",
-    "find_backend",
+    "get_embedding",
     "get_llm",
     "is_address",
     "served_natively",
 ]
-
-
-def detect(
-    model: str,
-    provider: str | None = None,
-    environ: Mapping[str, str] | None = None,
-    *,
-    default_provider: str | None = None,
-) -> tuple[str, str]:
-    """(provider, the model's name there) for a model as a user writes it.
-
-    >>> detect("openai/gpt-4o-mini", environ={})
-    ('openai', 'gpt-4o-mini')
-    >>> detect("llama3.2:3b", environ={"OLLAMA_HOST": "127.0.0.1:11434"})
-    ('ollama', 'llama3.2:3b')
-    """
-    return choice_of(model, provider, environ, default_provider=default_provider)[:2]
-
-
-def choice_of(
-    model: str,
-    provider: str | None = None,
-    environ: Mapping[str, str] | None = None,
-    *,
-    default_provider: str | None = None,
-) -> VendorChoice:
-    """As `detect`, with what decided. `default_provider`: where names go that no table knows."""
-    return choose(VendorQuestion(model.strip(), provider, os.environ if environ is None else environ, default_provider))
 
 
 # --- the default ------------------------------------------------------------------------------
@@ -137,21 +107,68 @@ def get_llm(
     'offline'
     """
     _check_arguments(max_retries, limits, adapter, structured_output, settings)
-    vendor, name, settings = connection_to(
+    vendor, name, settings = _connection_to(
         model, provider, environ=environ, require_key=require_key, default_provider=default_provider, **settings
     )
     if is_packaged(vendor.name):
         made = _of_package(vendor.name, name, limits, os.environ if environ is None else environ, settings)
     elif not vendor.is_stand_in and served_natively(vendor.name, adapter):
-        made = find_backend(_NATIVE)(vendor, name, settings, structured_output)
+        made = _find_backend(_NATIVE)(vendor, name, settings, structured_output)
     else:
-        made = find_backend(vendor.backend)(vendor, name, settings, structured_output)
+        made = _find_backend(vendor.backend)(vendor, name, settings, structured_output)
     if vendor.is_stand_in:
         return made
+    return _wrap(made, vendor, settings, max_retries, limits, limiters)
+
+
+def _wrap(
+    made: Model,
+    vendor: Vendor,
+    settings: Mapping[str, Any],
+    max_retries: int,
+    limits: RateLimits | None,
+    limiters: Limiters,
+) -> Model:
+    """The model with the vendor's limits and retries. All who ask a vendor at an address with a key have one brake."""
     if limits is not None:
         made = RateLimitedModel(made, limiters(vendor.name, limits))
-    return RetryingModel(made, max_retries, brake=brake_of(vendor, settings)) if max_retries else made
+    brake = brake_for(vendor.name, str(settings.get("api_base")), str(settings.get("api_key")))
+    return RetryingModel(made, max_retries, brake=brake) if max_retries else made
 
+
+def get_embedding(
+    model: str,
+    *,
+    environ: Mapping[str, str] | None = None,
+    max_retries: int = 2,
+    limits: RateLimits | None = None,
+    limiters: Limiters = limiter_for,
+    adapter: str | None = None,
+    structured_output: str | None = None,
+    **settings: Any,
+) -> Model:
+    """The model for embeddings that a name means: `openai/text-embedding-3-small`, `ollama/nomic-embed-text`.
+
+    The vendor, its key and its address are found as `get_llm` finds them; so are its limits. `structured_output` is of
+    models that answer, and of no use here.
+    """
+    vendor, name, found = _connection_to(model, environ=environ, **settings)
+    if vendor.is_stand_in:
+        raise ModelConfigError(NO_EMBEDDINGS)
+    if is_packaged(vendor.name):
+        raise ModelConfigError(f"no vectors can be made with {vendor.name}, whose package brings models that answer")
+    place = (
+        _NATIVE_EMBEDDING
+        if served_natively(vendor.name, adapter) and vendor.name != "anthropic"
+        else _LITELLM_EMBEDDING
+    )
+    made = _find_backend(place)(vendor, name, found)
+    return _wrap(made, vendor, found, max_retries, limits, limiters)
+
+
+_NATIVE_EMBEDDING: Final = "flowengine.models.http.native_model:make_native_embedding"
+_LITELLM_EMBEDDING: Final = "flowengine.models.litellm.model:make_embedding"
+NO_EMBEDDINGS: Final = "the offline stand-in makes no embeddings: name a model that does, or leave it out"
 
 _OF_CALLS: Final = frozenset({"api_base", "api_key", "api_version", "temperature", "max_tokens", *OPTIONS})
 """Vendors have further ones of their own."""
@@ -187,7 +204,7 @@ def served_natively(provider: str, adapter: str | None = None) -> bool:
     return adapter != "litellm" and is_native(provider)
 
 
-def find_backend(place: str) -> Callable[..., Model]:
+def _find_backend(place: str) -> Callable[..., Model]:
     """The function that makes models, imported now."""
     module, _, function = place.partition(":")
     return getattr(import_module(module), function)
@@ -220,22 +237,7 @@ def _of_package(
     return cast("Model", made)
 
 
-def brake_of(vendor: Vendor, settings: Mapping[str, Any]) -> VendorThrottle:
-    """One for all who ask a vendor at an address with a key, whichever of its models."""
-    return brake_for(vendor.name, str(settings.get("api_base")), str(settings.get("api_key")))
-
-
-class VendorConnection(NamedTuple):
-    """The data needed to call a model."""
-
-    vendor: Vendor
-    name: str
-    """The model's, without its provider."""
-    settings: dict[str, Any]
-    """Further arguments of every call: key, address, version, and what was asked for."""
-
-
-def connection_to(
+def _connection_to(
     model: str | None = None,
     provider: str | None = None,
     *,
@@ -243,8 +245,9 @@ def connection_to(
     require_key: bool = True,
     default_provider: str | None = None,
     **settings: Any,
-) -> VendorConnection:
-    """Returns how to reach a model, as `get_llm` does; for models that do not chat."""
+) -> tuple[Vendor, str, dict[str, Any]]:
+    """Returns the vendor, the model's name there, and the further arguments of every call: key, address, version, and
+    what was asked for."""
     refuse_other_kind(model, (str, NoneType), "a model is named by text", ModelConfigError)
     refuse_other_kind(provider, (str, NoneType), "a provider is named by text", ModelConfigError)
     environ = os.environ if environ is None else environ
@@ -265,7 +268,7 @@ def connection_to(
             f"model '{name}' of {vendor.name} needs a key: set {' or '.join(vendor.key_variables)}, "
             f"or choose another model ('offline' needs none)"
         )
-    return VendorConnection(vendor, name, settings)
+    return vendor, name, settings
 
 
 def is_address(text: str) -> bool:
@@ -286,8 +289,8 @@ def _resolve_name(
             raise ModelConfigError(f"{vendor.name} has no default model: name one")
         return vendor, vendor.default_model
     written = default_model(environ).name if model is None else model
-    found, name = detect(written, provider, environ, default_provider=default_provider)
-    return vendor_named(found), name
+    choice = choose(VendorQuestion(written.strip(), provider, environ, default_provider))
+    return vendor_named(choice.provider), choice.name
 
 
 def _connection(vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:
@@ -326,3 +329,30 @@ def _ollama_address(host: str) -> str:
 
 _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:/]*)(?::(\d+))?/?")
 _AZURE_VERSIONS: Final = ("AZURE_OPENAI_API_VERSION", "AZURE_API_VERSION", "OPENAI_API_VERSION")
+
+
+# --- models for those who know them by name alone
+
+
+class Models(Protocol):
+    """Opens models by name. What is wrong with a name, or a key that is missing, is a `ModelConfigError`."""
+
+    def model(self, name: str) -> Model:
+        """One that answers."""
+        ...
+
+    def embedding(self, name: str) -> Model | None:
+        """One that makes vectors; None where none is to be asked."""
+        ...
+
+
+class _ProcessModels:
+    def model(self, name: str) -> Model:
+        return get_llm(name)
+
+    def embedding(self, name: str) -> Model | None:
+        return get_embedding(name)
+
+
+PROCESS_MODELS: Final[Models] = _ProcessModels()
+"""From the process's own environment."""

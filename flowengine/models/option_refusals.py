@@ -121,14 +121,13 @@ _EFFORTS: Final = ("none", "minimal", "xhigh", "max")
 
 
 def _of_openai(provider: str, name: str, said: Mapping[str, Any]) -> Iterator[OptionRefusal]:
-    if provider == "azure" and not listed_entry(provider, name):
+    facts = listed_entry(provider, name) or {}
+    if provider == "azure" and not facts:
         return  # The name is that of a deployment.
     effort = said.get("reasoning_effort")
     if effort is not None and _ANSWERING.match(name):
         yield OptionRefusal("reasoning_effort", "it does not think before it answers")
-    elif (
-        effort in _EFFORTS and (listed_entry(provider, name) or {}).get(f"supports_{effort}_reasoning_effort") is False
-    ):
+    elif effort in _EFFORTS and facts.get(f"supports_{effort}_reasoning_effort") is False:
         yield OptionRefusal("reasoning_effort", f"it does not know the effort '{effort}'")
     if "verbosity" in said and not _VERBOSE_SERIES.match(name) and (_ANSWERING.match(name) or name[:1] == "o"):
         yield OptionRefusal("verbosity", "only models since GPT-5 take it")
@@ -137,19 +136,14 @@ def _of_openai(provider: str, name: str, said: Mapping[str, Any]) -> Iterator[Op
     yield from (OptionRefusal(each, _THINKS) for each in ("presence_penalty", "frequency_penalty") if each in said)
     if "stop" in said and _UNSTOPPED.match(name):
         yield OptionRefusal("stop", _THINKS)
-    is_sampled = "top_p" in said or said.get("temperature", 1) != 1
-    if not is_sampled or effort == "none":
+    if effort == "none":
         return
-    if effort is None and _listed_fact(provider, name, "supports_none_reasoning_effort"):
+    if effort is None and facts.get("supports_none_reasoning_effort"):
         return  # It may think by itself or not.
     if "top_p" in said:
         yield OptionRefusal("top_p", _THINKS)
     if said.get("temperature", 1) != 1:
         yield OptionRefusal("temperature", "it thinks before it answers, and takes 1 alone")
-
-
-def _listed_fact(provider: str, name: str, fact: str) -> Any:
-    return (listed_entry(provider, name) or {}).get(fact)
 
 
 _LEAST_BUDGET: Final = 1024
@@ -163,9 +157,8 @@ def _of_anthropic(name: str, said: Mapping[str, Any]) -> Iterator[OptionRefusal]
     facts = listed_entry("anthropic", name) or {}
     budget = said["thinking"].get("budget_tokens") if "thinking" in said else None
     if facts and not facts.get("supports_reasoning"):
-        yield from (
-            OptionRefusal(each, "it does not think") for each in ("thinking", "reasoning_effort") if each in said
-        )
+        told = "it does not think"
+        yield from (OptionRefusal(each, told) for each in ("thinking", "reasoning_effort") if each in said)
     if facts.get("supports_sampling_params") is False:
         told = "it takes no sampling parameters"
         yield from (OptionRefusal(each, told) for each in ("temperature", "top_p", "top_k") if each in said)

@@ -141,7 +141,7 @@ def listed_price(
 
     `extra`: further arguments of the call, some of which change the price.
     """
-    entry = _entry(provider, name)
+    entry = listed_entry(provider, name)
     given = extra or {}
     if entry is None or ("web_search_options" in given and provider not in _ALWAYS_SEARCHING):
         return None  # How often a model will search is not known before.
@@ -162,13 +162,13 @@ def listed_cache_price(provider: str, name: str) -> float | None:
     >>> listed_cache_price("anthropic", "claude-haiku-4-5")
     0.1
     """
-    rate = (_entry(provider, name) or {}).get("cache_read_input_token_cost")
+    rate = (listed_entry(provider, name) or {}).get("cache_read_input_token_cost")
     return round(rate * _MILLION, 9) if isinstance(rate, int | float) else None
 
 
 def longest_answer(provider: str, name: str, *, prompt_tokens: int = 0) -> int | None:
     """The most tokens that a vendor's model writes after such a prompt; None where the table does not say."""
-    entry = _entry(provider, name)
+    entry = listed_entry(provider, name)
     longest = None if entry is None else entry.get("max_output_tokens")
     if entry is None or not isinstance(longest, int):
         return None
@@ -179,14 +179,14 @@ def longest_answer(provider: str, name: str, *, prompt_tokens: int = 0) -> int |
 
 def context_window(provider: str, name: str) -> int | None:
     """The most tokens that a vendor's model reads at once; None where the table does not say."""
-    entry = _entry(provider, name)
+    entry = listed_entry(provider, name)
     window = None if entry is None else entry.get("max_input_tokens")
     return window if isinstance(window, int) and window > 0 else None
 
 
 def listed_schema_support(provider: str, name: str) -> bool | None:
     """Tells whether a vendor's model follows a JSON Schema, as the table says; None where it has no such model."""
-    entry = _entry(provider, name)
+    entry = listed_entry(provider, name)
     return None if entry is None else entry.get("supports_response_schema") is True
 
 
@@ -195,7 +195,7 @@ def listed_vision(provider: str, name: str) -> bool | None:
 
     Of these vendors the table names every model that does.
     """
-    entry = _entry(provider, name)
+    entry = listed_entry(provider, name)
     said = None if entry is None else entry.get("supports_vision")
     if isinstance(said, bool):
         return said
@@ -206,14 +206,26 @@ def listed_vision(provider: str, name: str) -> bool | None:
 _IMAGES_NAMED: Final = frozenset({"openai", "anthropic", "mistral", "deepseek"})
 
 
-def listed_entry(provider: str, name: str) -> Mapping[str, Any] | None:
-    """Returns the table's entry of a vendor's model, or None."""
-    return _entry(provider, name)
+@cache
+def listed_entry(provider: str, name: str) -> TableEntry | None:
+    """The table's entry of a vendor's model, or None."""
+    vendor = VENDORS.get(provider) or OTHERS.get(provider)
+    if vendor is None or vendor.is_stand_in:
+        return None
+    prefixes = (vendor.prefix, provider)
+    for spelling in _list_spellings(name):
+        for prefix in prefixes:
+            if (entry := find_entry(f"{prefix}/{spelling}")) is not None:
+                return entry
+        entry = find_entry(spelling)
+        if entry is not None and str(entry.get("litellm_provider")).startswith(prefixes):
+            return entry
+    return None
 
 
 def is_listed(provider: str, name: str) -> bool:
     """Tells whether the table has a model of that name for the vendor."""
-    return _entry(provider, name) is not None
+    return listed_entry(provider, name) is not None
 
 
 def listed_vendor(name: str) -> str | None:
@@ -222,19 +234,21 @@ def listed_vendor(name: str) -> str | None:
     >>> listed_vendor("text-embedding-3-small"), listed_vendor("gtp-4o")
     ('openai', None)
     """
-    entries = map(find_entry, _list_spellings(name))
-    return next((_BY_PREFIX.get(str(each.get("litellm_provider"))) for each in entries if each is not None), None)
+    entry = next(filter(None, map(find_entry, _list_spellings(name))), None)
+    return None if entry is None else _vendors_by_word().get(str(entry.get("litellm_provider")))
+
+
+@cache
+def _vendors_by_word() -> Mapping[str, str]:
+    """litellm's words for the vendors that are known here."""
+    vendors = (*VENDORS.values(), *OTHERS.values())
+    return {word: vendor.name for vendor in vendors for word in (vendor.prefix, vendor.name)}
 
 
 def listed_names() -> list[str]:
     """Every name that says by itself whose model it is."""
     return [name for name in whole_table() if "/" not in name and ":" not in name and listed_vendor(name) is not None]
 
-
-_BY_PREFIX: Final = {
-    word: vendor.name for vendor in (*VENDORS.values(), *OTHERS.values()) for word in (vendor.prefix, vendor.name)
-}
-"""litellm's words for the vendors."""
 
 _SHORTEST: Final = 1024
 """Where the prompt seems to fill the window: its tokens are an estimate."""
@@ -277,26 +291,6 @@ def _fees(entry: TableEntry, provider: str) -> Iterator[float]:
         yield fee
     if provider in _ALWAYS_SEARCHING:
         yield from (entry.get("search_context_cost_per_query") or {}).values()
-
-
-# --- The table
-
-
-@cache
-def _entry(provider: str, name: str) -> TableEntry | None:
-    """The table's entry for a vendor's model."""
-    vendor = VENDORS.get(provider) or OTHERS.get(provider)
-    if vendor is None or vendor.is_stand_in:
-        return None
-    prefixes = (vendor.prefix, provider)
-    for spelling in _list_spellings(name):
-        for prefix in prefixes:
-            if (entry := find_entry(f"{prefix}/{spelling}")) is not None:
-                return entry
-        entry = find_entry(spelling)
-        if entry is not None and str(entry.get("litellm_provider")).startswith(prefixes):
-            return entry
-    return None
 
 
 def _list_spellings(name: str) -> Iterator[str]:

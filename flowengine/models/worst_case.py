@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from flowengine.models.attachments import most_file_tokens
-from flowengine.models.definitions import ModelDefinition, find_meaning
+from flowengine.models.definitions import ModelDefinition, definition_of, find_meaning, innermost_models
 from flowengine.models.messages import as_dict
-from flowengine.models.model import Model, Request
+from flowengine.models.model import Model, Request, to_plain
 from flowengine.models.open import default_model
-from flowengine.models.opened_models import definition_of, innermost_models
 from flowengine.models.pricing import Price, context_window, listed_price, listed_vision, longest_answer
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendors import is_stand_in
@@ -122,13 +121,9 @@ def _texts_of(request: Request) -> Iterator[str]:
         if message.tool_calls:
             yield json.dumps(as_dict(message)["tool_calls"], ensure_ascii=False)
     if request.tools:
-        yield json.dumps(list(request.tools), ensure_ascii=False, default=_to_plain)
+        yield json.dumps(list(request.tools), ensure_ascii=False, default=to_plain)
     if request.response_schema is not None:
-        yield json.dumps(request.response_schema, ensure_ascii=False, default=_to_plain)
-
-
-def _to_plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else repr(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - whatever a schema holds
+        yield json.dumps(request.response_schema, ensure_ascii=False, default=to_plain)
 
 
 def _vendor_tokens(request: Request) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import anyio
 
+from flowengine.agents.caller import find_cache_rule
 from flowengine.agents.standalone import DirectGateway, model_call
 from flowengine.core.batching import BATCHING, CALL, AwaitsAnswer, Batcher, CallPlace
 from flowengine.core.budget import Ledger
@@ -19,7 +20,6 @@ from flowengine.core.run_scope import Fence
 from flowengine.errors import CallRefusedError, InactiveError
 from flowengine.journal.replay import CountingGateway, RecordedGateway, Replay
 from flowengine.models.model import Model, Reply, Request
-from flowengine.models.prompt_caching import find_cache_rule
 from flowengine.models.wrappers.bounded import BoundedModel
 from flowengine.models.wrappers.streaming_tap import tap_model
 from flowengine.nodes.compiled_flow import file_path

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.tool_loop import ToolLoop
-from flowengine.agents.tooling import Bringer, Tooling
+from flowengine.agents.tooling import Bringer, Tooling, ToolLoop
 from flowengine.core.locale import Messages
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean

@@ -393,6 +393,14 @@ class Endless(ScriptedModel):
                 self.stopped = True
 
 
+async def test_files_can_be_attached_to_what_is_streamed() -> None:
+    model = ScriptedModel(["a note"])
+    async with Agent("a", "Look.", model=model).stream("What?", attach=[b"milk, eggs"]) as pieces:
+        assert [each async for each in pieces][:-1] == ["a ", "note"]
+    assert [each.media_type for each in model.requests[0].messages[-1].attachments] == ["text/plain"]
+    assert not model.requests[0].extra
+
+
 async def test_leaving_a_stream_early_ends_the_call() -> None:
     model = Endless([])
     async with Agent("a", "Write.", model=model).stream("x") as pieces:

@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from flowengine.agents.structured import UnusableAnswerError, complete_structured, json_values, shape_of
+from flowengine.agents.caller import Caller
+from flowengine.agents.settings import CallSettings
+from flowengine.agents.structured import OutputModel, StructuredAnswer, UnusableAnswerError, json_values, shape_of
 from flowengine.core.json_schema import describe_problems, make_validator
 from flowengine.core.locale import load_messages
 from flowengine.core.records import ModelCall
 from flowengine.errors import DefinitionError, OutputError, PermanentModelError
 from flowengine.models.messages import Message
-from flowengine.models.model import Reply, Request
+from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel
 
 WORDS = load_messages("en")
@@ -28,7 +30,14 @@ POINT = {
     "required": ["x"],
     "additionalProperties": False,
 }
-ASKED = Request("scripted", (Message("system", "Be exact."), Message("user", "Where?")))
+ASKED = (Message("system", "Be exact."), Message("user", "Where?"))
+
+
+async def complete_structured(
+    recorder: Any, model: ScriptedModel, output: OutputModel, max_retries: int = 3
+) -> StructuredAnswer:
+    caller = Caller(recorder, model, CallSettings(model, max_retries=max_retries), WORDS)
+    return await caller.answer(ASKED, shape_of(output), "generation")
 
 
 class Strict(BaseModel):
@@ -61,7 +70,7 @@ class Foreign(ScriptedModel):
     ],
 )
 async def test_json_is_found_in_fences_and_in_prose(recorder: Any, text: str) -> None:
-    answer = await complete_structured(recorder, ScriptedModel([text]), ASKED, POINT, words=WORDS)
+    answer = await complete_structured(recorder, ScriptedModel([text]), POINT)
     assert (answer.value, answer.calls) == ({"x": 1}, 1)
 
 
@@ -75,7 +84,7 @@ async def test_json_is_found_in_fences_and_in_prose(recorder: Any, text: str) ->
 )
 async def test_of_different_values_that_fit_none_is_taken_silently(recorder: Any, text: str) -> None:
     model = ScriptedModel([text, {"x": 2}])
-    answer = await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+    answer = await complete_structured(recorder, model, POINT)
     assert (answer.value, answer.calls) == ({"x": 2}, 2)
     assert "different JSON values that fit; answer with one of them only" in model.requests[1].messages[-1].content
 
@@ -111,7 +120,7 @@ def test_no_text_whatever_breaks_the_search(text: str) -> None:
 
 async def test_what_is_wrong_is_said_after_the_bad_answer_and_only_the_last_bad_answer_is_kept(recorder: Any) -> None:
     model = ScriptedModel(["first", {"x": "two"}, {"x": 3}])
-    answer = await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+    answer = await complete_structured(recorder, model, POINT)
     assert (answer.value, answer.calls) == ({"x": 3}, 3)
     chats = [[(each.role, each.content) for each in request.messages] for request in model.requests]
     assert chats[1][:2] == chats[2][:2] == chats[0]
@@ -125,13 +134,13 @@ async def test_what_is_wrong_is_said_after_the_bad_answer_and_only_the_last_bad_
 
 async def test_an_empty_answer_is_asked_for_again_with_the_same_request(recorder: Any) -> None:
     model = ScriptedModel(["", {"x": 1}])
-    await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+    await complete_structured(recorder, model, POINT)
     assert model.requests[0] == model.requests[1]
 
 
 async def test_an_answer_that_was_cut_off_is_told_so(recorder: Any) -> None:
     model = ScriptedModel([Reply('{"x": [1, 2', finish_reason="length"), {"x": 1}])
-    await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+    await complete_structured(recorder, model, POINT)
     assert "cut off" in model.requests[1].messages[-1].content
 
 
@@ -139,7 +148,7 @@ async def test_an_answer_that_was_cut_off_is_told_so(recorder: Any) -> None:
 async def test_the_error_holds_the_last_answer_its_problem_and_the_calls(recorder: Any, retries: int) -> None:
     model = ScriptedModel(lambda request: '{"x": null}')
     with pytest.raises(UnusableAnswerError, match=f"after {retries + 1} call") as caught:
-        await complete_structured(recorder, model, ASKED, POINT, words=WORDS, max_retries=retries)
+        await complete_structured(recorder, model, POINT, retries)
     assert caught.value.answer == '{"x": null}'
     assert caught.value.problem == "$.x: None is not of type 'integer'"
     assert caught.value.calls == len(model.requests) == retries + 1
@@ -148,11 +157,11 @@ async def test_the_error_holds_the_last_answer_its_problem_and_the_calls(recorde
 async def test_a_refused_answer_is_not_corrected(recorder: Any) -> None:
     model = ScriptedModel([Reply("{}", finish_reason="content_filter")])
     with pytest.raises(PermanentModelError, match="refused to answer"):
-        await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+        await complete_structured(recorder, model, POINT)
 
 
 async def test_a_strict_pydantic_class_reads_dates_from_text(recorder: Any) -> None:
-    answer = await complete_structured(recorder, ScriptedModel([{"day": "2024-02-29"}]), ASKED, Strict, words=WORDS)
+    answer = await complete_structured(recorder, ScriptedModel([{"day": "2024-02-29"}]), Strict)
     assert answer.value == Strict(day=date(2024, 2, 29))
 
 
@@ -163,19 +172,19 @@ async def test_half_a_surrogate_pair_is_no_answer(recorder: Any) -> None:
     schema = {"type": "object", "properties": {"word": {"type": "string"}}}
     for output in (Word, schema):
         model = ScriptedModel(['{"word": "\\ud800"}', {"word": "whole"}])
-        answer = await complete_structured(recorder, model, ASKED, output, words=WORDS)
+        answer = await complete_structured(recorder, model, output)
         assert answer.calls == 2
 
 
 async def test_a_model_without_response_schemas_gets_the_schema_in_its_prompt(recorder: Any) -> None:
     native, foreign = ScriptedModel([{"x": 1}]), Foreign([{"x": 1}])
-    await complete_structured(recorder, native, ASKED, POINT, words=WORDS)
-    await complete_structured(recorder, foreign, ASKED, POINT, words=WORDS)
-    assert native.requests[0].messages == ASKED.messages
+    await complete_structured(recorder, native, POINT)
+    await complete_structured(recorder, foreign, POINT)
+    assert native.requests[0].messages == ASKED
     system = foreign.requests[0].messages[0].content
     assert system.startswith("Be exact.\n\n")
     assert json.dumps(POINT, separators=(",", ":")) in system
-    assert foreign.requests[0].messages[1:] == ASKED.messages[1:]
+    assert foreign.requests[0].messages[1:] == ASKED[1:]
 
 
 def test_shapes_have_names_that_vendors_take() -> None:
@@ -240,7 +249,7 @@ async def test_a_validator_that_breaks_is_an_error_and_no_correction(recorder: A
 
     model = ScriptedModel([{"word": "tea"}])
     with pytest.raises(OutputError, match="a validator of Word failed: LookupError: no dictionary"):
-        await complete_structured(recorder, model, ASKED, Word, words=WORDS)
+        await complete_structured(recorder, model, Word)
     assert len(model.requests) == 1
 
 

@@ -144,7 +144,7 @@ def test_a_server_of_ones_own_is_asked_for_its_list(flowengine: Command, monkeyp
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"{base}/v1")
         assert f"{base}/v1 has 2 model(s): one, two" in flowengine("doctor", "--probe").out
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"{base}/moved")
-        assert f"{base}/moved answers 302 Found" in flowengine("doctor", "--probe").out
+        assert f"{base}/moved: the server answers 302 and redirects to" in flowengine("doctor", "--probe").out
         server.shutdown()
     with ScriptedHttp(b"+nonsense" + ScriptedHttp.CLOSE) as odd:
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", odd.replace("http://", "http://me:not-shown-1@"))

@@ -15,9 +15,9 @@ from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import ProjectError
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import find_project
+from flowengine.models.definitions import innermost_models
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.litellm.model import LiteLLMModel
-from flowengine.models.opened_models import innermost_models
 from flowengine.models.vendors import ProviderSettings, RateLimits
 from flowengine.models.wrappers import rate
 from tests.support.model_server import ModelServer

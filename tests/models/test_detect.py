@@ -8,9 +8,11 @@ from flowengine.errors import ModelConfigError
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.offline.model import OfflineModel
-from flowengine.models.open import choice_of, default_model, detect, get_llm
+from flowengine.models.open import default_model, get_llm
+from flowengine.models.vendor_choice import VendorQuestion, choose
 from flowengine.models.vendors import OTHERS, VENDORS
 from flowengine.models.wrappers.retrying import RetryingModel
+from tests.support.vendor_names import detect
 
 EVERYTHING = {
     "OLLAMA_BASE_URL": "http://o",
@@ -142,13 +144,13 @@ def test_the_project_names_the_vendor_of_names_that_no_table_knows() -> None:
     ],
 )
 def test_where_the_environment_decided_there_is_a_notice(model: str, environ: dict[str, str], variable: str) -> None:
-    choice = choice_of(model, environ=environ)
+    choice = choose(VendorQuestion(model, None, environ))
     assert choice.notice == (
         f"model '{model}' goes to {choice.provider}, since {variable} is set; "
         f"write {choice.provider}/{model} to fix that in the file"
     )
     for fixed in (f"{choice.provider}/{model}", "gpt-4o-mini", "offline"):
-        assert choice_of(fixed, environ={**environ, "OPENAI_API_KEY": "k"}).notice is None
+        assert choose(VendorQuestion(fixed, None, {**environ, "OPENAI_API_KEY": "k"})).notice is None
 
 
 ADDRESSED = ["azure", "azure_ai", "databricks", "hosted_vllm", "litellm_proxy", "watsonx"]

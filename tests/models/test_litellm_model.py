@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -22,8 +23,10 @@ from model_server import Completion, Failure, ModelServer, ToolCall
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
+from flowengine.core.secret_values import Secrets
 from flowengine.errors import ModelError, TransientModelError
 from flowengine.models.litellm.model import LiteLLMModel
+from flowengine.models.litellm.reply import as_model_error, read_reply
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request
 from flowengine.models.open import get_llm
@@ -247,3 +250,27 @@ atexit.register(lambda: print("still importing" if litellm_ready() is None else 
 """
     done = run_python(CALL.format(url="", then=then))
     assert (done.returncode, done.stdout, done.stderr) == (0, "still importing\n", "")
+
+
+# --- without litellm: what its answers and errors are read as
+
+
+def test_a_key_in_what_a_vendor_wants_back_is_told_nobody() -> None:
+    key = "sk-own-0123456789"
+    block = {"type": "thinking", "thinking": f"the key is {key}", "signature": "s"}
+    call = SimpleNamespace(id="1", function=SimpleNamespace(name="add", arguments="{}"))
+    message = SimpleNamespace(content="", tool_calls=[call], thinking_blocks=[block])
+    choice = SimpleNamespace(message=message, finish_reason="tool_calls")
+    response = SimpleNamespace(choices=[choice], model="m", _hidden_params={})
+    (kept,) = read_reply(response, "anthropic", "m", 0.1, Secrets([key])).vendor_parts
+    assert (kept["thinking"], kept["signature"]) == ("the key is [hidden]", "s")
+
+
+def test_an_address_whose_password_has_a_slash_is_not_told() -> None:
+    error = as_model_error(OSError("Connection error."), "openai", "m", Secrets([]), "http://me:wo/rd@models.example")
+    assert str(error) == "openai/m: no connection to the server"
+
+
+def test_an_error_of_endless_json_is_told_as_it_is() -> None:
+    told = str(as_model_error(ValueError('{"error":' * 100_000), "openai", "m", Secrets([])))
+    assert told.startswith('openai/m: {"error":')

@@ -12,15 +12,15 @@ import pytest
 
 import flowengine
 from flowengine.errors import ModelConfigError
-from flowengine.models.embedding import get_embedding
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
-from flowengine.models.open import choice_of, detect, get_llm
+from flowengine.models.open import get_embedding, get_llm
 from flowengine.models.vendor_choice import known_provider
 from flowengine.models.vendors import OTHERS, VENDORS, RateLimits, Vendor
 from flowengine.models.worst_case import ModelFacts
 from flowengine.models.wrappers.rate import RateLimitedModel
 from tests.support.packages import installed_package
+from tests.support.vendor_names import detect
 
 _PARROT = """
     from flowengine.models.scripted import ScriptedModel
@@ -61,7 +61,7 @@ def test_its_vendor_has_the_limits_that_the_project_gives() -> None:
 def test_its_vendor_is_known_without_an_import_and_without_a_key() -> None:
     assert detect("parrot/grey", environ={}) == ("parrot", "grey")
     assert detect("grey", "parrot", environ={}) == ("parrot", "grey")
-    assert choice_of("grey", environ={}, default_provider="parrot").provider == "parrot"
+    assert detect("grey", default_provider="parrot") == ("parrot", "grey")
     assert str(ModelFacts({}).of("parrot/grey")) == "parrot/grey"
     assert ModelFacts({}).of("parrot/grey").price(100) is None
     assert "a_parrot" not in sys.modules

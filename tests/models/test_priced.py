@@ -10,10 +10,10 @@ from flowengine.agents.model_environment import open_model
 from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.core.batching import CALL, Batcher, CallPlace
 from flowengine.errors import PermanentModelError, TransientModelError
+from flowengine.models.definitions import innermost_models
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply, Request, TokenUsage
 from flowengine.models.offline.model import OfflineModel
-from flowengine.models.opened_models import innermost_models
 from flowengine.models.pricing import Price, listed_price
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.vendors import RateLimits

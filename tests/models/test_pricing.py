@@ -71,9 +71,9 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     table: Mapping[str, Any] = LISTED
     monkeypatch.setattr(pricing, "find_entry", table.get)
     monkeypatch.setattr(pricing, "whole_table", lambda: table)
-    pricing._entry.cache_clear()
+    pricing.listed_entry.cache_clear()
     yield
-    pricing._entry.cache_clear()
+    pricing.listed_entry.cache_clear()
 
 
 def test_a_price_is_for_a_million_tokens_and_for_a_call() -> None:
@@ -160,7 +160,7 @@ def test_without_a_list_every_price_is_unknown(
     if content is not None:
         (tmp_path / "model_prices_and_context_window_backup.json").write_text(content)
     monkeypatch.setattr(model_table, "find_spec", lambda name: Spec())  # type: ignore[misc] - a stand-in
-    forget = (model_table._file, model_table.find_entry, model_table.whole_table, pricing._entry)
+    forget = (model_table._file, model_table.find_entry, model_table.whole_table, pricing.listed_entry)
     for each in forget:
         each.cache_clear()
     try:

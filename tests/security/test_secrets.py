@@ -17,12 +17,13 @@ from flowengine.errors import ModelConfigError
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
 from flowengine.memory.database import MemoryDatabase
-from flowengine.models.litellm.error_classes import as_model_error, tellable
-from flowengine.models.open import detect, get_llm
+from flowengine.models.litellm.reply import as_model_error, tellable
+from flowengine.models.open import get_llm
 from flowengine.nodes.function import FunctionNode
 from flowengine.retrieval.fts import FtsRetriever
 from tests.support.model_answers import Failure
 from tests.support.model_server import ModelServer
+from tests.support.vendor_names import detect
 
 KEY = "sk-attempt-0123456789abcdef"
 FLOW = """flowengine: v1

@@ -23,9 +23,9 @@ from flowengine.core.context import Fragment
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import Gateway
 from flowengine.models.call_options import DECIDING
+from flowengine.models.definitions import default_options
 from flowengine.models.model import Model
-from flowengine.models.named import PROCESS_MODELS, Models
-from flowengine.models.opened_models import default_options
+from flowengine.models.open import PROCESS_MODELS, Models
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendor_choice import check_name
 from flowengine.retrieval.terms import subject_terms

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from flowengine.models.http.chat_protocol import (
     IncompleteAnswerError,
     StreamedEvent,
     StreamFailureError,
     VendorAnswer,
+    as_object,
+    as_text,
+    list_of_objects,
 )
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, TokenUsage, read_token_count
@@ -45,13 +48,13 @@ def read_message(body: Mapping[str, Any]) -> VendorAnswer:
         raise StreamFailureError(body)  # Some gateways tell it with a status of 200.
     if not isinstance(content, list):
         raise IncompleteAnswerError("the server's answer is empty, it has no content")
-    blocks = [cast("dict[str, Any]", each) for each in cast("list[Any]", content) if isinstance(each, dict)]
-    return VendorAnswer(_to_reply(blocks, body.get("stop_reason"), _usage_of(body), _text(body.get("model"))))
+    usage, model = as_object(body.get("usage")), as_text(body.get("model"))
+    return VendorAnswer(_to_reply(list_of_objects(content), body.get("stop_reason"), usage, model))
 
 
 def _to_reply(blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapping[str, Any], model: str) -> Reply:
     calls = tuple(_read_call(each, at) for at, each in enumerate(each for each in blocks if _is(each, "tool_use")))
-    reason = _REASONS.get(_text(stop_reason), "stop")
+    reason = _REASONS.get(as_text(stop_reason), "stop")
     given = next((each for each in calls if each.name in (ANSWER_TOOL, VALUE_TOOL)), None)
     if given is not None:
         return Reply(
@@ -61,7 +64,7 @@ def _to_reply(blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapp
             model=model,
         )
     return Reply(
-        "".join(_text(each.get("text")) for each in blocks if _is(each, "text")),
+        "".join(as_text(each.get("text")) for each in blocks if _is(each, "text")),
         calls,
         _read_usage(usage),
         finish_reason=reason,
@@ -77,7 +80,7 @@ def _is(block: Mapping[str, Any], kind: str) -> bool:
 def _read_call(block: Mapping[str, Any], index: int) -> ToolRequest:
     given = block.get("input")
     arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
-    return ToolRequest(_text(block.get("id")) or f"call_{index}", _text(block.get("name")), arguments)
+    return ToolRequest(as_text(block.get("id")) or f"call_{index}", as_text(block.get("name")), arguments)
 
 
 def _unwrap(call: ToolRequest) -> str:
@@ -92,11 +95,6 @@ def _unwrap(call: ToolRequest) -> str:
     return json.dumps(value[WRAPPED_VALUE], ensure_ascii=False) if is_wrapped else call.arguments
 
 
-def _usage_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    usage = body.get("usage")
-    return cast("Mapping[str, Any]", usage) if isinstance(usage, Mapping) else {}
-
-
 def _read_usage(usage: Mapping[str, Any]) -> TokenUsage:
     """The prompt's tokens are told in three parts: those read from a cache, those written to one, and the rest."""
     asked, answered = read_token_count(usage.get("input_tokens")), read_token_count(usage.get("output_tokens"))
@@ -105,14 +103,9 @@ def _read_usage(usage: Mapping[str, Any]) -> TokenUsage:
     )
     if not (asked or answered or read or written):
         return TokenUsage()
-    details = usage.get("output_tokens_details")
-    thought = cast("Mapping[str, Any]", details).get("thinking_tokens") if isinstance(details, Mapping) else None
+    thought = as_object(usage.get("output_tokens_details")).get("thinking_tokens")
     prompt = (asked or 0) + (read or 0) + (written or 0)
     return TokenUsage(prompt, answered, read, written, read_token_count(thought))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 # --- Streamed answers
@@ -132,20 +125,14 @@ class MessageCollector:
         self._stop_reason = ""
 
     def add(self, event: StreamedEvent) -> str:
-        if not event.data.strip():
-            return ""
-        try:
-            told: Any = json.loads(event.data)
-        except (ValueError, RecursionError) as error:
-            raise IncompleteAnswerError("a piece of the server's answer cannot be read as JSON") from error
-        return self._take(cast("dict[str, Any]", told)) if isinstance(told, dict) else ""
+        return self._take(event.read()) if event.data.strip() else ""
 
     def answer(self) -> VendorAnswer:
         if not self._stop_reason:
             raise IncompleteAnswerError("the answer broke off before its end")
         blocks = {index: dict(self._blocks[index]) for index in sorted(self._blocks)}
         for (index, field), pieces in self._texts.items():
-            blocks[index][field] = _text(blocks[index].get(field)) + "".join(pieces)
+            blocks[index][field] = as_text(blocks[index].get(field)) + "".join(pieces)
         for index, pieces in self._inputs.items():
             blocks[index]["input"] = "".join(pieces) or blocks[index].get("input") or {}
         return VendorAnswer(_to_reply([*blocks.values()], self._stop_reason, self._usage, self._model))
@@ -153,13 +140,13 @@ class MessageCollector:
     def _take(self, event: dict[str, Any]) -> str:
         match event.get("type"):
             case "message_start":
-                self._begin(_part(event, "message"))
+                self._begin(as_object(event.get("message")))
             case "content_block_start":
-                return self._open_block(_index(event), _part(event, "content_block"))
+                return self._open_block(_index(event), as_object(event.get("content_block")))
             case "content_block_delta":
-                return self._add_delta(_index(event), _part(event, "delta"))
+                return self._add_delta(_index(event), as_object(event.get("delta")))
             case "message_delta":
-                self._stop_reason = _text(_part(event, "delta").get("stop_reason")) or self._stop_reason
+                self._stop_reason = as_text(as_object(event.get("delta")).get("stop_reason")) or self._stop_reason
                 self._add_usage(event)
             case "message_stop":
                 self.is_complete = True
@@ -170,18 +157,18 @@ class MessageCollector:
         return ""
 
     def _begin(self, message: Mapping[str, Any]) -> None:
-        self._model = _text(message.get("model"))
+        self._model = as_text(message.get("model"))
         self._add_usage(message)
 
     def _add_usage(self, told: Mapping[str, Any]) -> None:
         """The end tells the answer's tokens; of the rest only what it knows better than the beginning."""
-        self._usage |= {name: value for name, value in _usage_of(told).items() if value is not None}
+        self._usage |= {name: value for name, value in as_object(told.get("usage")).items() if value is not None}
 
     def _open_block(self, index: int, block: dict[str, Any]) -> str:
         self._blocks[index] = block
         if _is(block, "tool_use"):
             self._inputs[index] = []
-        return _text(block.get("text")) if _is(block, "text") else ""
+        return as_text(block.get("text")) if _is(block, "text") else ""
 
     def _add_delta(self, index: int, delta: Mapping[str, Any]) -> str:
         """The delta's piece of the answer's text; the arguments of a tool that is the answer are its text."""
@@ -194,7 +181,7 @@ class MessageCollector:
             case "signature_delta":
                 self._append(index, "signature", delta)
             case "input_json_delta":
-                piece = _text(delta.get("partial_json"))
+                piece = as_text(delta.get("partial_json"))
                 self._inputs.setdefault(index, []).append(piece)
                 return piece if block.get("name") == ANSWER_TOOL else ""
             case _:
@@ -202,14 +189,9 @@ class MessageCollector:
         return ""
 
     def _append(self, index: int, field: str, delta: Mapping[str, Any]) -> str:
-        piece = _text(delta.get(field))
+        piece = as_text(delta.get(field))
         self._texts.setdefault((index, field), []).append(piece)
         return piece
-
-
-def _part(event: Mapping[str, Any], name: str) -> dict[str, Any]:
-    part = event.get(name)
-    return cast("dict[str, Any]", part) if isinstance(part, dict) else {}
 
 
 def _index(event: Mapping[str, Any]) -> int:

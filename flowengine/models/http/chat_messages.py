@@ -5,14 +5,14 @@ Which fields of an answer go back to which vendor is data (`VendorTraits.kept_fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from flowengine.models.attachments import openai_parts
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import Message, as_dict
 
-__all__ = ["KeptFields", "list_of_objects", "to_chat_message", "vendor_parts_of"]
+__all__ = ["KeptFields", "to_chat_message", "vendor_parts_of"]
 
 _OF_CALL: Final = "of_tool_call"
 """The key of a part that belongs to a tool call: its id."""
@@ -110,9 +110,3 @@ def _merge_entries(last: Any, each: Any) -> dict[str, Any]:
         if isinstance(last.get(name), str) and isinstance(each.get(name), str):
             merged[name] = last[name] + each[name]
     return merged
-
-
-def list_of_objects(value: Any) -> list[Mapping[str, Any]]:
-    """The JSON objects in a list; nothing where it is none."""
-    entries = cast("Sequence[Any]", value) if isinstance(value, list) else ()
-    return [cast("Mapping[str, Any]", each) for each in entries if isinstance(each, dict)]

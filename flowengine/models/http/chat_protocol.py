@@ -6,8 +6,9 @@ A protocol waits for nothing and sends nothing: `native_model` does. It knows no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.model import Reply, Request
@@ -19,7 +20,31 @@ __all__ = [
     "StreamFailureError",
     "StreamedEvent",
     "VendorAnswer",
+    "as_object",
+    "as_text",
+    "list_of_objects",
 ]
+
+
+# --- JSON of servers, which may be anything
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """The JSON object; an empty one where it is none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def list_of_objects(value: Any) -> list[Mapping[str, Any]]:
+    """The JSON objects in a list; nothing where it is none."""
+    entries = cast("Sequence[Any]", value) if isinstance(value, list) else ()
+    return [cast("Mapping[str, Any]", each) for each in entries if isinstance(each, dict)]
+
+
+# --- What a protocol is
 
 
 class VendorAnswer(NamedTuple):
@@ -36,6 +61,13 @@ class StreamedEvent(NamedTuple):
 
     data: str
     kind: str = "message"
+
+    def read(self) -> dict[str, Any]:
+        """The JSON object in it; empty where it holds another value. `IncompleteAnswerError` where it holds no JSON."""
+        try:
+            return as_object(json.loads(self.data))
+        except (ValueError, RecursionError) as error:
+            raise IncompleteAnswerError("a piece of the server's answer cannot be read as JSON") from error
 
 
 class IncompleteAnswerError(Exception):

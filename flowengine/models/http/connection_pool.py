@@ -10,8 +10,8 @@ import os
 import ssl
 import weakref
 from base64 import b64encode
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager, suppress
 from functools import cache
 from ipaddress import ip_address
 from time import monotonic
@@ -88,10 +88,7 @@ class ConnectionPool:
             if monotonic() - connection.idle_since < _LONGEST_IDLE and not connection.is_dead():
                 return connection
             await connection.abort()
-        try:
-            return await _connect(origin)
-        except (OSError, ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-            raise NoConnectionError(_explain(error)) from None
+        return await connect(origin)
 
     async def give_back(self, origin: Origin, connection: HttpConnection) -> None:
         """Keep it for the next request, if there can be one."""
@@ -145,6 +142,12 @@ async def _keep(pool: ConnectionPool) -> AsyncGenerator[None]:
 # --- Connecting
 
 
+async def connect(origin: Origin) -> HttpConnection:
+    """A connection to a server, or through its proxy; `NoConnectionError` where nobody is reached."""
+    with _explaining():
+        return await _connect(origin)
+
+
 async def _connect(origin: Origin) -> HttpConnection:
     if origin.proxy is None:
         return HttpConnection(await _stream_to(origin.scheme, origin.host, origin.port))
@@ -171,18 +174,16 @@ async def _connect(origin: Origin) -> HttpConnection:
     return HttpConnection(await _secure_stream(stream, origin.host))
 
 
-async def connect(origin: Origin) -> HttpConnection:
-    """A connection to a server, or through its proxy; `NoConnectionError` where nobody is reached."""
-    try:
-        return await _connect(origin)
-    except (OSError, ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-        raise NoConnectionError(_explain(error)) from None
-
-
 async def open_stream(scheme: str, host: str, port: int, address: str) -> ByteStream:
     """A stream to a host at one of its addresses; `NoConnectionError` where no server is reached there."""
-    try:
+    with _explaining():
         return await _stream_to(scheme, host, port, address)
+
+
+@contextmanager
+def _explaining() -> Generator[None]:
+    try:
+        yield
     except (OSError, ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
         raise NoConnectionError(_explain(error)) from None
 

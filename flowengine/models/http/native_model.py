@@ -17,22 +17,22 @@ import anyio
 
 from flowengine.core.batching import CALL
 from flowengine.core.secret_values import HiddenStream
-from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
+from flowengine.errors import ModelConfigError
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
-from flowengine.models.http.chat_messages import list_of_objects
 from flowengine.models.http.chat_protocol import (
     AnswerCollector,
     ChatProtocol,
     EventReader,
     IncompleteAnswerError,
     VendorAnswer,
+    list_of_objects,
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
 from flowengine.models.http.vendor_batches import BatchableCall
-from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, quote_start
+from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, check_answer, quote_start
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
-from flowengine.models.messages import ToolRequest, as_vector, texts_of
+from flowengine.models.messages import check_vectors
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor
@@ -194,24 +194,16 @@ class NativeModel:
     # --- What comes back
 
     def _finish(self, answer: VendorAnswer, request: Request, seconds: float, share: float = 1) -> Reply:
-        """The answer with its price, without keys. Refused content is an error: it is no answer to what was asked."""
-        keys, reply, refusal = self._endpoint.keys, answer.reply, answer.refusal
+        """The answer with its price, as far as it may be told."""
+        reply = answer.reply
         cost = cost_of(self.provider, self.name, reply.usage, request.extra)
-        cost = None if cost is None else cost * share
-        reply = reply._replace(model=reply.model or self.name, provider=self.provider, seconds=seconds, cost_usd=cost)
-        if keys:
-            reply = reply._replace(
-                content=keys.hide(reply.content),
-                tool_calls=tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls),
-                model=keys.hide(reply.model),
-                vendor_parts=tuple(keys.hide_in(each) for each in reply.vendor_parts),
-            )
-            refusal = keys.hide(refusal)
-        if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
-            error = PermanentModelError(f"{self.provider}/{reply.model} refused to answer{refusal and ': '}{refusal}")
-            error.reply = reply
-            raise error
-        return reply
+        reply = reply._replace(
+            model=reply.model or self.name,
+            provider=self.provider,
+            seconds=seconds,
+            cost_usd=None if cost is None else cost * share,
+        )
+        return check_answer(reply, answer.refusal, self._endpoint.keys)
 
 
 def make_native_model(
@@ -273,11 +265,7 @@ class NativeEmbedding:
         body = await endpoint.exchange(post, request.timeout)
         entries = list_of_objects(body.get("data"))
         ordered = sorted(entries, key=lambda each: _whole_number(each.get("index")))
-        if len(ordered) != len(texts):
-            raise TransientModelError(f"{endpoint.full_name} gave {len(ordered)} vectors for {len(texts)} texts")
-        vectors = [as_vector(each.get("embedding")) for each in ordered]
-        if any(each is None for each in vectors):
-            raise TransientModelError(f"{endpoint.full_name} gave a vector that is no list of numbers")
+        vectors = check_vectors([each.get("embedding") for each in ordered], len(texts), endpoint.full_name)
         usage = read_chat_usage(body.get("usage"), self._vendor)
         told: Any = body.get("model")
         return Reply(
@@ -287,7 +275,7 @@ class NativeEmbedding:
             model=endpoint.keys.hide(told) if isinstance(told, str) and told else self.name,
             provider=self.provider,
             seconds=time.perf_counter() - started,
-            vectors=texts_of(each for each in vectors if each is not None),
+            vectors=vectors,
         )
 
     @asynccontextmanager

@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-from flowengine.models.http.chat_messages import KeptFields, list_of_objects, to_chat_message, vendor_parts_of
+from flowengine.models.http.chat_messages import KeptFields, to_chat_message, vendor_parts_of
 from flowengine.models.http.chat_protocol import (
     IncompleteAnswerError,
     StreamedEvent,
     StreamFailureError,
     VendorAnswer,
+    as_object,
+    as_text,
+    list_of_objects,
 )
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
@@ -64,7 +67,7 @@ class OpenAIChat:
             raise StreamFailureError(body)  # Some servers tell it with a status of 200.
         if choice is None:
             raise IncompleteAnswerError("the server's answer is empty, it has no choices")
-        message = _as_object(choice.get("message"))
+        message = as_object(choice.get("message"))
         if not message:
             raise IncompleteAnswerError("the server's answer has no message")
         content, refusal = _read_content(message.get("content"))
@@ -76,10 +79,10 @@ class OpenAIChat:
             tool_calls=calls,
             usage=read_chat_usage(body.get("usage"), traits),
             finish_reason=_read_reason(choice.get("finish_reason"), calls),
-            model=_text(body.get("model")),
+            model=as_text(body.get("model")),
             vendor_parts=kept,
         )
-        return VendorAnswer(_unwrap_answer_tool(reply, traits), _text(message.get("refusal")) or refusal)
+        return VendorAnswer(_unwrap_answer_tool(reply, traits), as_text(message.get("refusal")) or refusal)
 
     def collector(self, traits: VendorTraits) -> ChatCollector:
         return ChatCollector(traits)
@@ -157,27 +160,19 @@ def _first_choice(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return choices[0] if choices else None
 
 
-def _as_object(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def _read_content(content: Any) -> tuple[str, str]:
     """(text, refusal) of a content, which may be a text, nothing, or a list of parts."""
     if isinstance(content, str):
         return content, ""
     parts = list_of_objects(content)
-    texts = (_text(each.get("text")) for each in parts if each.get("type") in ("text", "output_text"))
-    return "".join(texts), "".join(_text(each.get("refusal")) for each in parts)
+    texts = (as_text(each.get("text")) for each in parts if each.get("type") in ("text", "output_text"))
+    return "".join(texts), "".join(as_text(each.get("refusal")) for each in parts)
 
 
 def _read_call(call: Mapping[str, Any], index: int) -> ToolRequest:
-    named = _as_object(call.get("function"))
+    named = as_object(call.get("function"))
     return ToolRequest(
-        _text(call.get("id")) or f"call_{index}", _text(named.get("name")), _read_arguments(named.get("arguments"))
+        as_text(call.get("id")) or f"call_{index}", as_text(named.get("name")), _read_arguments(named.get("arguments"))
     )
 
 
@@ -198,7 +193,7 @@ _REASONS: Final = {
 
 
 def _read_reason(reason: Any, calls: Sequence[ToolRequest]) -> str:
-    found = _REASONS.get(_text(reason), "stop")
+    found = _REASONS.get(as_text(reason), "stop")
     return "tool_calls" if found == "stop" and calls else found
 
 
@@ -267,16 +262,10 @@ class ChatCollector:
         if event.data.strip() == "[DONE]":
             self.is_complete = True
             return ""
-        try:
-            chunk: Any = json.loads(event.data)
-        except (ValueError, RecursionError) as error:
-            raise IncompleteAnswerError("a piece of the server's answer cannot be read as JSON") from error
-        if not isinstance(chunk, dict):
-            return ""
-        chunk = cast("dict[str, Any]", chunk)
+        chunk = event.read()
         if chunk.get("error") or event.kind == "error":
             raise StreamFailureError(chunk)
-        self._model = _text(chunk.get("model")) or self._model
+        self._model = as_text(chunk.get("model")) or self._model
         self._usage = chunk.get("usage") or self._usage
         choice = _first_choice(chunk)
         return "" if choice is None else self._add_choice(choice)
@@ -298,16 +287,16 @@ class ChatCollector:
         return VendorAnswer(_unwrap_answer_tool(reply, self._traits), "".join(self._refusals))
 
     def _add_choice(self, choice: Mapping[str, Any]) -> str:
-        self._reason = _text(choice.get("finish_reason")) or self._reason
+        self._reason = as_text(choice.get("finish_reason")) or self._reason
         self._usage = choice.get("usage") or self._usage  # Some vendors put it here.
-        delta = _as_object(choice.get("delta") or choice.get("message"))
+        delta = as_object(choice.get("delta") or choice.get("message"))
         self._kept.add(delta)
         for position, call in enumerate(list_of_objects(delta.get("tool_calls"))):
             self._add_call(call, position)
         piece, refusal = _read_content(delta.get("content"))
         if piece:
             self._texts.append(piece)
-        if said := _text(delta.get("refusal")) or refusal:
+        if said := as_text(delta.get("refusal")) or refusal:
             self._refusals.append(said)
         return piece
 
@@ -317,11 +306,11 @@ class ChatCollector:
         index = self._told_index(told, call) if isinstance(told, int) else self._next_index(call, position)
         self._last = max(self._last, index) if self._calls else index
         parts = self._calls.setdefault(index, [f"call_{index}", ""])
-        named = _as_object(call.get("function"))
+        named = as_object(call.get("function"))
         self._kept.add_call(index, call)
-        parts[0] = _text(call.get("id")) or parts[0]
+        parts[0] = as_text(call.get("id")) or parts[0]
         self._by_id.setdefault(parts[0], index)
-        name = _text(named.get("name"))
+        name = as_text(named.get("name"))
         parts[1] += "" if name == parts[1] else name  # Some servers say it again with every piece.
         self._arguments.setdefault(index, []).append(_read_arguments(named.get("arguments")))
 
@@ -330,8 +319,8 @@ class ChatCollector:
         index = self._indices.get(told)
         if index is None:
             index = self._last + 1 if told in self._calls else told
-        elif (id := _text(call.get("id"))) and id != self._calls[index][0] and self._calls[index][1]:
-            index = self._last + 1 if _text(_as_object(call.get("function")).get("name")) else index
+        elif (id := as_text(call.get("id"))) and id != self._calls[index][0] and self._calls[index][1]:
+            index = self._last + 1 if as_text(as_object(call.get("function")).get("name")) else index
         self._indices[told] = index
         return index
 
@@ -339,7 +328,7 @@ class ChatCollector:
         """Returns the index of a tool call's piece without one: a new id starts a call, other pieces continue the
         last.
         """
-        id = _text(call.get("id"))
+        id = as_text(call.get("id"))
         if not id:
             return self._last if self._calls else position
         index = self._by_id.get(id)

@@ -16,13 +16,21 @@ from urllib.parse import urlsplit, urlunsplit
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 
-__all__ = ["FailedAnswer", "error_of_answer", "read_retry_after", "show_address", "status_of_body"]
+__all__ = [
+    "FailedAnswer",
+    "error_of_answer",
+    "may_work_later",
+    "message_in",
+    "read_retry_after",
+    "show_address",
+    "status_of_body",
+]
 
 _TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
 """HTTP statuses after which the same request may work."""
 
 _SPENT: Final = re.compile(r"insufficient_quota|exceeded your current quota|insufficient balance", re.IGNORECASE)
-"""A 429 that no waiting helps."""
+"""In a 429 that no waiting helps."""
 
 _LONGEST: Final = 2000
 """Characters of what a server says that are told."""
@@ -62,10 +70,18 @@ def error_of_answer(answer: FailedAnswer, label: str, secrets: Secrets) -> Model
     TransientModelError('openai/m: the server answers with status 500: {}')
     """
     message = secrets.hide(f"{label}: {_describe(answer)}")
-    spent = answer.status == 429 and _SPENT.search(answer.text) is not None
-    if answer.status in _TRANSIENT and not spent:
+    if may_work_later(answer.status, answer.text):
         return TransientModelError(message, read_retry_after(answer.headers), is_rate_limit=answer.status == 429)
     return PermanentModelError(message)
+
+
+def may_work_later(status: Any, text: str) -> bool:
+    """Tells whether the same request may work after an error of that status and text.
+
+    >>> may_work_later(429, "slow down"), may_work_later(429, "insufficient_quota"), may_work_later(400, "")
+    (True, False, False)
+    """
+    return status in _TRANSIENT and not (status == 429 and _SPENT.search(text))
 
 
 def status_of_body(body: Mapping[str, Any]) -> int:
@@ -86,7 +102,7 @@ def status_of_body(body: Mapping[str, Any]) -> int:
 
 
 def _describe(answer: FailedAnswer) -> str:
-    said = " ".join(_message_in(answer.text).split())
+    said = " ".join(message_in(answer.text).split())
     if not said or "<html" in answer.text[:1000].lower() or "<!doctype" in answer.text[:1000].lower():
         return f"the server answers with status {answer.status}{' and a web page' if said else ''}"
     if said[0] in "{[":  # JSON without a message, which alone does not say that the call failed.
@@ -94,10 +110,10 @@ def _describe(answer: FailedAnswer) -> str:
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]} …"
 
 
-def _message_in(text: str) -> str:
+def message_in(text: str) -> str:
     """The message inside of an error that is sent as JSON; any other text as it is.
 
-    >>> _message_in('{"error": {"message": "overloaded", "type": "x"}}'), _message_in("overloaded")
+    >>> message_in('{"error": {"message": "overloaded", "type": "x"}}'), message_in("overloaded")
     ('overloaded', 'overloaded')
     """
     try:
@@ -108,7 +124,7 @@ def _message_in(text: str) -> str:
         body = cast("list[Any]", body)[0]
     for name in ("error", "message", "detail", "errors"):
         if isinstance(body, dict) and (inner := cast("dict[str, Any]", body).get(name)):
-            return inner if isinstance(inner, str) else _message_in(json.dumps(inner, ensure_ascii=False))
+            return inner if isinstance(inner, str) else message_in(json.dumps(inner, ensure_ascii=False))
     return text
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 import anyio
 
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
-from flowengine.models.http.chat_messages import list_of_objects
+from flowengine.models.http.chat_protocol import as_object, list_of_objects
 from flowengine.models.http.loop_client import HttpCall, send_call
 from flowengine.models.http.vendor_endpoint import VendorEndpoint
 
@@ -193,10 +193,6 @@ def _id_of(said: Mapping[str, Any]) -> str:
     return found
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 class OpenAIBatches:
     """OpenAI's: a file, a batch of it, a file of answers and one of errors."""
 
@@ -229,7 +225,7 @@ class OpenAIBatches:
     async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
         async with aclosing(self._server.list_batches(since, "created_at", "after")) as listed:
             async for each in listed:
-                if _object(each.get("metadata")).get("flowengine") == mark:
+                if as_object(each.get("metadata")).get("flowengine") == mark:
                     return _id_of(each)
         return None
 
@@ -239,7 +235,8 @@ class OpenAIBatches:
         if status not in _OPENAI_ENDED:
             return BatchLook("running")
         if status == "failed":
-            told = [str(each.get("message", "")) for each in list_of_objects(_object(found.get("errors")).get("data"))]
+            errors = list_of_objects(as_object(found.get("errors")).get("data"))
+            told = [str(each.get("message", "")) for each in errors]
             return BatchLook("failed", "; ".join(told) or "the vendor refused the batch")
         return BatchLook("ended")
 
@@ -253,8 +250,8 @@ class OpenAIBatches:
                 )
 
     def _read(self, line: Mapping[str, Any]) -> BatchAnswer:
-        response, error = _object(line.get("response")), _object(line.get("error"))
-        body = _object(response.get("body"))
+        response, error = as_object(line.get("response")), as_object(line.get("error"))
+        body = as_object(response.get("body"))
         if response.get("status_code") == 200:
             return BatchAnswer(body, None)
         if error.get("code") in ("batch_expired", "batch_cancelled"):
@@ -283,7 +280,7 @@ class AnthropicBatches:
         wanted, may_come = set(names), False
         async with aclosing(self._server.list_batches(since, "created_at", "after_id")) as listed:
             async for each in listed:
-                counts = _object(each.get("request_counts"))
+                counts = as_object(each.get("request_counts"))
                 if sum(count for count in counts.values() if isinstance(count, int)) != len(wanted):
                     continue
                 if each.get("processing_status") != "ended":
@@ -306,17 +303,17 @@ class AnthropicBatches:
     async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
         await self._server.read_lines(
             f"/batches/{batch}/results",
-            lambda line: take(str(line.get("custom_id")), self._read(_object(line.get("result")))),
+            lambda line: take(str(line.get("custom_id")), self._read(as_object(line.get("result")))),
         )
 
     def _read(self, result: Mapping[str, Any]) -> BatchAnswer:
         kind = result.get("type")
         if kind == "succeeded":
-            return BatchAnswer(_object(result.get("message")), None)
+            return BatchAnswer(as_object(result.get("message")), None)
         if kind in ("expired", "canceled"):
             return BatchAnswer(None, None)
-        error = _object(result.get("error"))
-        inner = _object(error.get("error")) or error
+        error = as_object(result.get("error"))
+        inner = as_object(error.get("error")) or error
         status = {"invalid_request_error": 400, "overloaded_error": 529, "rate_limit_error": 429}
         return BatchAnswer(None, self._server.failure(status.get(str(inner.get("type")), 500), {"error": inner}))
 

@@ -21,8 +21,10 @@ from flowengine.models.http.http_connection import BrokenExchangeError
 from flowengine.models.http.loop_client import HttpCall, send_call
 from flowengine.models.http.status_errors import FailedAnswer, error_of_answer, show_address, status_of_body
 from flowengine.models.http.vendor_traits import VendorTraits
+from flowengine.models.messages import ToolRequest
+from flowengine.models.model import Reply
 
-__all__ = ["CONNECTION_SETTINGS", "VendorEndpoint", "join_address", "quote_start"]
+__all__ = ["CONNECTION_SETTINGS", "VendorEndpoint", "check_answer", "join_address", "quote_start"]
 
 CONNECTION_SETTINGS: Final = frozenset(
     {"api_base", "api_key", "api_version", "base_url", "extra_headers", "organization"}
@@ -115,6 +117,27 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, tuple | set | frozenset):
         return list(cast("tuple[Any, ...]", value))
     raise TypeError(f"a value of type {type(value).__name__} cannot be sent to a model")
+
+
+def check_answer(reply: Reply, refusal: str, keys: Secrets) -> Reply:
+    """The answer without keys, which a server must not send back to be printed and recorded.
+
+    Refused content is a `PermanentModelError`: it is no answer to what was asked. `refusal`: what the model said
+    instead.
+    """
+    if keys:
+        reply = reply._replace(
+            content=keys.hide(reply.content),
+            tool_calls=tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls),
+            model=keys.hide(reply.model),
+            vendor_parts=tuple(keys.hide_in(each) for each in reply.vendor_parts),
+        )
+        refusal = keys.hide(refusal)
+    if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
+        error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{refusal and ': '}{refusal}")
+        error.reply = reply
+        raise error
+    return reply
 
 
 def quote_start(body: bytes) -> str:

@@ -14,7 +14,16 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from flowengine.models.pricing import listed_schema_support
 
-__all__ = ["NATIVE", "STRUCTURED_OUTPUTS", "ModelRule", "StructuredOutput", "VendorTraits", "is_native", "traits_of"]
+__all__ = [
+    "NATIVE",
+    "STRUCTURED_OUTPUTS",
+    "ModelRule",
+    "StructuredOutput",
+    "VendorTraits",
+    "cache_minimum",
+    "is_native",
+    "traits_of",
+]
 
 StructuredOutput: TypeAlias = Literal["json_schema", "json_object", "tool", "prompt"]
 """How an answer's shape is asked for: by the schema, as some JSON, as a tool that has to be called, in the prompt."""
@@ -51,8 +60,6 @@ class VendorTraits:
     """Whether a schema may be sent beside tools."""
     takes_stream_options: bool = True
     """Whether a stream's usage has to be asked for; where False, it comes by itself."""
-    stream_end: str = "[DONE]"
-    """The last event's data, where there is one: what comes after it is not waited for."""
     cached_tokens: tuple[str, ...] = ("prompt_tokens_details.cached_tokens",)
     """Where the usage tells the tokens that a cache served; the first place that is there counts."""
     cache_write_tokens: tuple[str, ...] = ()
@@ -105,6 +112,11 @@ def traits_of(
     """
     found = _traits_of(provider, model, is_elsewhere)
     return found if structured_output is None else replace(found, structured_output=structured_output)
+
+
+def cache_minimum(provider: str, model: str) -> int | None:
+    """Tokens of the shortest prefix that a vendor keeps; None where nothing is known of a cache."""
+    return (traits_of(provider, model).cache_minimum or None) if provider in NATIVE else None
 
 
 @lru_cache(maxsize=256)

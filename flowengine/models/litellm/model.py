@@ -1,7 +1,7 @@
 """Calls models of all vendors through litellm, for answers and for embeddings.
 
-It knows what a request looks like to litellm, and when a call has taken too long. Replies are read in
-`reply`, errors in `error_classes`; the import is in `loading`, the thread in `event_loop`.
+It knows what a request looks like to litellm, and when a call has taken too long. Replies and errors are read in
+`reply`; the import is in `loading`, the thread in `event_loop`.
 litellm's own retries are off: waiting is the business of `retrying`, limits that of `rate`.
 """
 
@@ -23,7 +23,6 @@ from flowengine.models.attachments import openai_parts
 from flowengine.models.call_timeline import spent_on
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS
 from flowengine.models.litellm import loading as litellm_import
-from flowengine.models.litellm.error_classes import as_model_error, secrets_of, tellable
 from flowengine.models.litellm.loading import (
     LITELLM_LOOP,
     litellm_loaded,
@@ -31,7 +30,15 @@ from flowengine.models.litellm.loading import (
     silence_warnings,
     wait_for_litellm,
 )
-from flowengine.models.litellm.reply import THINKING, PieceCollector, read_reply, read_vectors
+from flowengine.models.litellm.reply import (
+    THINKING,
+    PieceCollector,
+    as_model_error,
+    read_reply,
+    read_vectors,
+    secrets_of,
+    tellable,
+)
 from flowengine.models.messages import Message, as_dict
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.outbound import check_outbound

@@ -1,19 +1,37 @@
-"""Reads litellm's answers, whole or in pieces, into a `Reply`.
+"""Reads what litellm gives: answers, whole or in pieces, into a `Reply`, and its exceptions into our errors.
 
-Numbers that the vendor did not give stay unknown: litellm puts zeros in their place.
+Numbers that the vendor did not give stay unknown: litellm puts zeros in their place. Of an error it is told whether the
+same request may work later, or never will.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Final
+from json import JSONDecodeError
+from typing import Any, Final, cast
 
-from flowengine.core.secret_values import Secrets
-from flowengine.errors import PermanentModelError, TransientModelError
-from flowengine.models.messages import ToolRequest, as_vector, texts_of
+from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
+from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
+from flowengine.models.http.status_errors import (
+    may_work_later,
+    message_in,
+    read_retry_after,
+    show_address,
+)
+from flowengine.models.http.vendor_endpoint import check_answer
+from flowengine.models.messages import ToolRequest, check_vectors
 from flowengine.models.model import Reply, TokenUsage, read_token_count
 
-__all__ = ["THINKING", "PieceCollector", "read_reply", "read_vectors"]
+__all__ = [
+    "THINKING",
+    "PieceCollector",
+    "as_model_error",
+    "read_reply",
+    "read_vectors",
+    "secrets_of",
+    "tellable",
+]
 
 
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
@@ -38,17 +56,13 @@ def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Se
         seconds=seconds,
         vendor_parts=_read_thinking(message) if message.tool_calls else (),
     )
-    return _mark_refusal(reply, fields.get("refusal"), keys)
+    return check_answer(reply, fields.get("refusal") or "", keys)
 
 
 def read_vectors(response: Any, provider: str, name: str, count: int, seconds: float) -> Reply:
     """The vectors of so many texts, in their order."""
     ordered = sorted(response.data, key=lambda each: each["index"])
-    if len(ordered) != count:
-        raise TransientModelError(f"{provider}/{name} gave {len(ordered)} vectors for {count} texts")
-    vectors = [as_vector(each["embedding"]) for each in ordered]
-    if any(each is None for each in vectors):
-        raise TransientModelError(f"{provider}/{name} gave a vector that is no list of numbers")
+    vectors = check_vectors([each["embedding"] for each in ordered], count, f"{provider}/{name}")
     return Reply(
         content="",
         usage=(usage := _read_usage(getattr(response, "usage", None))),
@@ -56,7 +70,7 @@ def read_vectors(response: Any, provider: str, name: str, count: int, seconds: f
         model=response.model or name,
         provider=provider,
         seconds=seconds,
-        vectors=texts_of(each for each in vectors if each is not None),
+        vectors=vectors,
     )
 
 
@@ -110,7 +124,7 @@ class PieceCollector:
             seconds=seconds,
             vendor_parts=tuple(self._thinking) if self._calls else (),
         )
-        return _mark_refusal(reply, self._refusal, self._keys)
+        return check_answer(reply, self._refusal, self._keys)
 
     def _add_call(self, call: Any) -> None:
         """Name and id come with the first piece of a tool call, its arguments bit by bit."""
@@ -164,22 +178,93 @@ def _known_cost(cost: float | None, usage: TokenUsage) -> float | None:
     return None if usage.prompt_tokens is None else cost
 
 
-def _hide_keys(keys: Secrets, reply: Reply) -> Reply:
-    """The answer without what its server must not send back to be printed and recorded."""
-    calls = tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls)
-    return reply._replace(
-        content=keys.hide(reply.content),
-        tool_calls=calls,
-        model=keys.hide(reply.model),
-        vendor_parts=tuple(keys.hide_in(reply.vendor_parts)),
-    )
+# --- Errors
+
+_CLASS_NAMES: Final = re.compile(
+    r"^(?:(?:litellm\.)?[A-Za-z_]*(?:Error|Timeout)(?: Error)?: |[A-Za-z_]+Exception(?: [A-Za-z]+Error)? - )+"
+)
+_ADVICE: Final = re.compile(r"\.? Handle with `litellm\.\w+`\.?$")
+"""To those who call litellm themselves."""
+_OBJECTS: Final = re.compile(r" ?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
+_NO_CONNECTION: Final = re.compile(r"^(?:Connection error\.?|Cannot connect to host (?P<host>[^\s]+))", re.IGNORECASE)
 
 
-def _mark_refusal(reply: Reply, refusal: str | None, keys: Secrets) -> Reply:
-    reply, refusal = _hide_keys(keys, reply), keys.hide(refusal or "")
-    if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
-        said = f": {refusal}" if refusal else ""
-        error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{said}")
-        error.reply = reply
-        raise error
-    return reply
+def as_model_error(
+    error: Exception, provider: str, model: str, secrets: Secrets, address: str | None = None
+) -> FlowEngineError:
+    """Our error for one that a call of litellm raised. `address`: where the vendor is said to be.
+
+    `secrets`: what it must not tell, even if a server sends it back.
+    """
+    if isinstance(error, FlowEngineError):
+        return error
+    message = secrets.hide(f"{provider}/{model}: {_message(error, address)}")
+    status = getattr(error, "status_code", None)
+    if may_work_later(status, str(error)) or isinstance(error, OSError):
+        return TransientModelError(message, read_retry_after(_headers(error)), is_rate_limit=status == 429)
+    return PermanentModelError(message)
+
+
+def secrets_of(settings: Mapping[str, Any]) -> Secrets:
+    """Returns the secrets in the settings of calls: keys, and secret parts of the address.
+
+    >>> secrets_of({"base_url": "http://me:word-12345@models.example"}).hide("it says word-12345")
+    'it says [hidden]'
+    """
+    addresses = [str(settings.get(name) or "") for name in ("api_base", "base_url")]
+    return Secrets([*find_secret_values(settings), *(each for url in addresses for each in find_url_secrets(url))])
+
+
+def tellable(error: Exception, secrets: Secrets) -> Exception | None:
+    """The error as the cause of another one, which is told with it; None where it holds a key or a traceback."""
+    told = str(error)
+    return None if secrets.holds(told) or _TRACEBACK in told else error
+
+
+_TRACEBACK: Final = "Traceback (most recent call last)"
+"""litellm's own, in the text of some of its errors."""
+
+_DEEPEST: Final = 8
+"""Causes of causes that are looked at."""
+
+
+def _message(error: Exception, address: str | None) -> str:
+    """Returns the error's message without litellm's class names and traceback."""
+    text = str(error).partition(" Original exception: ")[0].partition(_TRACEBACK)[0]
+    told = _ADVICE.sub("", _OBJECTS.sub("", _CLASS_NAMES.sub("", text).strip()))
+    told = message_in(told) or type(error).__name__
+    if (failed := _NO_CONNECTION.match(told)) is not None:
+        where = (address and show_address(address)) or failed["host"] or _address_asked(error) or "the server"
+        return f"no connection to {where}{told[failed.end() :].rstrip(' .')}"
+    return f"the server's answer cannot be read as JSON: {told}" if _is_unreadable(error) else told
+
+
+def _address_asked(error: BaseException) -> str | None:
+    """The address that was asked, where a cause of the error knows it."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if cause is None:
+            return None
+        try:
+            url: Any = cast("Any", cause).request.url
+        except (AttributeError, RuntimeError):  # httpx raises the second where there was none
+            cause = cause.__cause__ or cause.__context__
+        else:
+            return show_address(str(url))
+    return None
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """Tells whether a body that is no JSON is behind it."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if cause is None or isinstance(cause, JSONDecodeError | UnicodeDecodeError):
+            return cause is not None
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    """litellm keeps the server's headers in one place or in the other."""
+    response: Any = getattr(error, "response", None)
+    return getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}

@@ -23,17 +23,16 @@ from flowengine.models.offline.decisions import (
     judge,
     looks_like_judgement,
     offline_texts,
+    rank,
     route_reason,
 )
 from flowengine.models.offline.schema_values import Filler
-from flowengine.models.offline.text_terms import rank
 from flowengine.models.pricing import Price
 from flowengine.models.tokens import estimate_tokens
 from flowengine.models.vendors import Vendor
 
 __all__ = ["OfflineModel", "make_model"]
 
-_FREE: Final = Price(0.0, 0.0)
 _SENTENCES: Final = 3
 """Picked for an answer, at most."""
 
@@ -54,7 +53,7 @@ class OfflineModel:
 
     def own_price(self) -> Price:
         """Nothing."""
-        return _FREE
+        return Price(0.0, 0.0)
 
     async def complete(self, request: Request) -> Reply:
         await anyio.lowlevel.checkpoint()

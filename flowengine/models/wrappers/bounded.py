@@ -7,7 +7,7 @@ with one reservation: vendors charge nothing for an attempt that failed.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from math import isfinite
 from typing import Final, TypeAlias
@@ -37,7 +37,10 @@ def usage_of_reply(request: Request, reply: Reply) -> Spending:
     >>> usage_of_reply(Request("m", ()), Reply("Green.", usage=Counted(40, 2), cost_usd=0.01))
     Spending(model_calls=1, tokens=42, cost_usd=0.01, unpriced_calls=0)
     """
-    return _spending_of(sum(tokens_of_reply(request, reply)), reply.cost_usd)
+    tokens, cost_usd = sum(tokens_of_reply(request, reply)), reply.cost_usd
+    if cost_usd is None or not (isfinite(cost_usd) and cost_usd >= 0):
+        return Spending(1, tokens, 0.0, 1)
+    return Spending(1, tokens, cost_usd)
 
 
 def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
@@ -48,17 +51,7 @@ def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
     model = reply.model or request.model
     asked = [json.dumps(as_dict(message), ensure_ascii=False) for message in request.messages]
     said = [reply.content, *(each.arguments for each in reply.tool_calls)]
-    return _count_texts(asked, model), _count_texts(said, model)
-
-
-def _spending_of(tokens: int, cost_usd: float | None) -> Spending:
-    if cost_usd is None or not (isfinite(cost_usd) and cost_usd >= 0):
-        return Spending(1, tokens, 0.0, 1)
-    return Spending(1, tokens, cost_usd)
-
-
-def _count_texts(texts: Sequence[str], model: str) -> int:
-    return sum(count_tokens(text, model) for text in texts)
+    return sum(count_tokens(each, model) for each in asked), sum(count_tokens(each, model) for each in said)
 
 
 def _add_cost(reply: Reply, worst: WorstCase) -> Reply:

@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 from flowengine.core.batching import CALL
 from flowengine.errors import ModelError
+from flowengine.models.definitions import SaysItsPrice, has_own_price
 from flowengine.models.model import Model, PassThroughModel, Reply, Request, TokenUsage
-from flowengine.models.opened_models import SaysItsPrice, has_own_price
 from flowengine.models.pricing import Price, listed_entry, listed_price
 from flowengine.models.vendors import BATCH_PRICE
 from flowengine.models.wrappers.retrying import RetryingModel
