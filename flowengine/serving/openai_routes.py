@@ -171,7 +171,7 @@ class _OpenAiRoutes:
         body = await read_json_object(request, self._max_body)
         call = read_responses_call(body, request.headers.get(_SESSION_HEADER))
         session = call.session if call.previous is None else await self._find_session(call.previous, caller_of(request))
-        keeps = session is None and body.get("store") is not False
+        keeps = session is None and call.store
         previous = None if call.previous is None else _run_of(call.previous)
         asked = await self._ask(request, call, Conversation(call.messages, session, keeps, previous))
         if call.stream:

@@ -158,6 +158,14 @@ HI = [{"role": "user", "content": "Hi"}]
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "model": "f"},
             "is text, and no 'image_url'",
         ),
+        ({"messages": [{"role": "user", "content": None}], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
+        ({"messages": [{"role": "user"}], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
+        ({"messages": [{"role": "user", "content": []}], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
+        ({"messages": [{"role": "system"}, *HI], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
+        ({"messages": HI, "model": "f", "stream": "yes"}, "`stream` is true or false"),
+        ({"messages": HI, "model": "f", "progress": 1}, "`progress` is true or false"),
+        ({"messages": HI, "model": "f", "stream_options": []}, "`stream_options` is an object"),
+        ({"messages": HI, "model": "f", "stream_options": {"include_usage": "no"}}, "`include_usage` is true or false"),
         ({"messages": HI, "model": "f", "n": 2}, "`n` is 1"),
         ({"messages": HI, "model": "f", "tools": [{}]}, "leave `tools` out"),
         ({"messages": HI, "model": "f", "inputs": []}, "`inputs` is an object"),
@@ -169,6 +177,13 @@ def test_what_a_flow_cannot_be_asked_is_refused(body: dict[str, Any], told: str)
     with pytest.raises(OpenAiError, match=told) as refused:
         read_chat_call(body)
     assert refused.value.status == 400
+
+
+def test_an_assistant_that_only_called_tools_or_refused_has_said_nothing() -> None:
+    called = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}
+    refused = {"role": "assistant", "refusal": "No."}
+    call = read_chat_call({"messages": [*HI, called, refused, *HI], "model": "f"})
+    assert [each["content"] for each in call.messages] == ["Hi", "", "", "Hi"]
 
 
 def test_settings_of_a_model_change_nothing() -> None:
@@ -198,6 +213,8 @@ def test_a_response_belongs_to_a_conversation(body: dict[str, Any], session: str
 
 @pytest.mark.parametrize("body", [{"input": []}, {"input": 3}, {"input": "x", "background": True},
                                   {"input": "x", "previous_response_id": "r", "conversation": "c"},
+                                  {"input": "x", "store": "no"}, {"input": "x", "reasoning": "a"},
+                                  {"input": [{"role": "user", "content": None}]},
                                   {"input": [{"type": "function_call_output"}]}])  # fmt: skip
 def test_a_response_that_cannot_be_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(OpenAiError):
