@@ -33,7 +33,7 @@ from flowengine.server.answer_links import AnswerDesk, make_answer_routes
 from flowengine.server.api import make_api_routes
 from flowengine.server.flow_catalog import Library
 from flowengine.server.pages import FILE_CSP, make_page_routes
-from flowengine.server.problems import ProblemError, problem_response, refusal_response
+from flowengine.server.problems import ProblemError, problem_response, refusal_response, tell_allowed
 from flowengine.server.requests import ServerParts, get_parts
 from flowengine.server.run_actions import OnceTable
 from flowengine.server.run_cache import RunCache
@@ -225,4 +225,4 @@ async def stop(app: Starlette) -> None:
 async def _answer_not_found(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     problem = ProblemError(status, "No such page" if status == 404 else "Not done that way")
-    return problem_response(problem, as_page=True, back=runs_url())
+    return tell_allowed(request, problem_response(problem, as_page=True, back=runs_url()))

@@ -18,7 +18,7 @@ from flowengine.server.problems import ProblemError
 from flowengine.server.requests import get_parts
 from flowengine.server.run_watch import Form
 
-__all__ = ["stream_events"]
+__all__ = ["StreamResponse", "read_position", "stream_events"]
 
 # --- An endless answer
 
@@ -91,15 +91,16 @@ async def stream_events(request: Request, form: Form) -> Response:
     """The events of a run as they come; 204 where no more will, so that browsers stop asking."""
     following = get_parts(request).following
     run_id = request.path_params["run_id"]
-    after = _read_position(request)
+    after = read_position(request)
     if not await following.has_more(run_id, after):
         return Response(status_code=204)
     return StreamResponse(following.messages(run_id, after, form))
 
 
-def _read_position(request: Request) -> int:
+def read_position(request: Request) -> int:
+    """Where a follower begins."""
     last = request.headers.get("last-event-id")
     text = request.query_params.get("after", "0") if last is None else last
-    if not text.isdecimal() or len(text) > 9:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise ProblemError(400, "No such position", f"a position is a whole number from 0 on, found {text!r:.40}")
     return int(text) + (last is not None)

@@ -38,9 +38,9 @@ def run_key_of(request: Request) -> str | None:
     return keys[0].strip().removeprefix('"').removesuffix('"') if keys else None
 
 
-def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str]) -> Response:
+def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str], *, tells_retry: bool = False) -> Response:
     """Server-sent events; the generator is closed when the client goes. Clients of chats know no `retry`."""
-    return StreamResponse(pieces, headers=headers, beat=_BEAT, tells_retry=False)
+    return StreamResponse(pieces, headers=headers, beat=_BEAT, tells_retry=tells_retry)
 
 
 async def answer_while_heard(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partial, wraps
+from functools import partial
 from typing import Final, NamedTuple
 
 import anyio
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.server.problems import ProblemError, reading_records
+from flowengine.server.problems import ProblemError
 from flowengine.server.requests import read_json, read_json_object
 from flowengine.server.schemas import ANSWER
-from flowengine.server.sse import StreamResponse
-from flowengine.serving.chat_requests import caller_of, run_key_of
+from flowengine.server.sse import read_position
+from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of
 from flowengine.serving.flow_documents import describe_flows
 from flowengine.serving.http_answers import (
     accepted_response,
     encode_message,
     error_response,
     json_response,
+    make_routes,
     outcome_response,
     progress_messages,
     to_run_state,
@@ -34,18 +34,14 @@ from flowengine.serving.http_answers import (
 from flowengine.serving.outcomes import FlowCaller, RunOutcome, StartedRun
 from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 
-__all__ = ["Handler", "answering_errors", "make_flow_routes"]
+__all__ = ["make_flow_routes"]
 
 _WAIT: Final = re.compile(r"wait=(\d{1,5})")
-_BEAT: Final = 15.0
-"""Seconds of silence after which a follower gets a comment, so that nothing on the way cuts it off."""
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_flow_routes(parts: ServingParts) -> MountedRoutes:
     routes = _FlowRoutes(parts)
-    table: list[tuple[str, str, Handler]] = [
+    table = [
         ("GET", "/flows", routes.list_flows),
         ("GET", "/flows/{flow}", routes.describe_flow),
         ("POST", "/flows/{flow}", routes.call_flow),
@@ -58,21 +54,7 @@ def make_flow_routes(parts: ServingParts) -> MountedRoutes:
         ("POST", "/runs/{run_id}/cancel", routes.cancel_run),
         ("POST", "/runs/{run_id}/resume", routes.resume_run),
     ]
-    return MountedRoutes([Route(path, answering_errors(each), methods=[method]) for method, path, each in table])
-
-
-def answering_errors(handler: Handler) -> Handler:
-    """The handler, whose errors are problem objects."""
-
-    @wraps(handler)
-    async def guarded(request: Request) -> Response:
-        try:
-            with reading_records(request):
-                return await handler(request)
-        except Exception as error:
-            return error_response(error)
-
-    return guarded
+    return MountedRoutes(make_routes(table))
 
 
 class _Wish(NamedTuple):
@@ -128,7 +110,7 @@ class _FlowRoutes:
         headers = _headers_of(run, wish)
         root = _root_of(request)
         if wish.is_stream:
-            return _stream(self._messages(run.run_id, caller, root), headers)
+            return event_stream(self._messages(run.run_id, caller, root), headers, tells_retry=True)
         if wish.is_async and wish.seconds is None:  # With both, it is 202 after so many seconds (RFC 7240).
             return accepted_response(await self._service.outcome(run.run_id, caller), root, headers)
         outcome: RunOutcome | None = None
@@ -179,14 +161,15 @@ class _FlowRoutes:
 
     async def follow_run(self, request: Request) -> Response:
         """The run's events; where the client knows how it stands, those from then on, and 204 where none will come."""
-        run_id, caller, after = request.path_params["run_id"], caller_of(request), _read_position(request)
+        run_id, caller, after = request.path_params["run_id"], caller_of(request), read_position(request)
         events = (await self._service.record(run_id, caller)).events
         if after > len(events):
             raise ProblemError(400, "No such position", f"run '{run_id}' has fewer than {after} events")
         is_known = after == len(events)
         if is_known and RunOutcome.of(events).has_ended:
             return Response(status_code=204)
-        return _stream(self._messages(run_id, caller, _root_of(request), after, stay=is_known), {})
+        messages = self._messages(run_id, caller, _root_of(request), after, stay=is_known)
+        return event_stream(messages, {}, tells_retry=True)
 
     async def answer_run(self, request: Request) -> Response:
         body, caller = await read_json(request, ANSWER), caller_of(request)
@@ -231,10 +214,6 @@ class _FlowRoutes:
         yield encode_message(names.get(outcome.status, "error"), to_run_state(outcome, root), len(events) - 1)
 
 
-def _stream(messages: AsyncGenerator[bytes], headers: Mapping[str, str]) -> Response:
-    return StreamResponse(messages, headers=headers, beat=_BEAT)
-
-
 def _headers_of(run: StartedRun, wish: _Wish) -> dict[str, str]:
     headers = {"Flowengine-Run": run.run_id}
     if not run.is_new:
@@ -247,11 +226,3 @@ def _headers_of(run: StartedRun, wish: _Wish) -> dict[str, str]:
 def _root_of(request: Request) -> str:
     root: str = request.scope.get("root_path", "")
     return root
-
-
-def _read_position(request: Request) -> int:
-    last = request.headers.get("last-event-id")
-    text = request.query_params.get("after", "0") if last is None else last
-    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise ProblemError(400, "No such position", f"a position is a whole number from 0 on, found {text!r:.40}")
-    return int(text) + (last is not None)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any, Final
 
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from flowengine.core.json_values import to_json_value
 from flowengine.engine.events import Event, NodeFailed, TokenStreamed
 from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.masking.masker import Masker
-from flowengine.server.problems import ProblemError, problem_of, problem_response
+from flowengine.server.problems import Handler, ProblemError, answering_errors, problem_of, problem_response
 from flowengine.serving.api_keys import QuotaError
 from flowengine.serving.outcomes import NODE_STATES, AccessError, KeyReusedError, RunOutcome
 from flowengine.serving.run_driver import OverloadedError, StoppingError
@@ -26,6 +28,7 @@ __all__ = [
     "error_response",
     "hide_store",
     "json_response",
+    "make_routes",
     "outcome_response",
     "progress_messages",
     "to_run_state",
@@ -57,6 +60,17 @@ def error_response(error: Exception) -> Response:
     if response.status_code == 401:
         response.headers["WWW-Authenticate"] = 'Bearer realm="flowengine"'
     return response
+
+
+def make_routes(
+    table: Iterable[tuple[str, str, Handler]], answer: Callable[[Exception], Response] = error_response
+) -> list[Route]:
+    """Routes of a method, a path and a handler each, whose errors are answered."""
+
+    def answer_error(request: Request, error: Exception) -> Response:
+        return answer(error)
+
+    return [Route(path, answering_errors(each, answer_error), methods=[method]) for method, path, each in table]
 
 
 def hide_store(error: Exception) -> Exception:

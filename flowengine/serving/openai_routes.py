@@ -6,15 +6,13 @@ client that goes away cancels its run, unless it gave an `Idempotency-Key` by wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from functools import wraps
 from time import time
 from typing import Final, NamedTuple, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, RunNotFoundError
 from flowengine.server.problems import problem_of
@@ -30,7 +28,7 @@ from flowengine.serving.chat_requests import (
 )
 from flowengine.serving.chat_shape import ChatShape, find_chat_shape
 from flowengine.serving.flow_service import FlowService
-from flowengine.serving.http_answers import hide_store, json_response
+from flowengine.serving.http_answers import hide_store, json_response, make_routes
 from flowengine.serving.openai_bodies import (
     ChatAnswer,
     ChatCall,
@@ -60,7 +58,6 @@ from flowengine.serving.stream_parts import (
 
 __all__ = ["make_openai_routes"]
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 Told: TypeAlias = "tuple[str, str] | RunEnded"
 """A piece of `text` or `reasoning`, and at last the end."""
 
@@ -72,28 +69,14 @@ _GONE: Final = Response(status_code=499)
 
 def make_openai_routes(parts: ServingParts) -> MountedRoutes:
     routes = _OpenAiRoutes(parts)
-    table: Sequence[tuple[str, str, Handler]] = [
+    table = [
         ("GET", "/v1/models", routes.list_models),
         ("GET", "/v1/models/{model}", routes.get_model),
         ("POST", "/v1/chat/completions", routes.complete_chat),
         ("POST", "/v1/responses", routes.respond),
+        *((method, "/v1/{rest:path}", _refuse) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
     ]
-    routes = [Route(path, _guard_handler(each), methods=[method]) for method, path, each in table]
-    rest = Route("/v1/{rest:path}", _guard_handler(_refuse), methods=["GET", "POST", "DELETE"])
-    return MountedRoutes([*routes, rest], errors={"/v1/": error_response})
-
-
-def _guard_handler(handler: Handler) -> Handler:
-    """The handler, whose errors are in OpenAI's form."""
-
-    @wraps(handler)
-    async def guarded(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except Exception as error:
-            return error_response(error)
-
-    return guarded
+    return MountedRoutes(make_routes(table, error_response), errors={"/v1/": error_response})
 
 
 def error_response(found: Exception) -> Response:

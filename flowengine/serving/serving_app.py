@@ -30,7 +30,7 @@ from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project
 from flowengine.journal.stores import as_store
 from flowengine.models.dotenv import read_environment
-from flowengine.server.problems import ProblemError
+from flowengine.server.problems import ProblemError, tell_allowed
 from flowengine.server.safety import LOOPBACK, Hosts
 from flowengine.serving.api_keys import KeyRing
 from flowengine.serving.callbacks import CallbackSender
@@ -148,7 +148,8 @@ def _make_routes(where: str, parts: ServingParts) -> MountedRoutes:
 async def _answer_not_found(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     title = "No such address" if status == 404 else "Not done that way"
-    return error_response(ProblemError(status, title, f"{request.method} {request.url.path}: see /openapi.json"))
+    problem = ProblemError(status, title, f"{request.method} {request.url.path}: see /openapi.json")
+    return tell_allowed(request, error_response(problem))
 
 
 class _Counting:

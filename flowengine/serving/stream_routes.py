@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from flowengine.core.context import EMPTY
 from flowengine.core.json_values import to_json_value
@@ -26,8 +25,7 @@ from flowengine.serving.ai_sdk import AI_SDK_HEADERS, AI_SDK_INPUT, AiSdkEncoder
 from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, give_answer
 from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of, stopping_unheard
 from flowengine.serving.chat_shape import ChatShape, find_text_output
-from flowengine.serving.flow_routes import answering_errors
-from flowengine.serving.http_answers import hide_store
+from flowengine.serving.http_answers import hide_store, make_routes
 from flowengine.serving.openai_bodies import OpenAiError, read_content
 from flowengine.serving.outcomes import FlowCaller
 from flowengine.serving.question_texts import PersonsAnswer, format_questions
@@ -49,8 +47,8 @@ class Encoder(Protocol):
 
 def make_stream_routes(parts: ServingParts) -> MountedRoutes:
     routes = _StreamRoutes(parts)
-    table = [("/ag-ui/{flow}", routes.run_agent), ("/ai-sdk/{flow}", routes.answer_chat)]
-    return MountedRoutes([Route(path, answering_errors(each), methods=["POST"]) for path, each in table])
+    table = [("POST", "/ag-ui/{flow}", routes.run_agent), ("POST", "/ai-sdk/{flow}", routes.answer_chat)]
+    return MountedRoutes(make_routes(table))
 
 
 class _StreamRoutes:

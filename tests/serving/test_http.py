@@ -130,6 +130,9 @@ async def test_the_app_lives_inside_of_another(tmp_path: Path, counted: Counted)
         answer = await client.post("/ai/flows/quick", json={"text": "x"}, headers={"Prefer": "respond-async"})
         assert answer.headers["location"] == f"/ai/runs/{answer.json()['run_id']}"
         assert (await client.get(answer.headers["location"])).status_code == 200
+        refused = await client.put("/ai/flows/quick")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, POST")
+        assert (await client.put("/ai/v1/models")).json()["error"]["code"] == "unknown_url"
 
 
 def test_inputs_go_in_and_outputs_come_out(api: Api):
