@@ -16,11 +16,12 @@ from starlette.responses import Response
 from flowengine.core.context import EMPTY
 from flowengine.core.json_values import to_json_value
 from flowengine.core.values import is_map
-from flowengine.errors import DefinitionError, InputError
+from flowengine.errors import DefinitionError, InputError, did_you_mean
+from flowengine.journal.approvals import times_asked
 from flowengine.runs import Question
 from flowengine.server.problems import problem_of
 from flowengine.server.requests import check_schema, read_json_object
-from flowengine.serving.ag_ui import AG_UI_INPUT, AgUiEncoder, ResumeAnswer, read_resume_answers
+from flowengine.serving.ag_ui import AG_UI_INPUT, AgUiEncoder, read_resume_answers
 from flowengine.serving.ai_sdk import AI_SDK_HEADERS, AI_SDK_INPUT, AiSdkEncoder, read_tool_answers
 from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, give_answer
 from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of, stopping_unheard
@@ -67,8 +68,7 @@ class _StreamRoutes:
         props: Mapping[str, Any] = body.get("forwardedProps") or EMPTY
         given: Mapping[str, Any] = props.get("inputs") or EMPTY
         if resume:
-            run_ids = {str(each["interruptId"]).partition("/")[0] for each in resume}
-            chat = await self._go_on(run_ids, answers, caller_of(request))
+            chat = await self._go_on(request, {str(each["interruptId"]).partition("/")[0] for each in resume}, answers)
         else:
             messages = [_read_message(each, each.get("content")) for each in body["messages"]]
             chat = await self._begin(request, messages, body["threadId"], given)
@@ -80,7 +80,7 @@ class _StreamRoutes:
         check_schema(body, AI_SDK_INPUT)
         answers = read_tool_answers(body["messages"])
         if answers:
-            chat = await self._go_on({each.run_id for each in answers}, answers, caller_of(request))
+            chat = await self._go_on(request, {run_id for run_id, _ in answers}, answers)
         else:
             messages = [_read_message(each, _text_parts(each)) for each in body["messages"]]
             chat = await self._begin(request, messages, body["id"], body.get("inputs") or EMPTY)
@@ -100,18 +100,28 @@ class _StreamRoutes:
         started = await self._service.start(flow, inputs, run_key=run_key, caller=caller, session=session, tokens=True)
         return ChatRun(started.run_id, 0, started.is_new)
 
-    async def _go_on(self, run_ids: set[str], answers: Sequence[ResumeAnswer], caller: FlowCaller | None) -> ChatRun:
+    async def _go_on(
+        self, request: Request, run_ids: set[str], answers: Sequence[tuple[str, PersonsAnswer]]
+    ) -> ChatRun:
         """Answer what is open still; what was answered before is only told again."""
+        flow, caller = request.path_params["flow"], caller_of(request)
         if len(run_ids) != 1:
             raise InputError("the answers are to questions of one run")
         [run_id] = run_ids
         record = await self._service.record(run_id, caller)
-        position = len(record.events)
-        asked = {each.node for each in record.questions}
-        given = [each for each in answers if each.question in asked]
+        if record.flow != flow:
+            raise InputError(f"run '{run_id}' is of the flow '{record.flow}', not of '{flow:.80}'")
+        position, asked = len(record.events), times_asked(record.events)
+        named = [each.question for _, each in answers]
+        for name in named:
+            if name not in asked:
+                raise InputError(f"run '{run_id}' has no question '{name:.80}'{did_you_mean(name[:80], asked)}")
+        if len(set(named)) < len(named):
+            raise InputError("a question has one answer")
+        waiting = {each.node for each in record.questions}
+        given = [each for _, each in answers if each.question in waiting]
         for each in given:
-            answer = PersonsAnswer(each.question, each.choice, each.comment, each.values)
-            await give_answer(self._service, run_id, answer, caller)
+            await give_answer(self._service, run_id, each, caller)
         if given:
             return ChatRun(run_id, position, False)
         return ChatRun(run_id, position - 1, False)  # Its last event tells how it stands.

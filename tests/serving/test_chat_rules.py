@@ -158,7 +158,10 @@ HI = [{"role": "user", "content": "Hi"}]
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "model": "f"},
             "is text, and no 'image_url'",
         ),
-        ({"messages": [{"role": "user", "content": None}], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
+        (
+            {"messages": [{"role": "user", "content": None}], "model": "f"},
+            "messages\\[0\\].content is a text, or a list",
+        ),
         ({"messages": [{"role": "user"}], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
         ({"messages": [{"role": "user", "content": []}], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
         ({"messages": [{"role": "system"}, *HI], "model": "f"}, "messages\\[0\\].content is a text, or a list"),

@@ -223,7 +223,7 @@ ANSWERED = {"type": "dynamic-tool", "toolName": "answer_question", "state": "out
 )
 def test_answers_are_read_from_the_newest_message(part: Any, choices: list[str]) -> None:
     answer = {"role": "assistant", "parts": [part]}
-    assert [each.choice for each in read_tool_answers([answer])] == choices
+    assert [each.choice for _, each in read_tool_answers([answer])] == choices
     assert read_tool_answers([answer, {"role": "user", "parts": []}]) == ()
 
 
