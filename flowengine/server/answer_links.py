@@ -62,6 +62,7 @@ def make_answer_routes(desk_of: Callable[[Request], AnswerDesk]) -> Sequence[Bas
         return _page_of(request, await _find_question(request, desk_of(request)))
 
     async def take(request: Request) -> Response:
+        """Take the answer of the form."""
         return await _take(request, desk_of(request))
 
     address = f"{ANSWERS}{{token}}"
@@ -128,7 +129,6 @@ def _page_of(request: Request, found: _OpenQuestion, problem: str = "", status: 
 
 
 async def _take(request: Request, desk: AnswerDesk) -> Response:
-    """Take the answer of the form."""
     found = await _find_question(request, desk)
     fields, link = await read_form(request), found.link
     try:

@@ -21,9 +21,9 @@ from flowengine.journal.approvals import open_questions
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.server.chosen_runs import act_on_chosen, keep_note
-from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
+from flowengine.server.flow_catalog import About, make_input_schema
 from flowengine.server.problems import Handler, ProblemError, answering_errors, problem_response
-from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
+from flowengine.server.requests import LARGE_FORM_BYTES, get_parts, read_own_form
 from flowengine.server.run_actions import get_actions, mark_of, perform_action, show_action
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision
@@ -271,20 +271,20 @@ async def _compare_runs(request: Request) -> Response:
 
 async def _show_flows(request: Request) -> Response:
     parts = get_parts(request)
-    return HTMLResponse(await parts.shelf.do(_make_flows, parts))
+
+    def make() -> str:
+        last: dict[str, tuple[str, str]] = {}
+        for info in parts.shelf.store.list():
+            last.setdefault(info.flow, (info.run_id, info.status))
+        flows = [(name, entry.about()) for name, entry in parts.library.entries().items()]
+        return flows_page([_make_flow_line(name, about, last.get(about.name)) for name, about in flows])
+
+    return HTMLResponse(await parts.shelf.do(make))
 
 
-def _make_flows(parts: ServerParts) -> str:
-    last: dict[str, tuple[str, str]] = {}
-    for info in parts.shelf.store.list():
-        last.setdefault(info.flow, (info.run_id, info.status))
-    return flows_page([_make_flow_line(name, entry, last) for name, entry in parts.library.entries().items()])
-
-
-def _make_flow_line(name: str, entry: CatalogEntry, last: dict[str, tuple[str, str]]) -> FlowLine:
-    about = entry.about()
+def _make_flow_line(name: str, about: About, last: tuple[str, str] | None) -> FlowLine:
     warnings = len(about.problems) - about.errors
-    return FlowLine(name, about.path, about.description, about.errors, warnings, last.get(about.name))
+    return FlowLine(name, about.path, about.description, about.errors, warnings, last)
 
 
 async def _show_flow(request: Request) -> Response:

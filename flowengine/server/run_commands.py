@@ -238,7 +238,8 @@ class RunCommands:
     ) -> None:
         """`limits`: those that are chosen anew, by their names in a flow file, and the model. A run that was submitted
         goes back into its queue, unless a person's decision goes with it, which no queue carries."""
-        self._refuse_if_driven(run_id)
+        if self._runs.drives(run_id):
+            raise ProblemError(409, "It is running", f"run '{run_id}' is being run by this server")
         started, finished = await self._ends(run_id)
         if finished is not None and finished.status == "succeeded" and not repeat_failed_items:
             raise ProblemError(409, "It is over", f"run '{run_id}' has succeeded already")
@@ -302,7 +303,3 @@ class RunCommands:
         if not events or not isinstance(events[0], RunStarted):
             raise StoreCorruptError(f"run {run_id}: the journal does not begin with its start")
         return events[0], events[-1] if isinstance(events[-1], RunFinished) else None
-
-    def _refuse_if_driven(self, run_id: str) -> None:
-        if self._runs.drives(run_id):
-            raise ProblemError(409, "It is running", f"run '{run_id}' is being run by this server")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from flowengine.core.json_values import dumps
@@ -31,6 +32,7 @@ __all__ = [
     "find_text_output",
     "may_ask",
     "outputs_schema_of",
+    "spec_of",
     "to_text",
     "tooling_of",
 ]
@@ -126,7 +128,7 @@ def tooling_of(node: Any) -> Any:
 
 def outputs_schema_of(flow: Flow) -> Mapping[str, Any]:
     """The JSON Schema of a flow's outputs; of one that was built in Python only their names are known."""
-    spec = _spec_of(flow)
+    spec = spec_of(flow)
     if spec is not None:
         from flowengine.flowfile.analysis.inferred_shapes import outputs_schema  # YAML only where there is a file.
 
@@ -157,7 +159,7 @@ def _outputs_of(flow: Flow) -> tuple[Sequence[str], Mapping[str, Any]]:
 
 def _agent_of(flow: Flow, output: str) -> str | None:
     """The agent whose words are an output."""
-    spec = _spec_of(flow)
+    spec = spec_of(flow)
     if flow.plan.outputs is None:
         node = output
     elif spec is None:
@@ -172,8 +174,9 @@ def _agent_of(flow: Flow, output: str) -> str | None:
     return node if flow.plan.definitions[node].kind == "agent" else None
 
 
-def _spec_of(flow: Flow) -> Any:
-    """The flow as its file has it; None for one that was built in Python."""
+@lru_cache
+def spec_of(flow: Flow) -> Any:
+    """The flow as its file had it when it was loaded; None for one that was built in Python."""
     plan = flow.plan
     if plan.source is None or plan.path is None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final, get_args
 
 from flowengine.core.context import RunStatus
@@ -12,6 +11,7 @@ from flowengine.flow import Flow
 from flowengine.server.flow_catalog import make_input_schema
 from flowengine.server.problems import MEDIA_TYPE
 from flowengine.server.schemas import ANSWER
+from flowengine.serving.chat_shape import outputs_schema_of, spec_of
 from flowengine.version import __version__
 
 __all__ = ["describe_flows", "input_schema", "output_schema"]
@@ -73,14 +73,8 @@ def input_schema(flow: Flow) -> Schema:
 
 def output_schema(flow: Flow) -> Schema:
     """Returns the JSON Schema of a flow's outputs, as far as known."""
-    plan = flow.plan
-    if plan.source is None or plan.path is None:
-        return {"type": "object"}
-    from flowengine.flowfile.analysis.inferred_shapes import outputs_schema  # A flow built in Python needs no YAML.
-    from flowengine.flowfile.loader import load_flow
-
     try:
-        return outputs_schema(load_flow(Path(plan.path), text=plan.source))
+        return {"type": "object"} if spec_of(flow) is None else outputs_schema_of(flow)
     except FlowEngineError:  # A file beside it is gone since.
         return {"type": "object"}
 

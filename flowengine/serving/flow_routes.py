@@ -1,10 +1,13 @@
-"""Serves flows and their runs: `POST /flows/NAME` and what follows from it."""
+"""Serves flows and their runs: `POST /flows/NAME` and what follows from it.
+
+The pages of signed links, by which people answer what runs ask, need no key: a link says itself who answers what.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Final, NamedTuple
@@ -14,9 +17,13 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from flowengine.engine.events import Event
 from flowengine.journal.run_lookup import parse_labels
+from flowengine.server.answer_links import AnswerDesk, make_answer_routes
 from flowengine.server.problems import ProblemError
 from flowengine.server.requests import read_json, read_json_object
+from flowengine.server.run_commands import ApprovalDecision
+from flowengine.server.safety import ANSWERS
 from flowengine.server.schemas import ANSWER
 from flowengine.server.sse import read_position
 from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of
@@ -54,7 +61,8 @@ def make_flow_routes(parts: ServingParts) -> MountedRoutes:
         ("POST", "/runs/{run_id}/cancel", routes.cancel_run),
         ("POST", "/runs/{run_id}/resume", routes.resume_run),
     ]
-    return MountedRoutes(make_routes(table))
+    desk = AnswerDesk(parts.environ, routes.read_events, routes.take_decision)
+    return MountedRoutes([*make_routes(table), *make_answer_routes(lambda request: desk)], (ANSWERS,))
 
 
 class _Wish(NamedTuple):
@@ -194,6 +202,16 @@ class _FlowRoutes:
         run_id, caller = request.path_params["run_id"], caller_of(request)
         await self._service.resume(run_id, caller)
         return accepted_response(await self._service.outcome(run_id, caller), _root_of(request), {})
+
+    async def read_events(self, run_id: str) -> Sequence[Event]:
+        """The events of a run, for the page of a link."""
+        return (await self._service.record(run_id)).events
+
+    async def take_decision(self, run_id: str, question: str, given: ApprovalDecision, asked: float) -> bool:
+        """Answer by a link; the run goes on."""
+        choice, comment, form, by = given
+        await self._service.answer(run_id, question, choice, form, by, comment=comment, asked=asked)
+        return True
 
     async def _messages(
         self, run_id: str, caller: FlowCaller | None, root: str, after: int = 0, *, stay: bool = False
