@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from flowengine.client.called_runs import CallBackend, CalledRun, ClientError, RunProgress
+from flowengine.client.called_runs import CalledRun, ClientError, RunProgress
 from flowengine.client.server_backend import ServerBackend, pause_before
 from flowengine.core.context import EMPTY
 from flowengine.engine.ports import RunInfo
 
 if TYPE_CHECKING:
+    from flowengine.client.store_backend import StoreBackend
     from flowengine.flow import Flow
 
 __all__ = ["AsyncClient", "Client"]
@@ -47,7 +48,7 @@ class AsyncClient:
         With a store: `flows` are those that can be started, as objects, files or folders, and `by` says who answers.
         """
         self._stack = AsyncExitStack()
-        self._backend: CallBackend
+        self._backend: ServerBackend | StoreBackend
         if base_url.startswith(("http://", "https://")):
             self._backend = ServerBackend(base_url, key)
         elif base_url.startswith(("postgresql://", "postgres://")):

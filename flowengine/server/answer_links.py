@@ -54,16 +54,15 @@ class AnswerDesk:
     """Takes run, path of the question, answer, and when the question was asked; whether the run goes on now."""
 
 
-def make_answer_routes(desk_of: Callable[[Request], AnswerDesk]) -> Sequence[BaseRoute]:
-    """The routes; each request is handled with what `desk_of` gives for it."""
+def make_answer_routes(desk: AnswerDesk) -> Sequence[BaseRoute]:
 
     async def show(request: Request) -> Response:
         """The page that asks the question. It changes nothing: scanners of mails follow every link."""
-        return _page_of(request, await _find_question(request, desk_of(request)))
+        return _page_of(request, await _find_question(request, desk))
 
     async def take(request: Request) -> Response:
         """Take the answer of the form."""
-        return await _take(request, desk_of(request))
+        return await _take(request, desk)
 
     address = f"{ANSWERS}{{token}}"
     return [

@@ -19,7 +19,7 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.events import RunStarted
 from flowengine.errors import ApprovalError, InputError
 from flowengine.runs import Question
-from flowengine.serving.chat_shape import ChatShape, find_message_input, may_ask
+from flowengine.serving.chat_shape import TextOutput, find_message_input, may_ask
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import ENDED, FlowCaller, KeyReusedError, start_of
 from flowengine.serving.question_texts import PersonsAnswer, read_answer
@@ -162,10 +162,10 @@ async def give_answer(service: FlowService, run_id: str, answer: PersonsAnswer, 
 
 
 async def follow_parts(
-    service: FlowService, chat: ChatRun, shape: ChatShape | None, caller: FlowCaller | None
+    service: FlowService, chat: ChatRun, text: TextOutput | None, caller: FlowCaller | None
 ) -> AsyncGenerator[Part]:
     """Yields the run's parts after the message, until it ends or waits."""
-    reader = PartReader() if shape is None else PartReader(shape.answer_node, shape.text)
+    reader = PartReader(text)
     started = None if chat.after == 0 else start_of((await service.record(chat.run_id, caller)).events)
     async for _, event in service.follow(chat.run_id, chat.after, caller=caller):
         if isinstance(event, RunStarted):

@@ -14,9 +14,8 @@ the flow is refused, with what would decide it:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from flowengine.core.json_values import dumps
 from flowengine.core.node_traits import TRAITS
@@ -26,8 +25,7 @@ from flowengine.nodes.compiled_flow import REQUIRED, InputField
 from flowengine.nodes.container import every_node
 
 __all__ = [
-    "ChatShape",
-    "find_chat_shape",
+    "TextOutput",
     "find_message_input",
     "find_text_output",
     "may_ask",
@@ -44,29 +42,18 @@ _ASKING: Final = frozenset({"approval", "tool"})
 """Kinds of nodes that may ask; agents may for their tools, and packages' kinds for reasons of their own."""
 
 
-@dataclass(frozen=True)
-class ChatShape:
-    """How a flow is called by chat."""
+class TextOutput(NamedTuple):
+    """The answer of a flow that is called by chat."""
 
-    message: str | None
-    """The input that gets the newest message; None where only `history` does."""
-    history: str | None
-    """The input that gets the whole conversation."""
-    text: str
+    name: str
     """The output that is the answer."""
-    answer_node: str | None
-    """The agent whose words are that output, as they are; None: the text is known at the end."""
-
-
-def find_chat_shape(flow: Flow) -> ChatShape:
-    """`DefinitionError` where the declaration leaves open which input or output is meant."""
-    message, history = find_message_input(flow)
-    text, answer_node = find_text_output(flow)
-    return ChatShape(message, history, text, answer_node)
+    agent: str | None
+    """The node whose words are that output, as they are; None: the text is known at the end."""
 
 
 def find_message_input(flow: Flow) -> tuple[str | None, str | None]:
-    """The inputs for the newest message and for the whole conversation; one of them is there.
+    """The inputs for the newest message and for the whole conversation; one of them is there. `DefinitionError` where
+    the declaration leaves open which is meant.
 
     >>> from flowengine import FunctionNode
     >>> find_message_input(Flow("f", {"a": FunctionNode(print)}, inputs={"topic": "string", "words": "integer"}))
@@ -88,12 +75,12 @@ def find_message_input(flow: Flow) -> tuple[str | None, str | None]:
     return message, history
 
 
-def find_text_output(flow: Flow) -> tuple[str, str | None]:
-    """The output that is the text, and the agent that writes just that.
+def find_text_output(flow: Flow) -> TextOutput:
+    """The output that is the text; `DefinitionError` where the declaration leaves open which is meant.
 
     >>> from flowengine import FunctionNode
     >>> find_text_output(Flow("f", {"a": FunctionNode(print), "b": FunctionNode(print, needs=["a"])}))
-    ('b', None)
+    TextOutput(name='b', agent=None)
     """
     names, shapes = _outputs_of(flow)
     named = _only(name for name in names if name in _TEXT_NAMES)
@@ -103,7 +90,7 @@ def find_text_output(flow: Flow) -> tuple[str, str | None]:
             f"flow '{flow.name}' cannot be called by chat: which output is the answer's text is open, for its outputs "
             f"are {', '.join(names) or 'none'}; name one of them `reply`"
         )
-    return text, _agent_of(flow, text)
+    return TextOutput(text, _agent_of(flow, text))
 
 
 def may_ask(flow: Flow) -> bool:

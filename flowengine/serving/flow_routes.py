@@ -31,11 +31,11 @@ from flowengine.serving.flow_documents import describe_flows
 from flowengine.serving.http_answers import (
     accepted_response,
     encode_message,
+    encode_progress,
     error_response,
     json_response,
     make_routes,
     outcome_response,
-    progress_messages,
     to_run_state,
 )
 from flowengine.serving.outcomes import FlowCaller, RunOutcome, StartedRun
@@ -62,7 +62,7 @@ def make_flow_routes(parts: ServingParts) -> MountedRoutes:
         ("POST", "/runs/{run_id}/resume", routes.resume_run),
     ]
     desk = AnswerDesk(parts.environ, routes.read_events, routes.take_decision)
-    return MountedRoutes([*make_routes(table), *make_answer_routes(lambda request: desk)], (ANSWERS,))
+    return MountedRoutes([*make_routes(table), *make_answer_routes(desk)], (ANSWERS,))
 
 
 class _Wish(NamedTuple):
@@ -103,7 +103,7 @@ class _FlowRoutes:
         inputs = await read_json_object(request, self._parts.max_body)
         url = request.headers.get("flowengine-callback")
         callbacks = self._parts.callbacks
-        if url is not None and callbacks is not None:
+        if url is not None:
             callbacks.check(url)
         run = await self._service.start(
             flow,
@@ -113,7 +113,7 @@ class _FlowRoutes:
             labels=parse_labels(request.headers.getlist("flowengine-label")),
             session=request.headers.get("flowengine-session"),
             tokens=wish.is_stream,
-            around=None if url is None or callbacks is None else partial(callbacks.expecting, url),
+            around=None if url is None else partial(callbacks.expecting, url),
         )
         headers = _headers_of(run, wish)
         root = _root_of(request)
@@ -162,9 +162,7 @@ class _FlowRoutes:
             "model_calls": record.usage.calls, "tokens": record.usage.tokens, "cost_usd": record.usage.cost_usd
         }  # fmt: skip
         nodes = {path: {"status": node.status, "error": node.error} for path, node in record.nodes.items()}
-        callbacks = self._parts.callbacks
-        if callbacks is not None:
-            said["callbacks"] = await anyio.to_thread.run_sync(callbacks.record, record.run_id)
+        said["callbacks"] = await anyio.to_thread.run_sync(self._parts.callbacks.record, record.run_id)
         return json_response({**said, "nodes": nodes, "usage": usage, "labels": record.labels})
 
     async def follow_run(self, request: Request) -> Response:
@@ -219,10 +217,11 @@ class _FlowRoutes:
         """Progress, and at the end the result, the question, or the error; `stay`: also beyond a question."""
         yield encode_message("run", {"run_id": run_id, "links": {"self": f"{root}/runs/{run_id}"}})
         try:
-            followed = self._service.follow(run_id, after, stay=stay, caller=caller)
-            async with aclosing(progress_messages(followed)) as pieces:
-                async for piece in pieces:
-                    yield piece
+            async with aclosing(self._service.follow(run_id, after, stay=stay, caller=caller)) as followed:
+                async for position, event in followed:
+                    piece = encode_progress(position, event)
+                    if piece is not None:
+                        yield piece
             events = (await self._service.record(run_id, caller)).events
         except Exception as error:  # The head is out: what went wrong is one more event.
             yield encode_message("error", json.loads(bytes(error_response(error).body)))

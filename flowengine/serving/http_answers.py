@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -19,18 +19,17 @@ from flowengine.server.problems import Handler, ProblemError, answering_errors, 
 from flowengine.serving.api_keys import QuotaError
 from flowengine.serving.outcomes import NODE_STATES, AccessError, KeyReusedError, RunOutcome
 from flowengine.serving.run_driver import OverloadedError, StoppingError
-from flowengine.serving.run_feed import Followed
 from visualize.viewer.html import whole
 
 __all__ = [
     "accepted_response",
     "encode_message",
+    "encode_progress",
     "error_response",
     "hide_store",
     "json_response",
     "make_routes",
     "outcome_response",
-    "progress_messages",
     "to_run_state",
 ]
 
@@ -131,15 +130,8 @@ def encode_message(event: str, data: Any, position: int | None = None) -> bytes:
     return f"{place}event: {event}\ndata: {text}\n\n".encode()
 
 
-async def progress_messages(events: AsyncGenerator[Followed]) -> AsyncGenerator[bytes]:
-    """Yields the states of nodes and the text of agents, without prompts and results."""
-    async for position, event in events:
-        said = _encode_progress(position, event)
-        if said is not None:
-            yield said
-
-
-def _encode_progress(position: int | None, event: Event | TokenStreamed) -> bytes | None:
+def encode_progress(position: int | None, event: Event | TokenStreamed) -> bytes | None:
+    """The state of a node, or the text of an agent, without prompts and results; None for any other event."""
     if isinstance(event, TokenStreamed):
         return encode_message("token", {"node": event.node, "text": event.text, "begins": event.begins})
     state = NODE_STATES.get(type(event))

@@ -26,7 +26,7 @@ from flowengine.serving.chat_requests import (
     run_key_of,
     stopping_unheard,
 )
-from flowengine.serving.chat_shape import ChatShape, find_chat_shape
+from flowengine.serving.chat_shape import TextOutput, find_text_output
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.http_answers import hide_store, json_response, make_routes
 from flowengine.serving.openai_bodies import (
@@ -40,7 +40,7 @@ from flowengine.serving.openai_bodies import (
     read_responses_call,
     response_object,
 )
-from flowengine.serving.openai_streams import AnswerStream, ChatStream, ResponseStream
+from flowengine.serving.openai_streams import ChatStream, ResponseStream
 from flowengine.serving.outcomes import AccessError, FlowCaller, KeyReusedError, start_of
 from flowengine.serving.question_texts import format_questions
 from flowengine.serving.run_driver import OverloadedError, StoppingError
@@ -172,9 +172,9 @@ class _OpenAiRoutes:
 
     async def _ask(self, request: Request, call: ChatCall, conversation: Conversation) -> _Asked:
         caller, run_key = caller_of(request), run_key_of(request)
-        shape = find_chat_shape(self._service.flow(call.model, caller))
+        text = find_text_output(self._service.flow(call.model, caller))
         chat = await begin_chat(self._service, call.model, conversation, caller, run_key=run_key, inputs=call.inputs)
-        return _Asked(self._service, caller, call, shape, chat, run_key is not None or not chat.is_new)
+        return _Asked(self._service, caller, call, text, chat, run_key is not None or not chat.is_new)
 
 
 def _run_of(response_id: str) -> str:
@@ -187,7 +187,7 @@ class _Asked(NamedTuple):
     service: FlowService
     caller: FlowCaller | None
     call: ChatCall
-    shape: ChatShape
+    text: TextOutput
     chat: ChatRun
     is_kept: bool
 
@@ -210,7 +210,7 @@ async def _gather(asked: _Asked) -> ChatAnswer:
     return answer._replace(text="".join(text), reasoning="".join(reasoning))
 
 
-async def _stream(asked: _Asked, stream: AnswerStream) -> AsyncGenerator[bytes]:
+async def _stream(asked: _Asked, stream: ChatStream | ResponseStream) -> AsyncGenerator[bytes]:
     answer = _begin_answer(asked)
     for frame in stream.begin(answer):
         yield frame
@@ -242,7 +242,7 @@ async def _tell(asked: _Asked) -> AsyncGenerator[Told]:
     answers: set[str] = set()
     async with (
         stopping_unheard(service, chat.run_id, asked.caller, is_kept=asked.is_kept),
-        aclosing(follow_parts(service, chat, asked.shape, asked.caller)) as parts,
+        aclosing(follow_parts(service, chat, asked.text, asked.caller)) as parts,
     ):
         async for part in parts:
             match part:

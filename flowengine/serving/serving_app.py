@@ -93,7 +93,7 @@ def make_serving_app(
     keys = KeyRing(opened) if needs_key else None
     metrics = ServingMetrics(service)
     callbacks = CallbackSender(service, () if project is None else project.allow_callbacks, looked_up)
-    parts = ServingParts(service, metrics, keys, callbacks, project, looked_up, max_body, mcp_patience, mcp_on_cancel)
+    parts = ServingParts(service, metrics, callbacks, project, looked_up, max_body, mcp_patience, mcp_on_cancel)
     mounted = [make(parts) for make in _ROUTES]
 
     @asynccontextmanager

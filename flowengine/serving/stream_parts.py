@@ -23,7 +23,7 @@ from flowengine.engine.events import (
     RunFinished,
     TokenStreamed,
 )
-from flowengine.serving.chat_shape import to_text
+from flowengine.serving.chat_shape import TextOutput, to_text
 
 __all__ = [
     "Part",
@@ -129,18 +129,18 @@ Part: TypeAlias = StepBegan | StepEnded | TextBegan | TextDelta | TextEnded | To
 
 
 class PartReader:
-    """Reads one run; `answer_node` writes the answer, which is the output `text`. None: there is none.
+    """Reads one run, whose answer is the output `text`. None: there is none.
 
-    >>> reader = PartReader("say", "reply")
+    >>> reader = PartReader(TextOutput("reply", "say"))
     >>> reader.read(TokenStreamed("say", 1.0, "Hel", begins=True))
     [TextBegan(id='say#1', node='say', is_answer=True), TextDelta(id='say#1', text='Hel')]
     >>> reader.read(TokenStreamed("say", 1.0, "lo"))
     [TextDelta(id='say#1', text='lo')]
     """
 
-    def __init__(self, answer_node: str | None = None, text: str | None = None) -> None:
-        self._answer_node = answer_node
-        self._text = text
+    def __init__(self, text: TextOutput | None) -> None:
+        self._answer_node = None if text is None else text.agent
+        self._text = None if text is None else text.name
         self._steps: dict[str, None] = {}
         self._texts: dict[str, str] = {}
         """Node → the id of its text that is open."""

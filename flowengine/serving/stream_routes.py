@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,7 +25,7 @@ from flowengine.serving.ag_ui import AG_UI_INPUT, AgUiEncoder, read_resume_answe
 from flowengine.serving.ai_sdk import AI_SDK_HEADERS, AI_SDK_INPUT, AiSdkEncoder, read_tool_answers
 from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, give_answer
 from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of, stopping_unheard
-from flowengine.serving.chat_shape import ChatShape, find_text_output
+from flowengine.serving.chat_shape import TextOutput, find_text_output
 from flowengine.serving.http_answers import hide_store, make_routes
 from flowengine.serving.openai_bodies import OpenAiError, read_content
 from flowengine.serving.outcomes import FlowCaller
@@ -34,16 +34,6 @@ from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 from flowengine.serving.stream_parts import Part, RunEnded, TextBegan, TextDelta, TextEnded, TokenCounts
 
 __all__ = ["make_stream_routes"]
-
-
-class Encoder(Protocol):
-    """A run as the events of a protocol."""
-
-    def begin(self) -> Sequence[Mapping[str, Any]]: ...
-
-    def encode(self, part: Part, questions: Sequence[Question] = ..., /) -> Sequence[Mapping[str, Any]]: ...
-
-    def fail(self, message: str, /) -> Sequence[Mapping[str, Any]]: ...
 
 
 def make_stream_routes(parts: ServingParts) -> MountedRoutes:
@@ -130,7 +120,7 @@ class _StreamRoutes:
         self,
         request: Request,
         chat: ChatRun,
-        encoder: Encoder,
+        encoder: AgUiEncoder | AiSdkEncoder,
         headers: Mapping[str, str] | None = None,
         last: bytes = b"",
     ) -> Response:
@@ -139,7 +129,7 @@ class _StreamRoutes:
         return event_stream(self._frames(request, chat, encoder, last, is_kept), told)
 
     async def _frames(
-        self, request: Request, chat: ChatRun, encoder: Encoder, last: bytes, is_kept: bool
+        self, request: Request, chat: ChatRun, encoder: AgUiEncoder | AiSdkEncoder, last: bytes, is_kept: bool
     ) -> AsyncGenerator[bytes]:
         caller = caller_of(request)
         for event in encoder.begin():
@@ -166,10 +156,10 @@ class _StreamRoutes:
                 yield part, ()
             yield RunEnded("waiting", {}, None, TokenCounts()), chat.unclear
             return
-        shape = self._find_shape(flow, caller)
+        text_output = self._find_text_output(flow, caller)
         async with (
             stopping_unheard(self._service, chat.run_id, caller, is_kept=is_kept),
-            aclosing(follow_parts(self._service, chat, shape, caller)) as parts,
+            aclosing(follow_parts(self._service, chat, text_output, caller)) as parts,
         ):
             async for part in parts:
                 questions: Sequence[Question] = ()
@@ -177,13 +167,12 @@ class _StreamRoutes:
                     questions = (await self._service.outcome(chat.run_id, caller)).questions
                 yield part, questions
 
-    def _find_shape(self, flow: str, caller: FlowCaller | None) -> ChatShape | None:
+    def _find_text_output(self, flow: str, caller: FlowCaller | None) -> TextOutput | None:
         """Returns which output holds the answer's text; None if outputs are returned as they are."""
         try:
-            text, node = find_text_output(self._service.flow(flow, caller))
+            return find_text_output(self._service.flow(flow, caller))
         except DefinitionError:
             return None
-        return ChatShape(None, None, text, node)
 
 
 def _read_message(message: Mapping[str, Any], content: Any) -> Mapping[str, str]:

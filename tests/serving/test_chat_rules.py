@@ -11,7 +11,7 @@ from flowengine import Flow, FunctionNode
 from flowengine.errors import DefinitionError
 from flowengine.nodes.compiled_flow import InputField
 from flowengine.runs import Question
-from flowengine.serving.chat_shape import ChatShape, find_chat_shape, find_message_input, to_text
+from flowengine.serving.chat_shape import TextOutput, find_message_input, find_text_output, to_text
 from flowengine.serving.openai_bodies import OpenAiError, read_chat_call, read_responses_call
 from flowengine.serving.question_texts import PersonsAnswer, format_questions, read_answer
 
@@ -60,17 +60,18 @@ def test_where_it_is_open_which_input_is_meant_the_flow_is_refused(inputs: Any) 
 
 
 @pytest.mark.parametrize(
-    ("file", "shape"),
+    ("file", "message", "text"),
     [
-        ("support_triage", ChatShape("message", None, "reply", "reply")),
-        ("hello", ChatShape("name", None, "greeting", "greet")),
-        ("parallel_research", ChatShape("question", None, "report", "write")),
-        ("content_route", ChatShape("topic", None, "text", None)),
-        ("multilingual_triage", ChatShape("message", None, "reply", None)),
+        ("support_triage", "message", TextOutput("reply", "reply")),
+        ("hello", "name", TextOutput("greeting", "greet")),
+        ("parallel_research", "question", TextOutput("report", "write")),
+        ("content_route", "topic", TextOutput("text", None)),
+        ("multilingual_triage", "message", TextOutput("reply", None)),
     ],
 )
-def test_the_samples_are_called_by_chat(file: str, shape: ChatShape) -> None:
-    assert find_chat_shape(Flow.from_yaml(FLOWS / f"{file}.yaml", model="offline")) == shape
+def test_the_samples_are_called_by_chat(file: str, message: str, text: TextOutput) -> None:
+    flow = Flow.from_yaml(FLOWS / f"{file}.yaml", model="offline")
+    assert (find_message_input(flow), find_text_output(flow)) == ((message, None), text)
 
 
 def test_where_it_is_open_which_output_is_the_text_the_flow_is_refused() -> None:
@@ -81,7 +82,7 @@ def test_where_it_is_open_which_output_is_the_text_the_flow_is_refused() -> None
         outputs={"reply": lambda context: 1, "answer": lambda context: 2},
     )
     with pytest.raises(DefinitionError, match="its outputs are reply, answer; name one of them `reply`"):
-        find_chat_shape(flow)
+        find_text_output(flow)
 
 
 def test_an_output_that_is_no_text_is_told_as_json() -> None:
