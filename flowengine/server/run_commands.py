@@ -184,11 +184,11 @@ class RunCommands:
         new_id = local.new_run_id()
         how: dict[str, Any] = {"state": state, "inputs": inputs}
         if queue_of(self._shelf.store, started) is not None:
-            from flowengine.runners.queue.run_queue import PYTHON, queue_store, requeue  # Needs its extra.
+            from flowengine.runners.queue.run_queue import PYTHON  # Needs its extra.
 
             here = {"baggage": flow.plan.baggage, "python": PYTHON, **limits}
             await local.write_fork(flow.plan, run_id, self._shelf.store, node, new_id=new_id, settings=here, **how)
-            await requeue(queue_store(self._shelf.store), new_id)
+            await self._requeue(new_id)
             return new_id
 
         async def job(store: JournalStore, live: Live) -> Run:
@@ -218,9 +218,7 @@ class RunCommands:
         if writer is not None:
             return path, True
         if is_submitted:
-            from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
-
-            await requeue(queue_store(self._shelf.store), run_id)
+            await self._requeue(run_id)
         elif entry is not None:
             with suppress(RunBusyError):  # Whoever has it since has the answer.
                 await self._go_on(run_id, started, entry, DEFAULTS)
@@ -245,9 +243,7 @@ class RunCommands:
             raise ProblemError(409, "It is over", f"run '{run_id}' has succeeded already")
         is_decided = bool(retry_effects or assume_done or repeat_failed_items)
         if not is_decided and queue_of(self._shelf.store, started) is not None:
-            from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
-
-            await requeue(queue_store(self._shelf.store), run_id, allow_changed=allow_changed, settings=limits)
+            await self._requeue(run_id, allow_changed=allow_changed, settings=limits)
             return
         options = RunOptions(
             allow_changed=allow_changed,
@@ -278,6 +274,11 @@ class RunCommands:
     def drives(self, run_id: str) -> bool:
         """Tells whether a run is one of this process."""
         return self._runs.drives(run_id)
+
+    async def _requeue(self, run_id: str, **how: Any) -> None:
+        from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
+
+        await requeue(queue_store(self._shelf.store), run_id, **how)
 
     async def _go_on(self, run_id: str, started: RunStarted, entry: CatalogEntry, options: RunOptions) -> None:
         model = options.settings.get("model") or settings_of(await self._shelf.events(run_id)).get("model")
