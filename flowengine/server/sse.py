@@ -53,21 +53,25 @@ class StreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in {**self._more, **_HEAD}.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        is_whole = False
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_wait_until_gone, receive, tasks.cancel_scope.cancel)
             if self._beat is not None:
                 tasks.start_soon(self._send_beats, send, self._beat)
-            await self._send_all(send)
+            is_whole = await self._send_pieces(send)
             tasks.cancel_scope.cancel()
+        if is_whole:  # No comment comes behind the end.
+            await self._send(send, b"", more=False)
 
-    async def _send_all(self, send: Send) -> None:
+    async def _send_pieces(self, send: Send) -> bool:
+        """Tells whether the client took all of them."""
         async with aclosing(self._pieces) as pieces:
             if self._tells_retry:
                 await self._send(send, b"retry: 1000\n\n")
             async for piece in pieces:
                 if not await self._send(send, piece):
-                    return
-        await self._send(send, b"", more=False)
+                    return False
+        return True
 
     async def _send_beats(self, send: Send, pause: float) -> None:
         while True:
