@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from flowengine.core.json_values import dumps, to_json_value
 from flowengine.runs import Question
+from flowengine.serving.openai_bodies import MOST_MESSAGES
 from flowengine.serving.question_texts import PersonsAnswer, read_given_answer
 from flowengine.serving.stream_parts import (
     Part,
@@ -34,10 +35,15 @@ AG_UI_INPUT: Final[Mapping[str, Any]] = {
     "properties": {
         "threadId": {"type": "string", "minLength": 1, "maxLength": 200},
         "runId": {"type": "string", "minLength": 1, "maxLength": 200},
-        "messages": {"type": "array", "items": {"type": "object", "required": ["role"]}},
+        "messages": {
+            "type": "array",
+            "maxItems": MOST_MESSAGES,
+            "items": {"type": "object", "required": ["role"]},
+        },
         "forwardedProps": {"type": ["object", "null"], "properties": {"inputs": {"type": "object"}}},
         "resume": {
             "type": ["array", "null"],
+            "maxItems": 1_000,
             "items": {
                 "type": "object",
                 "required": ["interruptId", "status"],

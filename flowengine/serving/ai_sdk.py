@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from flowengine.core.json_values import to_json_value
 from flowengine.core.values import is_map
 from flowengine.runs import Question
+from flowengine.serving.openai_bodies import MOST_MESSAGES
 from flowengine.serving.question_texts import PersonsAnswer, read_given_answer
 from flowengine.serving.stream_parts import (
     Part,
@@ -38,6 +39,7 @@ AI_SDK_INPUT: Final[Mapping[str, Any]] = {
         "messages": {
             "type": "array",
             "minItems": 1,
+            "maxItems": MOST_MESSAGES,
             "items": {"type": "object", "required": ["role", "parts"], "properties": {"parts": {"type": "array"}}},
         },
         "inputs": {"type": "object"},

@@ -178,7 +178,7 @@ class _FlowRoutes:
         return event_stream(messages, {}, tells_retry=True)
 
     async def answer_run(self, request: Request) -> Response:
-        body, caller = await read_json(request, ANSWER), caller_of(request)
+        body, caller = await read_json(request, ANSWER, self._parts.max_body), caller_of(request)
         run_id: str = request.path_params["run_id"]
         node = await self._service.answer(
             run_id,

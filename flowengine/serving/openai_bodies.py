@@ -14,6 +14,7 @@ from flowengine.errors import FlowEngineError
 from flowengine.serving.stream_parts import TokenCounts
 
 __all__ = [
+    "MOST_MESSAGES",
     "ChatAnswer",
     "ChatCall",
     "OpenAiError",
@@ -30,7 +31,8 @@ __all__ = [
     "text_part",
 ]
 
-_MOST_MESSAGES: Final = 2_000
+MOST_MESSAGES: Final = 2_000
+"""Of a conversation."""
 
 
 class OpenAiError(FlowEngineError):
@@ -149,17 +151,18 @@ def _make_call(
         raise OpenAiError("a flow calls tools of its own: leave `tools` out", param="tools")
     if messages[-1]["role"] != "user":
         raise OpenAiError(f"the last message is a user's, not of the role '{messages[-1]['role']}'", param=param)
-    if len(messages) > _MOST_MESSAGES:
-        raise OpenAiError(f"a conversation has at most {_MOST_MESSAGES:,} messages", param=param)
+    if len(messages) > MOST_MESSAGES:
+        raise OpenAiError(f"a conversation has at most {MOST_MESSAGES:,} messages", param=param)
     inputs = _read_object(body, "inputs", ": the flow's other inputs by name")
     metadata = _read_object(body, "metadata", " of texts")
-    texts = {name: value for name, value in metadata.items() if isinstance(value, str)}
-    named = session or texts.get("session")
+    if not all(isinstance(value, str) for value in metadata.values()):
+        raise OpenAiError("`metadata` is an object of texts", param="metadata")
+    named = session or metadata.get("session")
     if named is not None and not 1 <= len(named.strip()) <= 150:
         raise OpenAiError("a conversation is named by 1 to 150 characters", param="metadata")
     stream, store = _read_flag(body, "stream"), _read_flag(body, "store", default=True)
     tells_progress = _read_flag(body, "progress") or tells_progress
-    return ChatCall(model, messages, stream, store, named, previous, inputs, tells_progress, tells_usage, texts)
+    return ChatCall(model, messages, stream, store, named, previous, inputs, tells_progress, tells_usage, metadata)
 
 
 def _read_object(body: Mapping[str, Any], name: str, what: str = "") -> Mapping[str, Any]:

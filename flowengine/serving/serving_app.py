@@ -119,7 +119,14 @@ def make_serving_app(
             allow_origins=list(origins),
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["Location", "Flowengine-Run", "Idempotent-Replayed", "Retry-After", "Mcp-Session-Id"],
+            expose_headers=[
+                "Location",
+                "Flowengine-Run",
+                "Flowengine-Status",
+                "Idempotent-Replayed",
+                "Retry-After",
+                "Mcp-Session-Id",
+            ],
         )
         middleware.append(cors)
     gate = Middleware(

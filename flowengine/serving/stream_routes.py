@@ -20,7 +20,7 @@ from flowengine.errors import DefinitionError, InputError, did_you_mean
 from flowengine.journal.approvals import times_asked
 from flowengine.runs import Question
 from flowengine.server.problems import problem_of
-from flowengine.server.requests import check_schema, read_json_object
+from flowengine.server.requests import read_json
 from flowengine.serving.ag_ui import AG_UI_INPUT, AgUiEncoder, read_resume_answers
 from flowengine.serving.ai_sdk import AI_SDK_HEADERS, AI_SDK_INPUT, AiSdkEncoder, read_tool_answers
 from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, give_answer
@@ -51,8 +51,7 @@ class _StreamRoutes:
 
     async def run_agent(self, request: Request) -> Response:
         """A flow as the events of AG-UI."""
-        body = await read_json_object(request, self._max_body)
-        check_schema(body, AG_UI_INPUT)
+        body = await read_json(request, AG_UI_INPUT, self._max_body)
         resume: Sequence[Mapping[str, Any]] = body.get("resume") or ()
         answers = read_resume_answers(resume)
         props: Mapping[str, Any] = body.get("forwardedProps") or EMPTY
@@ -66,8 +65,7 @@ class _StreamRoutes:
 
     async def answer_chat(self, request: Request) -> Response:
         """A flow as the stream of the AI SDK's chat."""
-        body = await read_json_object(request, self._max_body)
-        check_schema(body, AI_SDK_INPUT)
+        body = await read_json(request, AI_SDK_INPUT, self._max_body)
         answers = read_tool_answers(body["messages"])
         if answers:
             chat = await self._go_on(request, {run_id for run_id, _ in answers}, answers)

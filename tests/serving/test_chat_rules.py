@@ -174,6 +174,7 @@ HI = [{"role": "user", "content": "Hi"}]
         ({"messages": HI, "model": "f", "tools": [{}]}, "leave `tools` out"),
         ({"messages": HI, "model": "f", "inputs": []}, "`inputs` is an object"),
         ({"messages": HI, "model": "f", "metadata": {"session": " "}}, "named by 1 to 150 characters"),
+        ({"messages": HI, "model": "f", "metadata": {"session": 5}}, "`metadata` is an object of texts"),
         ({"messages": HI * 2_001, "model": "f"}, "at most 2,000"),
     ],
 )

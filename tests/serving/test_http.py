@@ -269,6 +269,11 @@ def test_what_does_not_fit_is_told(api: Api, body: bytes, headers: dict[str, str
     assert answer.status_code == status, answer.text
 
 
+def test_an_answer_is_bound_by_the_largest_body_too(api: Api):
+    answer = api.ann.post("/runs/any/answer", json={"choice": "yes", "comment": "a" * 1_000})
+    assert answer.status_code == 413
+
+
 def test_very_many_unknown_inputs_are_not_all_told_back(api: Api):
     names = {f"{number}{'n' * 3}": 1 for number in range(80)}
     told = api.ann.post("/flows/shout", json=names).json()["detail"].splitlines()
