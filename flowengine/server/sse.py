@@ -18,7 +18,7 @@ from flowengine.server.problems import ProblemError
 from flowengine.server.requests import get_parts
 from flowengine.server.run_watch import Form
 
-__all__ = ["StreamResponse", "read_position", "stream_events"]
+__all__ = ["StreamResponse", "read_position", "stream_events", "wait_until_gone"]
 
 # --- An endless answer
 
@@ -55,7 +55,7 @@ class StreamResponse(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         is_whole = False
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_wait_until_gone, receive, tasks.cancel_scope.cancel)
+            tasks.start_soon(wait_until_gone, receive, tasks.cancel_scope.cancel)
             if self._beat is not None:
                 tasks.start_soon(self._send_beats, send, self._beat)
             is_whole = await self._send_pieces(send)
@@ -85,7 +85,8 @@ class StreamResponse(Response):
         return not scope.cancelled_caught
 
 
-async def _wait_until_gone(receive: Receive, stop: Callable[[], None]) -> None:
+async def wait_until_gone(receive: Receive, stop: Callable[[], None]) -> None:
+    """Calls `stop` when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
     stop()

@@ -118,8 +118,7 @@ def outcome_response(outcome: RunOutcome, root: str, headers: Mapping[str, str])
     kind = None if outcome.error is None else outcome.error.type
     found = ProblemError(status, title, message, run_id=outcome.run_id, node=outcome.failed_node, error=kind)
     response = problem_response(found, as_page=False)
-    for name, value in headers.items():
-        response.headers[name] = value
+    response.headers.update(headers)
     return response
 
 
