@@ -13,7 +13,7 @@ the flow is refused, with what would decide it:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -82,7 +82,9 @@ def find_text_output(flow: Flow) -> TextOutput:
     >>> find_text_output(Flow("f", {"a": FunctionNode(print), "b": FunctionNode(print, needs=["a"])}))
     TextOutput(name='b', agent=None)
     """
-    names, shapes = _outputs_of(flow)
+    plan = flow.plan
+    names = [plan.graph.ids[leaf] for leaf in plan.graph.leaves] if plan.outputs is None else list(plan.outputs)
+    shapes: Mapping[str, Any] = {} if plan.outputs is None else outputs_schema_of(flow).get("properties", {})
     named = _only(name for name in names if name in _TEXT_NAMES)
     text = _only(names) or named or _only(name for name in names if shapes.get(name) == {"type": "string"})
     if text is None:
@@ -134,14 +136,6 @@ def to_text(value: Any) -> str:
     ('Hello', '{"a": 1}', '')
     """
     return value if isinstance(value, str) else "" if value is None else dumps(value)
-
-
-def _outputs_of(flow: Flow) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """The outputs' names, and what is known of their values."""
-    plan = flow.plan
-    if plan.outputs is None:
-        return [plan.graph.ids[leaf] for leaf in plan.graph.leaves], {}
-    return list(plan.outputs), outputs_schema_of(flow).get("properties", {})
 
 
 def _agent_of(flow: Flow, output: str) -> str | None:

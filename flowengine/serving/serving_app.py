@@ -119,14 +119,7 @@ def make_serving_app(
             allow_origins=list(origins),
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=[
-                "Location",
-                "Flowengine-Run",
-                "Flowengine-Status",
-                "Idempotent-Replayed",
-                "Retry-After",
-                "Mcp-Session-Id",
-            ],
+            expose_headers=[*_RUN_HEADERS, "Retry-After", "Mcp-Session-Id"],
         )
         middleware.append(cors)
     gate = Middleware(
@@ -180,4 +173,5 @@ class _Counting:
             self._metrics.count(route, method, status, perf_counter() - began)
 
 
+_RUN_HEADERS: Final = ("Location", "Flowengine-Run", "Flowengine-Status", "Idempotent-Replayed")
 _METHODS: Final[Sequence[str]] = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
