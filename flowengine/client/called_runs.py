@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from flowengine.engine.ports import RunInfo
 from flowengine.errors import FlowEngineError, RunError
 from flowengine.serving.outcomes import SETTLED
 
-__all__ = ["CallBackend", "CalledRun", "ClientError", "RunProgress", "RunQuestion"]
+__all__ = ["CalledRun", "ClientError", "RunProgress", "RunQuestion"]
 
 
 class ClientError(FlowEngineError):
@@ -74,24 +72,3 @@ class RunProgress:
     """What the node's agent writes."""
     run: CalledRun | None = None
     """At the end: how the run stands."""
-
-
-class CallBackend(Protocol):
-    """The destination of calls."""
-
-    def connect(self) -> AbstractAsyncContextManager[object]:
-        """Open for as long as the block lasts."""
-        ...
-
-    async def start(self, flow: str, inputs: Mapping[str, Any], key: str, session: str | None,
-                    labels: Mapping[str, str], /) -> CalledRun: ...  # fmt: skip
-
-    async def get(self, run_id: str, /) -> CalledRun: ...
-
-    def follow(self, run_id: str, /) -> AsyncGenerator[RunProgress]: ...
-
-    async def answer(self, run_id: str, question: str | None, choice: str, form: Any, comment: str, /) -> None: ...
-
-    async def cancel(self, run_id: str, /) -> None: ...
-
-    async def list_runs(self, flow: str, status: str, labels: Mapping[str, str], /) -> Sequence[RunInfo]: ...

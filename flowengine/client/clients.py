@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
+from functools import wraps
 from os import PathLike
 from queue import SimpleQueue
 from secrets import token_hex
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from flowengine.client.called_runs import CallBackend, CalledRun, ClientError, RunProgress
+from flowengine.client.called_runs import CalledRun, ClientError, RunProgress
 from flowengine.client.server_backend import ServerBackend, pause_before
 from flowengine.core.context import EMPTY
 from flowengine.engine.ports import RunInfo
 
 if TYPE_CHECKING:
+    from flowengine.client.store_backend import StoreBackend
     from flowengine.flow import Flow
 
 __all__ = ["AsyncClient", "Client"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _TRIES: Final = 5
@@ -45,7 +48,7 @@ class AsyncClient:
         With a store: `flows` are those that can be started, as objects, files or folders, and `by` says who answers.
         """
         self._stack = AsyncExitStack()
-        self._backend: CallBackend
+        self._backend: ServerBackend | StoreBackend
         if base_url.startswith(("http://", "https://")):
             self._backend = ServerBackend(base_url, key)
         elif base_url.startswith(("postgresql://", "postgres://")):
@@ -141,6 +144,17 @@ class AsyncClient:
         return f"<AsyncClient of {self._backend}>"
 
 
+def _sync(method: Callable[Concatenate[AsyncClient, P], Awaitable[T]]) -> Callable[Concatenate[Client, P], T]:
+    """The method for programs without an event loop."""
+
+    @wraps(method)
+    def call(self: Client, /, *given: P.args, **named: P.kwargs) -> T:
+        work = self._do  # pyright: ignore[reportPrivateUsage] - it makes the methods of this module's own class
+        return work(lambda client: method(client, *given, **named))
+
+    return call
+
+
 class Client:
     """`AsyncClient` for programs without an event loop: `with Client("http://127.0.0.1:8000", key="…") as client`."""
 
@@ -171,37 +185,13 @@ class Client:
         self._portal = None
         self._stack.__exit__(kind, error, trace)
 
-    def start(
-        self,
-        flow: str,
-        inputs: Mapping[str, Any] = EMPTY,
-        *,
-        key: str | None = None,
-        session: str | None = None,
-        labels: Mapping[str, str] = EMPTY,
-    ) -> CalledRun:
-        """As `AsyncClient.start`."""
-        return self._do(lambda: self._client.start(flow, inputs, key=key, session=session, labels=labels))
-
-    def run(
-        self,
-        flow: str,
-        inputs: Mapping[str, Any] = EMPTY,
-        *,
-        key: str | None = None,
-        session: str | None = None,
-        labels: Mapping[str, str] = EMPTY,
-    ) -> CalledRun:
-        """As `AsyncClient.run`."""
-        return self._do(lambda: self._client.run(flow, inputs, key=key, session=session, labels=labels))
-
-    def get(self, run_id: str) -> CalledRun:
-        """As `AsyncClient.get`."""
-        return self._do(lambda: self._client.get(run_id))
-
-    def wait(self, run_id: str) -> CalledRun:
-        """As `AsyncClient.wait`."""
-        return self._do(lambda: self._client.wait(run_id))
+    start = _sync(AsyncClient.start)
+    run = _sync(AsyncClient.run)
+    get = _sync(AsyncClient.get)
+    wait = _sync(AsyncClient.wait)
+    answer = _sync(AsyncClient.answer)
+    cancel = _sync(AsyncClient.cancel)
+    list_runs = _sync(AsyncClient.list_runs)
 
     def follow(self, run_id: str) -> Generator[RunProgress]:
         """As `AsyncClient.follow`."""
@@ -225,22 +215,8 @@ class Client:
         finally:
             pumping.cancel()
 
-    def answer(
-        self, run_id: str, choice: str, *, question: str | None = None, form: Any = None, comment: str = ""
-    ) -> None:
-        """As `AsyncClient.answer`."""
-        self._do(lambda: self._client.answer(run_id, choice, question=question, form=form, comment=comment))
-
-    def cancel(self, run_id: str) -> None:
-        """As `AsyncClient.cancel`."""
-        self._do(lambda: self._client.cancel(run_id))
-
-    def list_runs(self, *, flow: str = "", status: str = "", labels: Mapping[str, str] = EMPTY) -> Sequence[RunInfo]:
-        """As `AsyncClient.list_runs`."""
-        return self._do(lambda: self._client.list_runs(flow=flow, status=status, labels=labels))
-
-    def _do(self, work: Callable[[], Awaitable[T]]) -> T:
-        return self._open_portal().call(work)
+    def _do(self, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
+        return self._open_portal().call(work, self._client)
 
     def _open_portal(self) -> BlockingPortal:
         if self._portal is None:

@@ -133,10 +133,6 @@ def _is_headers(value: Any) -> bool:
     return isinstance(value, Mapping) and all(map(_is_text, cast("Mapping[str, Any]", value).values()))
 
 
-def _is_anything(value: Any) -> bool:
-    return True
-
-
 _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "type": _is_text,
     "to": _is_texts,
@@ -144,7 +140,7 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "url_env": _is_text,
     "headers": _is_headers,
     "headers_env": _is_headers,
-    "json": _is_anything,
+    "json": lambda value: True,
     "body": _is_text,
 }
 

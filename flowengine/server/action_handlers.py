@@ -69,6 +69,13 @@ def _entry_of(asked: AskedAction) -> CatalogEntry | None:
     return asked.parts.library.of_run(_find_start(asked))
 
 
+async def _find_entry(asked: AskedAction) -> CatalogEntry:
+    entry = await asked.parts.shelf.do(_entry_of, asked)
+    if entry is None:
+        raise ProblemError(409, "Its flow is not here", _refuse_without(entry, asked))
+    return entry
+
+
 def _refuse_without(entry: object, asked: AskedAction) -> str:
     if entry is not None:
         return ""
@@ -167,10 +174,7 @@ class _Again:
                           asked.parts.options, None, _refuse_without(entry, asked))  # fmt: skip
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
-        parts, started = asked.parts, _find_start(asked)
-        entry = await parts.shelf.do(_entry_of, asked)
-        if entry is None:
-            raise ProblemError(409, "Its flow is not here", _refuse_without(entry, asked))
+        parts, started, entry = asked.parts, _find_start(asked), await _find_entry(asked)
         about = await parts.shelf.do(entry.about)
         inputs = read_inputs(about.inputs, fields, started.inputs)
         reuse = asked.run_id if fields.get("reuse") == "true" else None
@@ -216,9 +220,7 @@ class _Fork:
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
         parts, started, node = asked.parts, _find_start(asked), _node_of(asked)
-        entry = await parts.shelf.do(_entry_of, asked)
-        if entry is None:
-            raise ProblemError(409, "Its flow is not here", _refuse_without(entry, asked))
+        entry = await _find_entry(asked)
         state: dict[str, Any] = {}
         inputs: Mapping[str, Any] | None = None
         if self._changes:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
 from time import time
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -22,7 +21,7 @@ from flowengine.errors import ApprovalError, DefinitionError, RunNotFoundError
 from flowengine.journal.approvals import may_answer, open_questions, times_asked
 from flowengine.journal.value_types import only_looking
 from flowengine.notify.links import AnswerLink, find_signer
-from flowengine.server.problems import ProblemError, problem_of
+from flowengine.server.problems import ProblemError, answering_errors, problem_of
 from flowengine.server.requests import read_form
 from flowengine.server.run_commands import ApprovalDecision
 from flowengine.server.safety import ANSWERS
@@ -55,31 +54,28 @@ class AnswerDesk:
     """Takes run, path of the question, answer, and when the question was asked; whether the run goes on now."""
 
 
-Handler: TypeAlias = Callable[[Request, AnswerDesk], Awaitable[Response]]
+def make_answer_routes(desk: AnswerDesk) -> Sequence[BaseRoute]:
 
+    async def show(request: Request) -> Response:
+        """The page that asks the question. It changes nothing: scanners of mails follow every link."""
+        return _page_of(request, await _find_question(request, desk))
 
-def make_answer_routes(desk_of: Callable[[Request], AnswerDesk]) -> Sequence[BaseRoute]:
-    """The routes; each request is handled with what `desk_of` gives for it."""
+    async def take(request: Request) -> Response:
+        """Take the answer of the form."""
+        return await _take(request, desk)
+
     address = f"{ANSWERS}{{token}}"
     return [
         Route(_STYLE, _serve_style),
-        Route(address, _with_problems(_show, desk_of)),
-        Route(address, _with_problems(_take, desk_of), methods=["POST"]),
+        Route(address, answering_errors(show, _answer_error)),
+        Route(address, answering_errors(take, _answer_error), methods=["POST"]),
     ]
 
 
-def _with_problems(handler: Handler, desk_of: Callable[[Request], AnswerDesk]) -> Callable[..., Awaitable[Response]]:
-    """The handler, whose errors are pages that say nothing of any run but the link's."""
-
-    @wraps(handler)
-    async def guarded(request: Request) -> Response:
-        try:
-            return await handler(request, desk_of(request))
-        except Exception as error:
-            problem = problem_of(error)
-            return _respond(request, problem.title, problem.detail, problem.status)
-
-    return guarded
+def _answer_error(request: Request, error: Exception) -> Response:
+    """A page that says nothing of any run but the link's."""
+    problem = problem_of(error)
+    return _respond(request, problem.title, problem.detail, problem.status)
 
 
 async def _serve_style(request: Request) -> Response:
@@ -131,13 +127,7 @@ def _page_of(request: Request, found: _OpenQuestion, problem: str = "", status: 
     return HTMLResponse(page, status, headers=_HEADERS)
 
 
-async def _show(request: Request, desk: AnswerDesk) -> Response:
-    """The page that asks the question. It changes nothing: scanners of mails follow every link."""
-    return _page_of(request, await _find_question(request, desk))
-
-
 async def _take(request: Request, desk: AnswerDesk) -> Response:
-    """Take the answer of the form."""
     found = await _find_question(request, desk)
     fields, link = await read_form(request), found.link
     try:

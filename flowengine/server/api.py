@@ -5,10 +5,9 @@ What a request may do is decided elsewhere (`safety`, `run_commands`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from flowengine.core.json_values import dumps
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.server.problems import MEDIA_TYPE, ProblemError, problem_response, reading_records
+from flowengine.server.problems import MEDIA_TYPE, Handler, ProblemError, answering_errors, problem_response
 from flowengine.server.requests import get_parts, read_json
 from flowengine.server.run_commands import ApprovalDecision
 from flowengine.server.schemas import ANSWER, RESUME, SCHEMAS, START, ref, to_flow_object, to_run_line, to_run_object
@@ -26,8 +25,6 @@ from visualize.viewer.html import whole
 from visualize.viewer.runs import PAGE_SIZE, filters_of, query_of
 
 __all__ = ["OPERATIONS", "make_api_routes", "make_document"]
-
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -56,34 +53,23 @@ class Operation:
 
 
 def make_api_routes() -> Sequence[BaseRoute]:
-    routes = [
-        Route(each.path, _with_problems(each.handler), methods=[each.method], name=each.id) for each in OPERATIONS
-    ]
-    return [
-        *routes,
-        Route("/api/{rest:path}", _with_problems(_empty_response), methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
-    ]
+    routes = [_route(each.path, each.handler, [each.method], each.id) for each in OPERATIONS]
+    return [*routes, _route("/api/{rest:path}", _refuse, ["GET", "POST", "PUT", "PATCH", "DELETE"])]
 
 
-def _with_problems(handler: Handler) -> Handler:
-    """The handler, whose errors are problem objects."""
+def _route(path: str, handler: Handler, methods: list[str], name: str | None = None) -> Route:
+    return Route(path, answering_errors(handler, _answer_error), methods=methods, name=name)
 
-    @wraps(handler)
-    async def guarded(request: Request) -> Response:
-        try:
-            with reading_records(request):
-                return await handler(request)
-        except Exception as error:
-            return problem_response(error, as_page=False)
 
-    return guarded
+def _answer_error(request: Request, error: Exception) -> Response:
+    return problem_response(error, as_page=False)
 
 
 def _json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(whole(dumps(value)), status, headers, "application/json")
 
 
-async def _empty_response(request: Request) -> Response:
+async def _refuse(request: Request) -> Response:
     raise ProblemError(404, "No such address", f"{request.method} {request.url.path}: see /api/openapi.json")
 
 
@@ -161,7 +147,6 @@ async def _get_flow(request: Request) -> Response:
 
 
 async def _get_openapi(request: Request) -> Response:
-
     return _json_response(make_document(request.scope.get("root_path", "")))
 
 

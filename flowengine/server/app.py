@@ -10,7 +10,7 @@ It can be mounted below a path of an app of your own, whose lifespan enters that
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
 from os import PathLike
@@ -33,8 +33,8 @@ from flowengine.server.answer_links import AnswerDesk, make_answer_routes
 from flowengine.server.api import make_api_routes
 from flowengine.server.flow_catalog import Library
 from flowengine.server.pages import FILE_CSP, make_page_routes
-from flowengine.server.problems import ProblemError, problem_response, refusal_response
-from flowengine.server.requests import ServerParts, get_parts
+from flowengine.server.problems import ProblemError, problem_response, refusal_response, tell_allowed
+from flowengine.server.requests import ServerParts
 from flowengine.server.run_actions import OnceTable
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision, RunCommands, RunningRuns
@@ -166,9 +166,11 @@ def make_app(
     """
     keys = AccessKeys(token or make_token())
     opened = as_store(store, durability)
-    shelf, library = RunCache(opened), Library(flows, os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    shelf, library = RunCache(opened), Library(flows, environ)
     following = RunWatches(shelf)
     runs = RunningRuns(opened, following.hear)
+    commands = RunCommands(shelf, library, runs)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -184,34 +186,23 @@ def make_app(
         if isinstance(store, str):
             opened.close()
 
-    environ = os.environ if environ is None else environ
+    async def give(run_id: str, question: str, given: ApprovalDecision, asked: float) -> bool:
+        return (await commands.approve(run_id, question, given, asked))[1]
+
+    desk = AnswerDesk(environ, shelf.events, give)
     app = Starlette(
-        routes=[*make_answer_routes(_make_desk(environ)), *make_api_routes(), *make_page_routes()],
+        routes=[*make_answer_routes(desk), *make_api_routes(), *make_page_routes()],
         middleware=[Middleware(Guard, Gate(keys, Hosts(frozenset(hosts), any_address), read_only))],
         exception_handlers={404: _answer_not_found, 405: _answer_not_found},
         lifespan=lifespan,
     )
-    app.state.parts = ServerParts(
-        shelf, library, following, RunCommands(shelf, library, runs), keys, by, options, read_only
-    )
+    app.state.parts = ServerParts(shelf, library, following, commands, keys, by, options, read_only)
     app.state.actions = {} if read_only else make_handlers()
     app.state.links = set()
     app.state.once = OnceTable()
     app.state.runs = runs
     app.state.token = keys.token
     return app
-
-
-def _make_desk(environ: Mapping[str, str]) -> Callable[[Request], AnswerDesk]:
-    def desk(request: Request) -> AnswerDesk:
-        parts = get_parts(request)
-
-        async def give(run_id: str, question: str, given: ApprovalDecision, asked: float) -> bool:
-            return (await parts.acts.approve(run_id, question, given, asked))[1]
-
-        return AnswerDesk(environ, parts.shelf.events, give)
-
-    return desk
 
 
 async def stop(app: Starlette) -> None:
@@ -225,4 +216,4 @@ async def stop(app: Starlette) -> None:
 async def _answer_not_found(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     problem = ProblemError(status, "No such page" if status == 404 else "Not done that way")
-    return problem_response(problem, as_page=True, back=runs_url())
+    return tell_allowed(request, problem_response(problem, as_page=True, back=runs_url()))

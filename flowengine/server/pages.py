@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from time import time
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -22,9 +21,9 @@ from flowengine.journal.approvals import open_questions
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.server.chosen_runs import act_on_chosen, keep_note
-from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
-from flowengine.server.problems import ProblemError, problem_response, reading_records
-from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
+from flowengine.server.flow_catalog import About, make_input_schema
+from flowengine.server.problems import Handler, ProblemError, answering_errors, problem_response
+from flowengine.server.requests import LARGE_FORM_BYTES, get_parts, read_own_form
 from flowengine.server.run_actions import get_actions, mark_of, perform_action, show_action
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision
@@ -97,45 +96,34 @@ def _find(shelf: RunCache, run_id: str, blob: str) -> FileValue | None:
     return None
 
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
-
-
 def make_page_routes() -> Sequence[BaseRoute]:
-    return [
-        Route("/", _with_problem_pages(_show_runs)),
-        Route("/runs/{run_id}", _with_problem_pages(_show_run)),
-        Route("/runs/{run_id}/events", _with_problem_pages(_stream_events)),
-        Route("/runs/{run_id}/times", _with_problem_pages(_tell_times)),
-        Route("/runs/{run_id}/files/{blob}", _with_problem_pages(_send_file)),
-        Route("/runs/{run_id}/nodes/{node:path}", _with_problem_pages(_show_panel)),
-        Route("/runs/{run_id}/approve/{node:path}", _with_problem_pages(_approve_run), methods=["POST"]),
-        Route("/runs/{run_id}/cancel", _with_problem_pages(_cancel_run), methods=["POST"]),
-        Route("/runs/{run_id}/act/{action}", _with_problem_pages(show_action), methods=["GET"]),
-        Route("/runs/{run_id}/act/{action}", _with_problem_pages(perform_action), methods=["POST"]),
-        Route("/runs/{run_id}/notes", _with_problem_pages(keep_note), methods=["POST"]),
-        Route("/selection", _with_problem_pages(act_on_chosen), methods=["GET", "POST"]),
-        Route("/compare", _with_problem_pages(_compare_runs)),
-        Route("/flows", _with_problem_pages(_show_flows)),
-        Route("/flows/{name:path}/start", _with_problem_pages(_start_run), methods=["POST"]),
-        Route("/flows/{name:path}", _with_problem_pages(_show_flow)),
-        Route("/static/{name}", _with_problem_pages(_serve_asset)),
+    table: Sequence[tuple[str, Handler, Sequence[str]]] = [
+        ("/", _show_runs, ["GET"]),
+        ("/runs/{run_id}", _show_run, ["GET"]),
+        ("/runs/{run_id}/events", _stream_events, ["GET"]),
+        ("/runs/{run_id}/times", _tell_times, ["GET"]),
+        ("/runs/{run_id}/files/{blob}", _send_file, ["GET"]),
+        ("/runs/{run_id}/nodes/{node:path}", _show_panel, ["GET"]),
+        ("/runs/{run_id}/approve/{node:path}", _approve_run, ["POST"]),
+        ("/runs/{run_id}/cancel", _cancel_run, ["POST"]),
+        ("/runs/{run_id}/act/{action}", show_action, ["GET"]),
+        ("/runs/{run_id}/act/{action}", perform_action, ["POST"]),
+        ("/runs/{run_id}/notes", keep_note, ["POST"]),
+        ("/selection", act_on_chosen, ["GET", "POST"]),
+        ("/compare", _compare_runs, ["GET"]),
+        ("/flows", _show_flows, ["GET"]),
+        ("/flows/{name:path}/start", _start_run, ["POST"]),
+        ("/flows/{name:path}", _show_flow, ["GET"]),
+        ("/static/{name}", _serve_asset, ["GET"]),
     ]
+    return [Route(path, answering_errors(each, _answer_error), methods=methods) for path, each, methods in table]
 
 
-def _with_problem_pages(handler: Handler) -> Handler:
-    """The handler, whose errors are pages."""
-
-    @wraps(handler)
-    async def guarded(request: Request) -> Response:
-        try:
-            with reading_records(request):
-                return await handler(request)
-        except Exception as error:
-            run_id: str | None = request.path_params.get("run_id")
-            back = runs_url() if run_id is None or isinstance(error, RunNotFoundError) else run_url(run_id)
-            return problem_response(error, as_page=True, back=back)
-
-    return guarded
+def _answer_error(request: Request, error: Exception) -> Response:
+    """A page, with a link to the run, or to the list where there is no such run."""
+    run_id: str | None = request.path_params.get("run_id")
+    back = runs_url() if run_id is None or isinstance(error, RunNotFoundError) else run_url(run_id)
+    return problem_response(error, as_page=True, back=back)
 
 
 async def _show_runs(request: Request) -> Response:
@@ -283,20 +271,20 @@ async def _compare_runs(request: Request) -> Response:
 
 async def _show_flows(request: Request) -> Response:
     parts = get_parts(request)
-    return HTMLResponse(await parts.shelf.do(_make_flows, parts))
+
+    def make() -> str:
+        last: dict[str, tuple[str, str]] = {}
+        for info in parts.shelf.store.list():
+            last.setdefault(info.flow, (info.run_id, info.status))
+        flows = [(name, entry.about()) for name, entry in parts.library.entries().items()]
+        return flows_page([_make_flow_line(name, about, last.get(about.name)) for name, about in flows])
+
+    return HTMLResponse(await parts.shelf.do(make))
 
 
-def _make_flows(parts: ServerParts) -> str:
-    last: dict[str, tuple[str, str]] = {}
-    for info in parts.shelf.store.list():
-        last.setdefault(info.flow, (info.run_id, info.status))
-    return flows_page([_make_flow_line(name, entry, last) for name, entry in parts.library.entries().items()])
-
-
-def _make_flow_line(name: str, entry: CatalogEntry, last: dict[str, tuple[str, str]]) -> FlowLine:
-    about = entry.about()
+def _make_flow_line(name: str, about: About, last: tuple[str, str] | None) -> FlowLine:
     warnings = len(about.problems) - about.errors
-    return FlowLine(name, about.path, about.description, about.errors, warnings, last.get(about.name))
+    return FlowLine(name, about.path, about.description, about.errors, warnings, last)
 
 
 async def _show_flow(request: Request) -> Response:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from functools import wraps
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Match, Route
 
 from flowengine.core.json_values import dumps
 from flowengine.errors import (
@@ -39,9 +41,20 @@ from visualize.viewer.html import Child, element, whole
 from visualize.viewer.page import page
 from visualize.viewer.parts import note
 
-__all__ = ["MEDIA_TYPE", "ProblemError", "problem_of", "problem_response", "reading_records", "refusal_response"]
+__all__ = [
+    "MEDIA_TYPE",
+    "Handler",
+    "ProblemError",
+    "answering_errors",
+    "problem_of",
+    "problem_response",
+    "refusal_response",
+    "tell_allowed",
+]
 
 MEDIA_TYPE: Final = "application/problem+json"
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LOG: Final = logging.getLogger("flowengine.server")
 
@@ -101,10 +114,28 @@ def problem_response(error: Exception, *, as_page: bool, back: str | None = None
     return Response(whole(dumps({**problem.more, **body})), problem.status, media_type=MEDIA_TYPE)
 
 
-def reading_records(request: Request) -> AbstractContextManager[None]:
-    """Reports errors while reading a run as damage of its record."""
-    run_id: str | None = request.path_params.get("run_id")
-    return reading_record(run_id) if run_id is not None and request.method in ("GET", "HEAD") else nullcontext()
+def answering_errors(handler: Handler, answer: Callable[[Request, Exception], Response]) -> Handler:
+    """The handler, whose errors are answered. One while a run is only read is told as damage of its record."""
+
+    @wraps(handler)
+    async def guarded(request: Request) -> Response:
+        run_id: str | None = request.path_params.get("run_id") if request.method in ("GET", "HEAD") else None
+        try:
+            with nullcontext() if run_id is None else reading_record(run_id):
+                return await handler(request)
+        except Exception as error:
+            return answer(request, error)
+
+    return guarded
+
+
+def tell_allowed(request: Request, response: Response) -> Response:
+    """The response; one that refuses a method has `Allow`, which lists those of all routes of the address."""
+    if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        routes = [each for each in request.app.routes if each.matches(request.scope)[0] is Match.PARTIAL]
+        methods = {method for each in routes if isinstance(each, Route) for method in each.methods or ()}
+        response.headers["Allow"] = ", ".join(sorted(methods))
+    return response
 
 
 def refusal_response(refusal: Refusal, *, as_page: bool) -> Response:

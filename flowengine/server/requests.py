@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
@@ -20,7 +21,6 @@ from flowengine.server.safety import AccessKeys
 __all__ = [
     "FORM",
     "ServerParts",
-    "check_schema",
     "get_parts",
     "parse_form",
     "parse_json",
@@ -41,6 +41,8 @@ LARGE_FORM_BYTES: Final = 4_000_000
 """The most bytes of a form with a run's inputs, its shared state or a prompt."""
 _MAX_JSON_BYTES: Final = 4_000_000
 _MAX_DEPTH: Final = 100
+_MAX_PROBLEMS: Final = 20
+"""Mistakes of a body that are told."""
 _MAX_FIELDS: Final = 1_000
 
 
@@ -62,10 +64,12 @@ def _parse_pairs(body: bytes) -> Sequence[tuple[str, str]]:
         raise ProblemError(400, "Not a form", "the body is no form of at most 1,000 fields") from None
 
 
-async def read_json(request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
+async def read_json(request: Request, schema: Mapping[str, Any], most: int = _MAX_JSON_BYTES) -> dict[str, Any]:
     """The JSON object of a body, which fits the schema; an empty body is an empty object."""
-    found = await _read_json_value(request, _MAX_JSON_BYTES)
-    check_schema(found, schema)
+    found = await _read_json_value(request, most)
+    problems = sorted(islice(_find_problems(found, schema), _MAX_PROBLEMS))
+    if problems:
+        raise ProblemError(422, "The body does not fit", "\n".join(problems))
     return cast("dict[str, Any]", found)
 
 
@@ -113,13 +117,16 @@ def _values_in(value: Any) -> Iterable[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
-def check_schema(found: Any, schema: Mapping[str, Any]) -> None:
+def _find_problems(found: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+    """One by one, so that no body of very many mistakes keeps others waiting."""
     import jsonschema  # Half a second that the pages need not wait for.
 
     validator: Any = jsonschema.Draft202012Validator(dict(schema))
-    problems = sorted(f"{each.json_path}: {each.message}" for each in validator.iter_errors(found))
-    if problems:
-        raise ProblemError(422, "The body does not fit", "\n".join(problems[:20]))
+    for each in validator.iter_errors(found):
+        said: str = each.message  # It has all of what is wrong in it, however much that is.
+        yield f"{each.json_path}: {said if len(said) <= 300 else f'{said[:150]} … {said[-150:]}'}"
+        if each.validator == "maxItems":  # Nor are the items looked at.
+            return
 
 
 def _expect_media_type(request: Request, media_type: str) -> None:

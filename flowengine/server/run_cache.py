@@ -79,9 +79,6 @@ class RunCache:
     async def events(self, run_id: str, after: int = 0) -> Sequence[Event]:
         return await self.do(self._events, run_id, after)
 
-    async def runs(self) -> Sequence[RunInfo]:
-        return await self.do(self.store.list)
-
     def page(self, query: RunQuery, number: int) -> ListedRuns:
         """A page of the list of runs, counted from 1; the last one where there are fewer. Call it on a thread."""
         with self._listing:

@@ -183,11 +183,11 @@ class RunCommands:
         new_id = local.new_run_id()
         how: dict[str, Any] = {"state": state, "inputs": inputs}
         if queue_of(self._shelf.store, started) is not None:
-            from flowengine.runners.queue.run_queue import PYTHON, queue_store, requeue  # Needs its extra.
+            from flowengine.runners.queue.run_queue import PYTHON  # Needs its extra.
 
             here = {"baggage": flow.plan.baggage, "python": PYTHON, **limits}
             await local.write_fork(flow.plan, run_id, self._shelf.store, node, new_id=new_id, settings=here, **how)
-            await requeue(queue_store(self._shelf.store), new_id)
+            await self._requeue(new_id)
             return new_id
 
         async def job(store: JournalStore, live: Live) -> Run:
@@ -217,9 +217,7 @@ class RunCommands:
         if writer is not None:
             return path, True
         if is_submitted:
-            from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
-
-            await requeue(queue_store(self._shelf.store), run_id)
+            await self._requeue(run_id)
         elif entry is not None:
             with suppress(RunBusyError):  # Whoever has it since has the answer.
                 await self._go_on(run_id, started, entry, DEFAULTS)
@@ -237,15 +235,14 @@ class RunCommands:
     ) -> None:
         """`limits`: those that are chosen anew, by their names in a flow file, and the model. A run that was submitted
         goes back into its queue, unless a person's decision goes with it, which no queue carries."""
-        self._refuse_if_driven(run_id)
+        if self._runs.drives(run_id):
+            raise ProblemError(409, "It is running", f"run '{run_id}' is being run by this server")
         started, finished = await self._ends(run_id)
         if finished is not None and finished.status == "succeeded" and not repeat_failed_items:
             raise ProblemError(409, "It is over", f"run '{run_id}' has succeeded already")
         is_decided = bool(retry_effects or assume_done or repeat_failed_items)
         if not is_decided and queue_of(self._shelf.store, started) is not None:
-            from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
-
-            await requeue(queue_store(self._shelf.store), run_id, allow_changed=allow_changed, settings=limits)
+            await self._requeue(run_id, allow_changed=allow_changed, settings=limits)
             return
         options = RunOptions(
             allow_changed=allow_changed,
@@ -277,6 +274,11 @@ class RunCommands:
         """Tells whether a run is one of this process."""
         return self._runs.drives(run_id)
 
+    async def _requeue(self, run_id: str, **how: Any) -> None:
+        from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
+
+        await requeue(queue_store(self._shelf.store), run_id, **how)
+
     async def _go_on(self, run_id: str, started: RunStarted, entry: CatalogEntry, options: RunOptions) -> None:
         model = options.settings.get("model") or settings_of(await self._shelf.events(run_id)).get("model")
         flow = await self._shelf.do(entry.flow, model)
@@ -301,7 +303,3 @@ class RunCommands:
         if not events or not isinstance(events[0], RunStarted):
             raise StoreCorruptError(f"run {run_id}: the journal does not begin with its start")
         return events[0], events[-1] if isinstance(events[-1], RunFinished) else None
-
-    def _refuse_if_driven(self, run_id: str) -> None:
-        if self._runs.drives(run_id):
-            raise ProblemError(409, "It is running", f"run '{run_id}' is being run by this server")

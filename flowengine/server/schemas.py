@@ -10,10 +10,9 @@ from typing import Any, Final, get_args
 
 from flowengine.core.context import NodeStatus, RunStatus
 from flowengine.core.json_values import to_json_value
-from flowengine.core.records import Asked
 from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted
 from flowengine.journal.approvals import open_questions
-from flowengine.journal.run_digest import RunDigest, RunNotes
+from flowengine.journal.run_digest import RunDigest
 from flowengine.journal.run_index import RunLine
 from flowengine.journal.run_lookup import labels_of
 from flowengine.server.flow_catalog import About, make_input_schema
@@ -234,13 +233,8 @@ def to_run_line(line: RunLine) -> Mapping[str, Any]:
         "first_input": digest.first_input,
         "error": digest.error,
         "found": line.excerpt,
-        **to_notes_object(line.notes),
+        **{name: [each._asdict() for each in rows] for name, rows in line.notes._asdict().items()},
     }
-
-
-def to_notes_object(notes: RunNotes) -> Mapping[str, Any]:
-    """Returns the notes on a run as an object."""
-    return {name: [each._asdict() for each in rows] for name, rows in notes._asdict().items()}
 
 
 def to_run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
@@ -261,7 +255,7 @@ def to_run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
         "outputs": None if finished is None else to_json_value(finished.outputs),
         "error": None if finished is None else _to_error_object(finished.error, finished.node),
         "nodes": {row.id: _to_node_object(row) for row in run.rows},
-        "questions": {node: _to_question(asked) for node, asked in _to_questions(run).items()},
+        "questions": _to_questions(run),
         "seconds": progress.seconds(progress.last_at),
         "idle_seconds": progress.idle,
         "model_calls": usage.calls,
@@ -292,14 +286,14 @@ def to_flow_object(name: str, about: About) -> Mapping[str, Any]:
     }
 
 
-def _to_question(asked: Asked) -> Mapping[str, Any]:
-    return {name: to_json_value(each) for name, each in asked._asdict().items() if name != "notify"}
-
-
-def _to_questions(run: Reading) -> Mapping[str, Asked]:
+def _to_questions(run: Reading) -> Mapping[str, Any]:
     """Only a run that is parked waits with them; while it goes on, they may just have been answered."""
-    is_parked = run.progress.finished is not None and not isinstance(run.events[-1], RunResumed)
-    return open_questions(run.events) if is_parked else {}
+    if run.progress.finished is None or isinstance(run.events[-1], RunResumed):
+        return {}
+    return {
+        node: {name: to_json_value(each) for name, each in asked._asdict().items() if name != "notify"}
+        for node, asked in open_questions(run.events).items()
+    }
 
 
 def _to_node_object(row: NodeRow) -> Mapping[str, Any]:

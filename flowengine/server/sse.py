@@ -18,7 +18,7 @@ from flowengine.server.problems import ProblemError
 from flowengine.server.requests import get_parts
 from flowengine.server.run_watch import Form
 
-__all__ = ["stream_events"]
+__all__ = ["StreamResponse", "read_position", "stream_events", "wait_until_gone"]
 
 # --- An endless answer
 
@@ -53,21 +53,25 @@ class StreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in {**self._more, **_HEAD}.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        is_whole = False
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_wait_until_gone, receive, tasks.cancel_scope.cancel)
+            tasks.start_soon(wait_until_gone, receive, tasks.cancel_scope.cancel)
             if self._beat is not None:
                 tasks.start_soon(self._send_beats, send, self._beat)
-            await self._send_all(send)
+            is_whole = await self._send_pieces(send)
             tasks.cancel_scope.cancel()
+        if is_whole:  # No comment comes behind the end.
+            await self._send(send, b"", more=False)
 
-    async def _send_all(self, send: Send) -> None:
+    async def _send_pieces(self, send: Send) -> bool:
+        """Tells whether the client took all of them."""
         async with aclosing(self._pieces) as pieces:
             if self._tells_retry:
                 await self._send(send, b"retry: 1000\n\n")
             async for piece in pieces:
                 if not await self._send(send, piece):
-                    return
-        await self._send(send, b"", more=False)
+                    return False
+        return True
 
     async def _send_beats(self, send: Send, pause: float) -> None:
         while True:
@@ -81,7 +85,8 @@ class StreamResponse(Response):
         return not scope.cancelled_caught
 
 
-async def _wait_until_gone(receive: Receive, stop: Callable[[], None]) -> None:
+async def wait_until_gone(receive: Receive, stop: Callable[[], None]) -> None:
+    """Calls `stop` when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
     stop()
@@ -91,15 +96,16 @@ async def stream_events(request: Request, form: Form) -> Response:
     """The events of a run as they come; 204 where no more will, so that browsers stop asking."""
     following = get_parts(request).following
     run_id = request.path_params["run_id"]
-    after = _read_position(request)
+    after = read_position(request)
     if not await following.has_more(run_id, after):
         return Response(status_code=204)
     return StreamResponse(following.messages(run_id, after, form))
 
 
-def _read_position(request: Request) -> int:
+def read_position(request: Request) -> int:
+    """Where a follower begins."""
     last = request.headers.get("last-event-id")
     text = request.query_params.get("after", "0") if last is None else last
-    if not text.isdecimal() or len(text) > 9:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise ProblemError(400, "No such position", f"a position is a whole number from 0 on, found {text!r:.40}")
     return int(text) + (last is not None)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from flowengine.core.json_values import dumps, to_json_value
-from flowengine.core.values import is_map
-from flowengine.errors import InputError
 from flowengine.runs import Question
+from flowengine.serving.openai_bodies import MOST_MESSAGES
+from flowengine.serving.question_texts import PersonsAnswer, read_given_answer
 from flowengine.serving.stream_parts import (
     Part,
-    QuestionAsked,
     RunEnded,
     StepBegan,
     StepEnded,
@@ -28,7 +27,7 @@ from flowengine.serving.stream_parts import (
     ToolEnded,
 )
 
-__all__ = ["AG_UI_INPUT", "AgUiEncoder", "ResumeAnswer", "read_resume_answers"]
+__all__ = ["AG_UI_INPUT", "AgUiEncoder", "read_resume_answers"]
 
 AG_UI_INPUT: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -36,10 +35,15 @@ AG_UI_INPUT: Final[Mapping[str, Any]] = {
     "properties": {
         "threadId": {"type": "string", "minLength": 1, "maxLength": 200},
         "runId": {"type": "string", "minLength": 1, "maxLength": 200},
-        "messages": {"type": "array", "items": {"type": "object", "required": ["role"]}},
+        "messages": {
+            "type": "array",
+            "maxItems": MOST_MESSAGES,
+            "items": {"type": "object", "required": ["role"]},
+        },
         "forwardedProps": {"type": ["object", "null"], "properties": {"inputs": {"type": "object"}}},
         "resume": {
             "type": ["array", "null"],
+            "maxItems": 1_000,
             "items": {
                 "type": "object",
                 "required": ["interruptId", "status"],
@@ -49,17 +53,6 @@ AG_UI_INPUT: Final[Mapping[str, Any]] = {
     },
 }
 """What a client's `RunAgentInput` must have, as far as it is read here."""
-
-
-class ResumeAnswer(NamedTuple):
-    """A person's answer to an interrupt."""
-
-    run_id: str
-    question: str
-    """Path of the question."""
-    choice: str
-    values: Any
-    comment: str
 
 
 class AgUiEncoder:
@@ -82,9 +75,8 @@ class AgUiEncoder:
             case StepEnded(status="skipped", error=""):
                 return []
             case StepEnded(node=node):
-                return [
-                    {"type": "STEP_FINISHED", "stepName": node, "metadata": {"flowengine": {"status": part.status}}}
-                ]
+                told = {"flowengine": {"status": part.status}}
+                return [{"type": "STEP_FINISHED", "stepName": node, "metadata": told}]
             case TextBegan() | TextDelta() | TextEnded():
                 return self._encode_text(part)
             case ToolBegan(id=tool_id):
@@ -97,14 +89,12 @@ class AgUiEncoder:
             case ToolEnded(id=tool_id):
                 ids = {"messageId": self._own_id(f"{tool_id}/result"), "toolCallId": self._own_id(tool_id)}
                 return [{"type": "TOOL_CALL_RESULT", **ids, "content": part.text, "role": "tool"}]
-            case QuestionAsked():
-                return []  # The end tells them, with what an answer needs.
             case RunEnded():
                 return [self._end(part, questions)]
 
-    def fail(self, message: str, code: str = "error") -> Sequence[Mapping[str, Any]]:
+    def fail(self, message: str) -> Sequence[Mapping[str, Any]]:
         """The stream ends with an error."""
-        return [{"type": "RUN_ERROR", "message": message, "code": code}]
+        return [{"type": "RUN_ERROR", "message": message, "code": "error"}]
 
     def _own_id(self, part_id: str) -> str:
         """An id that no other run of the thread has."""
@@ -169,24 +159,21 @@ def _usage_of(tokens: TokenCounts) -> Mapping[str, int]:
     }
 
 
-def read_resume_answers(resume: Sequence[Mapping[str, Any]]) -> Sequence[ResumeAnswer]:
-    """The answers of a `resume` list; what was dismissed (`cancelled`) is none, and its question stays open.
+_ANSWER: Final = (
+    'an answer to an interrupt is {"interruptId": RUN/QUESTION, "status": "resolved", "payload": {"choice": CHOICE}}, '
+    "as the interrupt's responseSchema says"
+)
+
+
+def read_resume_answers(resume: Sequence[Mapping[str, Any]]) -> Sequence[tuple[str, PersonsAnswer]]:
+    """The answers of a `resume` list, each with its run; what was dismissed (`cancelled`) is none, and its question
+    stays open.
 
     >>> read_resume_answers([{"interruptId": "a1/ship", "status": "resolved", "payload": {"choice": "yes"}}])
-    [ResumeAnswer(run_id='a1', question='ship', choice='yes', values=None, comment='')]
+    [('a1', PersonsAnswer(question='ship', choice='yes', comment='', values=None))]
     """
-    found: list[ResumeAnswer] = []
-    for each in resume:
-        if each["status"] == "cancelled":
-            continue
-        run_id, _, question = str(each["interruptId"]).partition("/")
-        payload = each.get("payload")
-        given: Mapping[str, Any] = payload if is_map(payload) else {"choice": payload}
-        choice, comment = given.get("choice"), given.get("comment") or ""
-        if not question or not isinstance(choice, str) or not isinstance(comment, str):
-            raise InputError(
-                'an answer to an interrupt is {"interruptId": RUN/QUESTION, "status": "resolved", '
-                '"payload": {"choice": CHOICE}}, as the interrupt\'s responseSchema says'
-            )
-        found.append(ResumeAnswer(run_id, question, choice, given.get("form"), comment))
-    return found
+    return [
+        read_given_answer(str(each["interruptId"]), each.get("payload"), _ANSWER)
+        for each in resume
+        if each["status"] != "cancelled"
+    ]

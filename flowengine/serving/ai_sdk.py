@@ -12,12 +12,11 @@ from typing import Any, Final, cast
 
 from flowengine.core.json_values import to_json_value
 from flowengine.core.values import is_map
-from flowengine.errors import InputError
 from flowengine.runs import Question
-from flowengine.serving.ag_ui import ResumeAnswer
+from flowengine.serving.openai_bodies import MOST_MESSAGES
+from flowengine.serving.question_texts import PersonsAnswer, read_given_answer
 from flowengine.serving.stream_parts import (
     Part,
-    QuestionAsked,
     RunEnded,
     StepBegan,
     StepEnded,
@@ -40,6 +39,7 @@ AI_SDK_INPUT: Final[Mapping[str, Any]] = {
         "messages": {
             "type": "array",
             "minItems": 1,
+            "maxItems": MOST_MESSAGES,
             "items": {"type": "object", "required": ["role", "parts"], "properties": {"parts": {"type": "array"}}},
         },
         "inputs": {"type": "object"},
@@ -79,12 +79,10 @@ class AiSdkEncoder:
                 if part.is_error:
                     return [{"type": "tool-output-error", **ids, "errorText": part.text}]
                 return [{"type": "tool-output-available", **ids, "output": part.text}]
-            case QuestionAsked():
-                return []  # The end tells them, with what an answer needs.
             case RunEnded():
                 return self._end(part, questions)
 
-    def fail(self, message: str, code: str = "error") -> Sequence[Mapping[str, Any]]:
+    def fail(self, message: str) -> Sequence[Mapping[str, Any]]:
         """The stream ends with an error."""
         return [{"type": "error", "errorText": message}, {"type": "finish", "finishReason": "error"}]
 
@@ -139,26 +137,21 @@ def _question_chunks(question: Question) -> Sequence[Mapping[str, Any]]:
     return [{"type": "tool-input-start", **call}, {"type": "tool-input-available", **call, "input": asked}]
 
 
-def read_tool_answers(messages: Sequence[Mapping[str, Any]]) -> Sequence[ResumeAnswer]:
-    """The answers that the newest message gives to questions; none where a person has written something new.
+def read_tool_answers(messages: Sequence[Mapping[str, Any]]) -> Sequence[tuple[str, PersonsAnswer]]:
+    """The answers that the newest message gives to questions, each with its run; none where a person has written
+    something new.
 
     An answer is the output of the tool: `{"choice": …}`, with `form` and `comment` where there are any, or the choice.
     """
     newest = messages[-1]
     if newest.get("role") != "assistant":
         return ()
-    found: list[ResumeAnswer] = []
-    for part in cast("Sequence[Any]", newest["parts"]):
-        if not _is_answer(part):
-            continue
-        run_id, _, question = str(part.get("toolCallId", "")).partition("/")
-        output = part.get("output")
-        given: Mapping[str, Any] = output if is_map(output) else {"choice": output}
-        choice, comment = given.get("choice"), given.get("comment") or ""
-        if not question or not isinstance(choice, str) or not isinstance(comment, str):
-            raise InputError(f'the output of the tool `{QUESTION_TOOL}` is {{"choice": CHOICE}}')
-        found.append(ResumeAnswer(run_id, question, choice, given.get("form"), comment))
-    return found
+    form = f'the output of the tool `{QUESTION_TOOL}` is {{"choice": CHOICE}}'
+    return [
+        read_given_answer(str(part.get("toolCallId", "")), part.get("output"), form)
+        for part in cast("Sequence[Any]", newest["parts"])
+        if _is_answer(part)
+    ]
 
 
 def _is_answer(part: Any) -> bool:

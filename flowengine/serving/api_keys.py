@@ -69,7 +69,7 @@ class KeyRing:
     """The keys of one store."""
 
     def __init__(self, store: JournalStore) -> None:
-        self.store = self._store = store
+        self.store = store
         self._known: Sequence[ApiKey] = ()
         self._read = -_FRESH
 
@@ -101,7 +101,7 @@ class KeyRing:
                 raise DefinitionError(f"there is a key '{name}' already: `flowengine keys remove {name}` takes it away")
             return {**kept, key_id: entry}
 
-        self._store.revise(_KIND, _ALL, change)
+        self.store.revise(_KIND, _ALL, change)
         return key
 
     def remove(self, name: str) -> None:
@@ -114,11 +114,11 @@ class KeyRing:
                 raise DefinitionError(f"there is no key '{name}'{did_you_mean(name, names)}")
             return {key_id: each for key_id, each in kept.items() if each["name"] != name} or None
 
-        self._store.revise(_KIND, _ALL, change)
+        self.store.revise(_KIND, _ALL, change)
 
     def list(self) -> Sequence[ApiKey]:
         """In the order in which they were added."""
-        found: Mapping[str, Any] = self._store.recall(_KIND, _ALL) or {}
+        found: Mapping[str, Any] = self.store.recall(_KIND, _ALL) or {}
         keys = [_read_key(key_id, each) for key_id, each in found.items()]
         return sorted(keys, key=lambda key: key.added)
 

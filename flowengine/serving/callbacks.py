@@ -76,7 +76,6 @@ class CallbackSender:
         allowed: Sequence[str],
         environ: Mapping[str, str],
         *,
-        root: str = "",
         sender: Sender | None = None,
         pauses: Sequence[float] = _PAUSES,
     ) -> None:
@@ -86,7 +85,6 @@ class CallbackSender:
         self._service = service
         self._store: JournalStore = service.store
         self._allowed = tuple(allowed)
-        self._root = root
         self._sender: Sender = sender or HttpSender(self._allowed, environ)
         self._pauses = pauses
         self._bell = anyio.Event()
@@ -225,7 +223,7 @@ class CallbackSender:
     def _messages(self, record: RunRecord) -> Iterator[_Message]:
         """Yields the messages that a run has so far."""
         outcome = RunOutcome.of(record.events)
-        said = to_run_state(outcome, self._root)
+        said = to_run_state(outcome)
         for question in outcome.questions:
             place = hashlib.sha256(f"{question.node} {question.asked!r}".encode()).hexdigest()[:12]
             yield _Message(f"{outcome.run_id}.{place}", "run.question", said)

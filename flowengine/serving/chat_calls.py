@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.events import RunStarted
 from flowengine.errors import ApprovalError, InputError
 from flowengine.runs import Question
-from flowengine.serving.chat_shape import ChatShape, find_message_input, may_ask
+from flowengine.serving.chat_shape import TextOutput, find_message_input, may_ask
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import ENDED, FlowCaller, KeyReusedError, start_of
 from flowengine.serving.question_texts import PersonsAnswer, read_answer
@@ -147,11 +147,8 @@ class _KeyedAnswer:
 
     async def keep(self, run_id: str) -> None:
         """Before it is given, so that no crash parts the two: an answer that was not taken is given again."""
-
-        def change(known: Any) -> Any:
-            return {"run_id": run_id, "message": self._message}
-
-        await anyio.to_thread.run_sync(self._store.revise, _ANSWER, self._name, change)
+        kept = {"run_id": run_id, "message": self._message}
+        await anyio.to_thread.run_sync(lambda: self._store.revise(_ANSWER, self._name, lambda known: kept))
 
 
 async def give_answer(service: FlowService, run_id: str, answer: PersonsAnswer, caller: FlowCaller | None) -> None:
@@ -165,10 +162,10 @@ async def give_answer(service: FlowService, run_id: str, answer: PersonsAnswer, 
 
 
 async def follow_parts(
-    service: FlowService, chat: ChatRun, shape: ChatShape | None, caller: FlowCaller | None
+    service: FlowService, chat: ChatRun, text: TextOutput | None, caller: FlowCaller | None
 ) -> AsyncGenerator[Part]:
     """Yields the run's parts after the message, until it ends or waits."""
-    reader = PartReader() if shape is None else PartReader(shape.answer_node, shape.text)
+    reader = PartReader(text)
     started = None if chat.after == 0 else start_of((await service.record(chat.run_id, caller)).events)
     async for _, event in service.follow(chat.run_id, chat.after, caller=caller):
         if isinstance(event, RunStarted):
@@ -177,14 +174,9 @@ async def follow_parts(
             yield part
             if isinstance(part, RunEnded):
                 if part.status in ENDED and started is not None and started.settings.get(_PASSING):
-                    session = str(started.settings["session"])
-                    await anyio.to_thread.run_sync(service.store.revise, "session", session, _keep_nothing)
+                    await _revise_session(service, str(started.settings["session"]), lambda known: None)
                 return
     raise StoppingError(f"the server stops: run '{chat.run_id}' goes on at its next start")
-
-
-def _keep_nothing(known: Any) -> None:
-    """What the store keeps from now on in the place of what it had: nothing."""
 
 
 def session_of(started: RunStarted, caller: FlowCaller | None) -> str | None:
@@ -264,8 +256,8 @@ async def _seed_session(
         return
     name = session if caller is None else f"{caller.name}/{session}"
     kept = {"conversation": list(said)}
+    await _revise_session(service, name, lambda known: known or kept)
 
-    def begin(known: Any) -> Any:
-        return known or kept
 
-    await anyio.to_thread.run_sync(service.store.revise, "session", name, begin)
+async def _revise_session(service: FlowService, name: str, change: Callable[[Any], Any]) -> None:
+    await anyio.to_thread.run_sync(service.store.revise, "session", name, change)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from flowengine.errors import FlowEngineError, InputError
-from flowengine.server.sse import StreamResponse
+from flowengine.server.sse import StreamResponse, wait_until_gone
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller
 from flowengine.serving.run_driver import StoppingError
@@ -38,31 +38,25 @@ def run_key_of(request: Request) -> str | None:
     return keys[0].strip().removeprefix('"').removesuffix('"') if keys else None
 
 
-def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str]) -> Response:
+def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str], *, tells_retry: bool = False) -> Response:
     """Server-sent events; the generator is closed when the client goes. Clients of chats know no `retry`."""
-    return StreamResponse(pieces, headers=headers, beat=_BEAT, tells_retry=False)
+    return StreamResponse(pieces, headers=headers, beat=_BEAT, tells_retry=tells_retry)
 
 
 async def answer_while_heard(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
     """Awaits the work; cancels it and returns None if the client disconnects first."""
-    found: list[T] = []
-    failure: list[Exception] = []
-
-    async def answer(stop: Callable[[], None]) -> None:
-        try:
-            found.append(await work())
-        except Exception as error:
-            failure.append(error)  # Raised once the group is closed, so that it comes out alone.
-        stop()
-
+    found: T | None = None
+    failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(answer, tasks.cancel_scope.cancel)
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+        tasks.start_soon(wait_until_gone, request.receive, tasks.cancel_scope.cancel)
+        try:
+            found = await work()
+        except Exception as error:
+            failure = error  # Raised once the group is closed, so that it comes out alone.
         tasks.cancel_scope.cancel()
-    if failure:
-        raise failure[0]
-    return found[0] if found else None
+    if failure is not None:
+        raise failure
+    return found
 
 
 @asynccontextmanager

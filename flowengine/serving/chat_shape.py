@@ -13,9 +13,9 @@ the flow is refused, with what would decide it:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from flowengine.core.json_values import dumps
 from flowengine.core.node_traits import TRAITS
@@ -24,12 +24,12 @@ from flowengine.flow import Flow
 from flowengine.nodes.run_inputs import REQUIRED, InputField
 
 __all__ = [
-    "ChatShape",
-    "find_chat_shape",
+    "TextOutput",
     "find_message_input",
     "find_text_output",
     "may_ask",
     "outputs_schema_of",
+    "spec_of",
     "to_text",
     "tooling_of",
 ]
@@ -41,29 +41,18 @@ _ASKING: Final = frozenset({"approval", "tool"})
 """Kinds of nodes that may ask; agents may for their tools, and packages' kinds for reasons of their own."""
 
 
-@dataclass(frozen=True)
-class ChatShape:
-    """How a flow is called by chat."""
+class TextOutput(NamedTuple):
+    """The answer of a flow that is called by chat."""
 
-    message: str | None
-    """The input that gets the newest message; None where only `history` does."""
-    history: str | None
-    """The input that gets the whole conversation."""
-    text: str
+    name: str
     """The output that is the answer."""
-    answer_node: str | None
-    """The agent whose words are that output, as they are; None: the text is known at the end."""
-
-
-def find_chat_shape(flow: Flow) -> ChatShape:
-    """`DefinitionError` where the declaration leaves open which input or output is meant."""
-    message, history = find_message_input(flow)
-    text, answer_node = find_text_output(flow)
-    return ChatShape(message, history, text, answer_node)
+    agent: str | None
+    """The node whose words are that output, as they are; None: the text is known at the end."""
 
 
 def find_message_input(flow: Flow) -> tuple[str | None, str | None]:
-    """The inputs for the newest message and for the whole conversation; one of them is there.
+    """The inputs for the newest message and for the whole conversation; one of them is there. `DefinitionError` where
+    the declaration leaves open which is meant.
 
     >>> from flowengine import FunctionNode
     >>> find_message_input(Flow("f", {"a": FunctionNode(print)}, inputs={"topic": "string", "words": "integer"}))
@@ -85,14 +74,16 @@ def find_message_input(flow: Flow) -> tuple[str | None, str | None]:
     return message, history
 
 
-def find_text_output(flow: Flow) -> tuple[str, str | None]:
-    """The output that is the text, and the agent that writes just that.
+def find_text_output(flow: Flow) -> TextOutput:
+    """The output that is the text; `DefinitionError` where the declaration leaves open which is meant.
 
     >>> from flowengine import FunctionNode
     >>> find_text_output(Flow("f", {"a": FunctionNode(print), "b": FunctionNode(print, needs=["a"])}))
-    ('b', None)
+    TextOutput(name='b', agent=None)
     """
-    names, shapes = _outputs_of(flow)
+    plan = flow.plan
+    names = [plan.graph.ids[leaf] for leaf in plan.graph.leaves] if plan.outputs is None else list(plan.outputs)
+    shapes: Mapping[str, Any] = {} if plan.outputs is None else outputs_schema_of(flow).get("properties", {})
     named = _only(name for name in names if name in _TEXT_NAMES)
     text = _only(names) or named or _only(name for name in names if shapes.get(name) == {"type": "string"})
     if text is None:
@@ -100,7 +91,7 @@ def find_text_output(flow: Flow) -> tuple[str, str | None]:
             f"flow '{flow.name}' cannot be called by chat: which output is the answer's text is open, for its outputs "
             f"are {', '.join(names) or 'none'}; name one of them `reply`"
         )
-    return text, _agent_of(flow, text)
+    return TextOutput(text, _agent_of(flow, text))
 
 
 def may_ask(flow: Flow) -> bool:
@@ -125,7 +116,7 @@ def tooling_of(node: Any) -> Any:
 
 def outputs_schema_of(flow: Flow) -> Mapping[str, Any]:
     """The JSON Schema of a flow's outputs; of one that was built in Python only their names are known."""
-    spec = _spec_of(flow)
+    spec = spec_of(flow)
     if spec is not None:
         from flowengine.flowfile.analysis.inferred_shapes import outputs_schema  # YAML only where there is a file.
 
@@ -146,17 +137,9 @@ def to_text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else dumps(value)
 
 
-def _outputs_of(flow: Flow) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """The outputs' names, and what is known of their values."""
-    plan = flow.plan
-    if plan.outputs is None:
-        return [plan.graph.ids[leaf] for leaf in plan.graph.leaves], {}
-    return list(plan.outputs), outputs_schema_of(flow).get("properties", {})
-
-
 def _agent_of(flow: Flow, output: str) -> str | None:
     """The agent whose words are an output."""
-    spec = _spec_of(flow)
+    spec = spec_of(flow)
     if flow.plan.outputs is None:
         node = output
     elif spec is None:
@@ -171,8 +154,9 @@ def _agent_of(flow: Flow, output: str) -> str | None:
     return node if flow.plan.definitions[node].kind == "agent" else None
 
 
-def _spec_of(flow: Flow) -> Any:
-    """The flow as its file has it; None for one that was built in Python."""
+@lru_cache
+def spec_of(flow: Flow) -> Any:
+    """The flow as its file had it when it was loaded; None for one that was built in Python."""
     plan = flow.plan
     if plan.source is None or plan.path is None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final, get_args
 
 from flowengine.core.context import RunStatus
@@ -11,7 +10,8 @@ from flowengine.errors import FlowEngineError
 from flowengine.flow import Flow
 from flowengine.server.flow_catalog import make_input_schema
 from flowengine.server.problems import MEDIA_TYPE
-from flowengine.server.schemas import ANSWER
+from flowengine.server.schemas import ANSWER, ref
+from flowengine.serving.chat_shape import outputs_schema_of, spec_of
 from flowengine.version import __version__
 
 __all__ = ["describe_flows", "input_schema", "output_schema"]
@@ -73,14 +73,8 @@ def input_schema(flow: Flow) -> Schema:
 
 def output_schema(flow: Flow) -> Schema:
     """Returns the JSON Schema of a flow's outputs, as far as known."""
-    plan = flow.plan
-    if plan.source is None or plan.path is None:
-        return {"type": "object"}
-    from flowengine.flowfile.analysis.inferred_shapes import outputs_schema  # A flow built in Python needs no YAML.
-    from flowengine.flowfile.loader import load_flow
-
     try:
-        return outputs_schema(load_flow(Path(plan.path), text=plan.source))
+        return {"type": "object"} if spec_of(flow) is None else outputs_schema_of(flow)
     except FlowEngineError:  # A file beside it is gone since.
         return {"type": "object"}
 
@@ -115,7 +109,7 @@ def _describe_call(flow: Flow) -> Schema:
                 "description": "The outputs of the run.",
                 "content": {**_json(output_schema(flow)), "text/event-stream": {"schema": {"description": _STREAM}}},
             },
-            "202": {"description": "The run goes on, or waits for a person.", "content": _json(_ref("Run"))},
+            "202": {"description": "The run goes on, or waits for a person.", "content": _json(ref("Run"))},
             **{status: _problem(said) for status, said in _CALL_PROBLEMS.items()},
         },
     }
@@ -129,12 +123,8 @@ def _json(schema: Schema) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
 def _problem(description: str) -> Schema:
-    return {"description": description, "content": {MEDIA_TYPE: {"schema": _ref("Problem")}}}
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": ref("Problem")}}}
 
 
 _CALL_PARAMETERS: Final = [
@@ -159,14 +149,14 @@ _RUN_ID: Final = {"name": "run_id", "in": "path", "description": "The run's id."
 
 
 def _on_run(id: str, summary: str, body: str | None = None, status: str = "200") -> Schema:
-    asked = {} if body is None else {"requestBody": {"required": True, "content": _json(_ref(body))}}
+    asked = {} if body is None else {"requestBody": {"required": True, "content": _json(ref(body))}}
     return {
         "operationId": id,
         "summary": summary,
         "parameters": [_RUN_ID],
         **asked,
         "responses": {
-            status: {"description": "The run.", "content": _json(_ref("Run"))},
+            status: {"description": "The run.", "content": _json(ref("Run"))},
             "404": _problem("There is no such run of this key."),
             "409": _problem("As the run stands, it cannot be done."),
         },

@@ -1,51 +1,54 @@
-"""Serves flows and their runs: `POST /flows/NAME` and what follows from it."""
+"""Serves flows and their runs: `POST /flows/NAME` and what follows from it.
+
+The pages of signed links, by which people answer what runs ask, need no key: a link says itself who answers what.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from functools import partial, wraps
+from functools import partial
 from typing import Final, NamedTuple
 
 import anyio
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from flowengine.engine.events import Event
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.server.problems import ProblemError, reading_records
+from flowengine.server.answer_links import AnswerDesk, make_answer_routes
+from flowengine.server.problems import ProblemError
 from flowengine.server.requests import read_json, read_json_object
+from flowengine.server.run_commands import ApprovalDecision
+from flowengine.server.safety import ANSWERS
 from flowengine.server.schemas import ANSWER
-from flowengine.server.sse import StreamResponse
-from flowengine.serving.chat_requests import caller_of, run_key_of
+from flowengine.server.sse import read_position
+from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of
 from flowengine.serving.flow_documents import describe_flows
 from flowengine.serving.http_answers import (
     accepted_response,
     encode_message,
+    encode_progress,
     error_response,
     json_response,
+    make_routes,
     outcome_response,
-    progress_messages,
     to_run_state,
 )
 from flowengine.serving.outcomes import FlowCaller, RunOutcome, StartedRun
 from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 
-__all__ = ["Handler", "answering_errors", "make_flow_routes"]
+__all__ = ["make_flow_routes"]
 
 _WAIT: Final = re.compile(r"wait=(\d{1,5})")
-_BEAT: Final = 15.0
-"""Seconds of silence after which a follower gets a comment, so that nothing on the way cuts it off."""
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_flow_routes(parts: ServingParts) -> MountedRoutes:
     routes = _FlowRoutes(parts)
-    table: list[tuple[str, str, Handler]] = [
+    table = [
         ("GET", "/flows", routes.list_flows),
         ("GET", "/flows/{flow}", routes.describe_flow),
         ("POST", "/flows/{flow}", routes.call_flow),
@@ -58,21 +61,8 @@ def make_flow_routes(parts: ServingParts) -> MountedRoutes:
         ("POST", "/runs/{run_id}/cancel", routes.cancel_run),
         ("POST", "/runs/{run_id}/resume", routes.resume_run),
     ]
-    return MountedRoutes([Route(path, answering_errors(each), methods=[method]) for method, path, each in table])
-
-
-def answering_errors(handler: Handler) -> Handler:
-    """The handler, whose errors are problem objects."""
-
-    @wraps(handler)
-    async def guarded(request: Request) -> Response:
-        try:
-            with reading_records(request):
-                return await handler(request)
-        except Exception as error:
-            return error_response(error)
-
-    return guarded
+    desk = AnswerDesk(parts.environ, routes.read_events, routes.take_decision)
+    return MountedRoutes([*make_routes(table), *make_answer_routes(desk)], (ANSWERS,))
 
 
 class _Wish(NamedTuple):
@@ -113,7 +103,7 @@ class _FlowRoutes:
         inputs = await read_json_object(request, self._parts.max_body)
         url = request.headers.get("flowengine-callback")
         callbacks = self._parts.callbacks
-        if url is not None and callbacks is not None:
+        if url is not None:
             callbacks.check(url)
         run = await self._service.start(
             flow,
@@ -123,12 +113,12 @@ class _FlowRoutes:
             labels=parse_labels(request.headers.getlist("flowengine-label")),
             session=request.headers.get("flowengine-session"),
             tokens=wish.is_stream,
-            around=None if url is None or callbacks is None else partial(callbacks.expecting, url),
+            around=None if url is None else partial(callbacks.expecting, url),
         )
         headers = _headers_of(run, wish)
         root = _root_of(request)
         if wish.is_stream:
-            return _stream(self._messages(run.run_id, caller, root), headers)
+            return event_stream(self._messages(run.run_id, caller, root), headers, tells_retry=True)
         if wish.is_async and wish.seconds is None:  # With both, it is 202 after so many seconds (RFC 7240).
             return accepted_response(await self._service.outcome(run.run_id, caller), root, headers)
         outcome: RunOutcome | None = None
@@ -172,24 +162,23 @@ class _FlowRoutes:
             "model_calls": record.usage.calls, "tokens": record.usage.tokens, "cost_usd": record.usage.cost_usd
         }  # fmt: skip
         nodes = {path: {"status": node.status, "error": node.error} for path, node in record.nodes.items()}
-        callbacks = self._parts.callbacks
-        if callbacks is not None:
-            said["callbacks"] = await anyio.to_thread.run_sync(callbacks.record, record.run_id)
+        said["callbacks"] = await anyio.to_thread.run_sync(self._parts.callbacks.record, record.run_id)
         return json_response({**said, "nodes": nodes, "usage": usage, "labels": record.labels})
 
     async def follow_run(self, request: Request) -> Response:
         """The run's events; where the client knows how it stands, those from then on, and 204 where none will come."""
-        run_id, caller, after = request.path_params["run_id"], caller_of(request), _read_position(request)
+        run_id, caller, after = request.path_params["run_id"], caller_of(request), read_position(request)
         events = (await self._service.record(run_id, caller)).events
         if after > len(events):
             raise ProblemError(400, "No such position", f"run '{run_id}' has fewer than {after} events")
         is_known = after == len(events)
         if is_known and RunOutcome.of(events).has_ended:
             return Response(status_code=204)
-        return _stream(self._messages(run_id, caller, _root_of(request), after, stay=is_known), {})
+        messages = self._messages(run_id, caller, _root_of(request), after, stay=is_known)
+        return event_stream(messages, {}, tells_retry=True)
 
     async def answer_run(self, request: Request) -> Response:
-        body, caller = await read_json(request, ANSWER), caller_of(request)
+        body, caller = await read_json(request, ANSWER, self._parts.max_body), caller_of(request)
         run_id: str = request.path_params["run_id"]
         node = await self._service.answer(
             run_id,
@@ -212,16 +201,27 @@ class _FlowRoutes:
         await self._service.resume(run_id, caller)
         return accepted_response(await self._service.outcome(run_id, caller), _root_of(request), {})
 
+    async def read_events(self, run_id: str) -> Sequence[Event]:
+        """The events of a run, for the page of a link."""
+        return (await self._service.record(run_id)).events
+
+    async def take_decision(self, run_id: str, question: str, given: ApprovalDecision, asked: float) -> bool:
+        """Answer by a link; the run goes on."""
+        choice, comment, form, by = given
+        await self._service.answer(run_id, question, choice, form, by, comment=comment, asked=asked)
+        return True
+
     async def _messages(
         self, run_id: str, caller: FlowCaller | None, root: str, after: int = 0, *, stay: bool = False
     ) -> AsyncGenerator[bytes]:
         """Progress, and at the end the result, the question, or the error; `stay`: also beyond a question."""
         yield encode_message("run", {"run_id": run_id, "links": {"self": f"{root}/runs/{run_id}"}})
         try:
-            followed = self._service.follow(run_id, after, stay=stay, caller=caller)
-            async with aclosing(progress_messages(followed)) as pieces:
-                async for piece in pieces:
-                    yield piece
+            async with aclosing(self._service.follow(run_id, after, stay=stay, caller=caller)) as followed:
+                async for position, event in followed:
+                    piece = encode_progress(position, event)
+                    if piece is not None:
+                        yield piece
             events = (await self._service.record(run_id, caller)).events
         except Exception as error:  # The head is out: what went wrong is one more event.
             yield encode_message("error", json.loads(bytes(error_response(error).body)))
@@ -229,10 +229,6 @@ class _FlowRoutes:
         outcome = RunOutcome.of(events)
         names = {"succeeded": "result", "partial": "result", "waiting": "question", "running": "interrupted"}
         yield encode_message(names.get(outcome.status, "error"), to_run_state(outcome, root), len(events) - 1)
-
-
-def _stream(messages: AsyncGenerator[bytes], headers: Mapping[str, str]) -> Response:
-    return StreamResponse(messages, headers=headers, beat=_BEAT)
 
 
 def _headers_of(run: StartedRun, wish: _Wish) -> dict[str, str]:
@@ -247,11 +243,3 @@ def _headers_of(run: StartedRun, wish: _Wish) -> dict[str, str]:
 def _root_of(request: Request) -> str:
     root: str = request.scope.get("root_path", "")
     return root
-
-
-def _read_position(request: Request) -> int:
-    last = request.headers.get("last-event-id")
-    text = request.query_params.get("after", "0") if last is None else last
-    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise ProblemError(400, "No such position", f"a position is a whole number from 0 on, found {text!r:.40}")
-    return int(text) + (last is not None)

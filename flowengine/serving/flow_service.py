@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -57,8 +57,7 @@ from flowengine.serving.outcomes import (
     start_of,
 )
 from flowengine.serving.run_driver import Admission, DrivenRun, RunDriver
-from flowengine.serving.run_feed import Followed
-from flowengine.serving.run_follower import RunFollower
+from flowengine.serving.run_follower import Followed, RunFollower
 from flowengine.serving.start_requests import digest, run_id_of_key, take_in_files
 
 __all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOutcome", "StartedRun", "run_id_of_key"]
@@ -99,7 +98,7 @@ class FlowService:
         self._settling = anyio.Lock()
         """Whether a run has ended is not looked at while it is taken up again."""
         self._tasks: TaskGroup | None = None
-        self._follower = RunFollower(store, self.driver)
+        self._follower = RunFollower(store, self.driver.feed_of, self.driver.drives)
         self._local = LocalRuns(store, self.flows, self.driver, self._follower)
         self._grace = grace
         self._queue = queue if hasattr(store, "transact") else None
@@ -197,8 +196,7 @@ class FlowService:
             labels=given,
         )
         start = RunStart(run_id, inputs, options)
-        begin = partial(self._begin_within, caller, flow, start, tokens)
-        while not await self._begin_alone(run_id, partial(self._begin_in, around, run_id, begin)):
+        while not await self._begin_alone(flow, start, caller, tokens, around):
             with suppress(RunNotFoundError):  # It was about to begin, and did not.
                 await self._attach(run_id, request)
                 return StartedRun(run_id, False)
@@ -279,7 +277,7 @@ class FlowService:
         """Go on with a run that failed, was cancelled, or was interrupted."""
         events = await self._follower.events(run_id)
         check_access(RunOutcome.of(events), caller)
-        if self.driver.find(run_id) is not None:
+        if self.driver.drives(run_id):
             return
         started = start_of(events)
         async with self._settling:
@@ -324,8 +322,17 @@ class FlowService:
         index = run_index_of(self.store)  # A store may have very many runs, and a chat asks for each message.
         return (await anyio.to_thread.run_sync(index.find, RunsAsked(storable, status, wanted), limit)).infos
 
-    async def _begin_alone(self, run_id: str, begin: Callable[[], Awaitable[bool]]) -> bool:
+    async def _begin_alone(
+        self,
+        flow: str,
+        start: RunStart,
+        caller: FlowCaller | None,
+        tokens: bool,
+        around: Callable[[str], AbstractAsyncContextManager[None]] | None,
+    ) -> bool:
         """Tells whether the run began by this call: of several for one run, one tries at a time."""
+        run_id = start.run_id
+        budgeted = caller if caller is not None and caller.budget_usd_day is not None else None
         driven = self.driver.find(run_id)
         begun = self._beginning.get(run_id) if driven is None else driven.begun
         if begun is not None:
@@ -333,30 +340,18 @@ class FlowService:
             return False
         done = self._beginning[run_id] = anyio.Event()
         try:
-            return await begin()
+            if (budgeted is not None or around is not None) and await self._follower.is_known(run_id):
+                return False
+            async with nullcontext() if around is None else around(run_id):
+                if budgeted is None:
+                    return await self._begin(flow, start, tokens)
+                return await self._begin_within(budgeted, flow, start, tokens)
         finally:
             del self._beginning[run_id]
             done.set()
 
-    async def _begin_in(
-        self,
-        around: Callable[[str], AbstractAsyncContextManager[None]] | None,
-        run_id: str,
-        begin: Callable[[], Awaitable[bool]],
-    ) -> bool:
-        if around is None:
-            return await begin()
-        if await self._follower.is_known(run_id):
-            return False
-        async with around(run_id):
-            return await begin()
-
-    async def _begin_within(self, caller: FlowCaller | None, flow: str, start: RunStart, tokens: bool) -> bool:
+    async def _begin_within(self, caller: FlowCaller, flow: str, start: RunStart, tokens: bool) -> bool:
         """As `_begin`, within what the caller may spend today."""
-        if caller is None or caller.budget_usd_day is None:
-            return await self._begin(flow, start, tokens)
-        if await self._follower.is_known(start.run_id):
-            return False
         await self._settle_ended(caller)
         limit = self.flows[flow].plan.limits.bounds.cost_usd
         given, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)
@@ -367,14 +362,14 @@ class FlowService:
             return await self._begin(flow, start, tokens)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                if self.driver.find(start.run_id) is None and not await self._follower.is_known(start.run_id):
+                if not self.driver.drives(start.run_id) and not await self._follower.is_known(start.run_id):
                     await anyio.to_thread.run_sync(self.budgets.settle, caller.name, day, start.run_id, 0.0)
             raise
 
     async def _settle_ended(self, caller: FlowCaller) -> None:
         """Settle runs that ended elsewhere: in a worker, or in a server that died before it could."""
         for run_id in await anyio.to_thread.run_sync(self.budgets.open_runs, caller):
-            if self.driver.find(run_id) is None:
+            if not self.driver.drives(run_id):
                 with suppress(RunNotFoundError):
                     await self._settle(run_id)
 
@@ -386,7 +381,7 @@ class FlowService:
 
     async def _settle(self, run_id: str) -> None:
         async with self._settling:
-            if self.driver.find(run_id) is not None:  # It was resumed since.
+            if self.driver.drives(run_id):  # It was resumed since.
                 return
             events = await self._follower.events(run_id)
             started, outcome = start_of(events), RunOutcome.of(events)
@@ -420,7 +415,7 @@ class FlowService:
                 "this key was used with other inputs: a key is good for one run; take another for another run"
             )
         is_open = not isinstance(events[-1], RunFinished) or events[-1].status == "running"
-        if is_open and self._queue is None and self.driver.find(run_id) is None:
+        if is_open and self._queue is None and not self.driver.drives(run_id):
             with suppress(RunBusyError):
                 await self._local.go_on(run_id)
 

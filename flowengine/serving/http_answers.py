@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from flowengine.core.json_values import to_json_value
 from flowengine.engine.events import Event, NodeFailed, TokenStreamed
 from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.masking.masker import Masker
-from flowengine.server.problems import ProblemError, problem_of, problem_response
+from flowengine.server.problems import Handler, ProblemError, answering_errors, problem_of, problem_response
 from flowengine.serving.api_keys import QuotaError
 from flowengine.serving.outcomes import NODE_STATES, AccessError, KeyReusedError, RunOutcome
 from flowengine.serving.run_driver import OverloadedError, StoppingError
-from flowengine.serving.run_feed import Followed
 from visualize.viewer.html import whole
 
 __all__ = [
     "accepted_response",
     "encode_message",
+    "encode_progress",
     "error_response",
     "hide_store",
     "json_response",
+    "make_routes",
     "outcome_response",
-    "progress_messages",
     "to_run_state",
 ]
 
@@ -57,6 +59,17 @@ def error_response(error: Exception) -> Response:
     if response.status_code == 401:
         response.headers["WWW-Authenticate"] = 'Bearer realm="flowengine"'
     return response
+
+
+def make_routes(
+    table: Iterable[tuple[str, str, Handler]], answer: Callable[[Exception], Response] = error_response
+) -> list[Route]:
+    """Routes of a method, a path and a handler each, whose errors are answered."""
+
+    def answer_error(request: Request, error: Exception) -> Response:
+        return answer(error)
+
+    return [Route(path, answering_errors(each, answer_error), methods=[method]) for method, path, each in table]
 
 
 def hide_store(error: Exception) -> Exception:
@@ -105,8 +118,7 @@ def outcome_response(outcome: RunOutcome, root: str, headers: Mapping[str, str])
     kind = None if outcome.error is None else outcome.error.type
     found = ProblemError(status, title, message, run_id=outcome.run_id, node=outcome.failed_node, error=kind)
     response = problem_response(found, as_page=False)
-    for name, value in headers.items():
-        response.headers[name] = value
+    response.headers.update(headers)
     return response
 
 
@@ -117,15 +129,8 @@ def encode_message(event: str, data: Any, position: int | None = None) -> bytes:
     return f"{place}event: {event}\ndata: {text}\n\n".encode()
 
 
-async def progress_messages(events: AsyncGenerator[Followed]) -> AsyncGenerator[bytes]:
-    """Yields the states of nodes and the text of agents, without prompts and results."""
-    async for position, event in events:
-        said = _encode_progress(position, event)
-        if said is not None:
-            yield said
-
-
-def _encode_progress(position: int | None, event: Event | TokenStreamed) -> bytes | None:
+def encode_progress(position: int | None, event: Event | TokenStreamed) -> bytes | None:
+    """The state of a node, or the text of an agent, without prompts and results; None for any other event."""
     if isinstance(event, TokenStreamed):
         return encode_message("token", {"node": event.node, "text": event.text, "begins": event.begins})
     state = NODE_STATES.get(type(event))

@@ -132,12 +132,12 @@ class LocalRuns:
 
     async def go_on(self, run_id: str) -> None:
         """Drive a run of the store from here on; `RunBusyError` where somebody does."""
-        if self._driver.find(run_id) is not None:
+        if self._driver.drives(run_id):
             return
         if self._driver.is_stopping:
             self._driver.admit()
         events = await self._follower.events(run_id)
-        if self._driver.find(run_id) is not None:
+        if self._driver.drives(run_id):
             return
         flow = start_of(events).flow
         if flow not in self._flows:
@@ -196,7 +196,7 @@ class LocalRuns:
             await self._rescue(run_id)
 
     async def _rescue(self, run_id: str) -> None:
-        if self._driver.find(run_id) is not None:
+        if self._driver.drives(run_id):
             return
         try:
             events = await self._follower.events(run_id)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -122,7 +123,8 @@ class _Calls:
                 return await control(call)
             return await self._run_flow(call)
         except FlowEngineError as error:
-            return _error_result(str(hide_store(error)))
+            text = types.TextContent(type="text", text=whole(str(hide_store(error))))
+            return types.CallToolResult(content=[text], is_error=True)
 
     async def _run_flow(self, call: FlowToolCall) -> Result:
         if call.params.request_state is not None:
@@ -168,8 +170,8 @@ class _Calls:
             return result_of(await self._service.outcome(run_id, call.caller))
         except anyio.get_cancelled_exc_class():
             if owns and self._settings.on_cancel == "cancel":
-                with anyio.CancelScope(shield=True):
-                    await self._stop(run_id, call.caller)
+                with anyio.CancelScope(shield=True), suppress(FlowEngineError):  # It may have ended meanwhile.
+                    await self._service.cancel(run_id, call.caller)
             raise
 
     async def _tell_progress(self, call: FlowToolCall, run_id: str) -> None:
@@ -213,12 +215,6 @@ class _Calls:
             )
         except ApprovalError as error:
             raise InputError(f"{error}\nRun {run_id} waits on: answer it with answer_approval") from error
-
-    async def _stop(self, run_id: str, caller: FlowCaller | None) -> None:
-        try:
-            await self._service.cancel(run_id, caller)
-        except FlowEngineError:  # It has ended meanwhile.
-            return
 
     # --- The server's own tools
 
@@ -314,7 +310,3 @@ def _can_elicit(request: Request) -> bool:
 
 def _data_result(data: Mapping[str, Any]) -> types.CallToolResult:
     return data_result(dumps(data, indent=1), data)
-
-
-def _error_result(message: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=whole(message))], is_error=True)

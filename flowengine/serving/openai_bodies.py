@@ -14,6 +14,7 @@ from flowengine.errors import FlowEngineError
 from flowengine.serving.stream_parts import TokenCounts
 
 __all__ = [
+    "MOST_MESSAGES",
     "ChatAnswer",
     "ChatCall",
     "OpenAiError",
@@ -30,7 +31,8 @@ __all__ = [
     "text_part",
 ]
 
-_MOST_MESSAGES: Final = 2_000
+MOST_MESSAGES: Final = 2_000
+"""Of a conversation."""
 
 
 class OpenAiError(FlowEngineError):
@@ -70,6 +72,8 @@ class ChatCall(NamedTuple):
     messages: Sequence[Mapping[str, str]]
     """The conversation as `{role, content}`, the newest message, a person's, at the end."""
     stream: bool
+    store: bool
+    """Whether a later response may follow its answer."""
     session: str | None
     """The conversation's name; None: the messages are all that there is of it."""
     previous: str | None
@@ -100,10 +104,8 @@ def read_chat_call(body: Mapping[str, Any], session: str | None = None) -> ChatC
     if not isinstance(messages, list) or not messages:
         raise OpenAiError("`messages` is a list with at least one message", param="messages")
     read = [_read_message(each, f"messages[{at}]") for at, each in enumerate(cast("list[Any]", messages))]
-    options = body.get("stream_options")
-    tells_usage = is_map(options) and bool(options.get("include_usage"))
-    progress = body.get("progress", False)
-    return _make_call(body, read, "messages", session, None, bool(progress), tells_usage)
+    tells_usage = _read_flag(_read_object(body, "stream_options"), "include_usage")
+    return _make_call(body, read, "messages", session, None, False, tells_usage)
 
 
 def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> ChatCall:
@@ -124,16 +126,13 @@ def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> 
         conversation = conversation.get("id")
     if conversation is not None and not isinstance(conversation, str):
         raise OpenAiError("`conversation` is an id, or an object with one", param="conversation")
-    reasoning = body.get("reasoning")
-    progress = is_map(reasoning) and bool(reasoning.get("summary"))
+    tells_progress = bool(_read_object(body, "reasoning").get("summary"))
     previous = body.get("previous_response_id")
     if previous is not None and (conversation is not None or not isinstance(previous, str)):
         raise OpenAiError(
             "`previous_response_id` is an id, and goes without `conversation`", param="previous_response_id"
         )
-    return _make_call(
-        body, read, "input", conversation or session, previous, progress or bool(body.get("progress")), True
-    )
+    return _make_call(body, read, "input", conversation or session, previous, tells_progress, True)
 
 
 def _make_call(
@@ -145,25 +144,40 @@ def _make_call(
     tells_progress: bool,
     tells_usage: bool,
 ) -> ChatCall:
-    model, inputs, metadata = body.get("model"), body.get("inputs"), body.get("metadata")
+    model = body.get("model")
     if not isinstance(model, str) or not model:
         raise OpenAiError("`model` is the name of a flow", param="model")
     if body.get("tools") or body.get("functions"):
         raise OpenAiError("a flow calls tools of its own: leave `tools` out", param="tools")
     if messages[-1]["role"] != "user":
         raise OpenAiError(f"the last message is a user's, not of the role '{messages[-1]['role']}'", param=param)
-    if len(messages) > _MOST_MESSAGES:
-        raise OpenAiError(f"a conversation has at most {_MOST_MESSAGES:,} messages", param=param)
-    if inputs is not None and not is_map(inputs):
-        raise OpenAiError("`inputs` is an object: the flow's other inputs by name", param="inputs")
-    if metadata is not None and not is_map(metadata):
+    if len(messages) > MOST_MESSAGES:
+        raise OpenAiError(f"a conversation has at most {MOST_MESSAGES:,} messages", param=param)
+    inputs = _read_object(body, "inputs", ": the flow's other inputs by name")
+    metadata = _read_object(body, "metadata", " of texts")
+    if not all(isinstance(value, str) for value in metadata.values()):
         raise OpenAiError("`metadata` is an object of texts", param="metadata")
-    texts = {name: value for name, value in (metadata or {}).items() if isinstance(value, str)}
-    named = session or texts.get("session")
+    named = session or metadata.get("session")
     if named is not None and not 1 <= len(named.strip()) <= 150:
         raise OpenAiError("a conversation is named by 1 to 150 characters", param="metadata")
-    stream = bool(body.get("stream"))
-    return ChatCall(model, messages, stream, named, previous, inputs or {}, tells_progress, tells_usage, texts)
+    stream, store = _read_flag(body, "stream"), _read_flag(body, "store", default=True)
+    tells_progress = _read_flag(body, "progress") or tells_progress
+    return ChatCall(model, messages, stream, store, named, previous, inputs, tells_progress, tells_usage, metadata)
+
+
+def _read_object(body: Mapping[str, Any], name: str, what: str = "") -> Mapping[str, Any]:
+    """An object that may be left out; `what` says more of it where it is none."""
+    found = body.get(name)
+    if found is not None and not is_map(found):
+        raise OpenAiError(f"`{name}` is an object{what}", param=name)
+    return found or {}
+
+
+def _read_flag(body: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    found = body.get(name)
+    if found is not None and not isinstance(found, bool):
+        raise OpenAiError(f"`{name}` is true or false", param=name)
+    return default if found is None else found
 
 
 _ROLES: Final = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -177,15 +191,16 @@ def _read_message(given: Any, place: str) -> Mapping[str, str]:
     role = _ROLES.get(str(message.get("role")))
     if role is None:
         raise OpenAiError(f"{place}: a message has the role system, user or assistant", param=place)
-    return {"role": role, "content": read_content(message.get("content"), place)}
+    content = message.get("content")
+    if role == "assistant" and not content:  # It called tools, or refused.
+        return {"role": role, "content": ""}
+    return {"role": role, "content": read_content(content, place)}
 
 
 def read_content(content: Any, place: str) -> str:
-    if content is None:
-        return ""
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
+    if not isinstance(content, list) or not content:
         raise OpenAiError(f"{place}.content is a text, or a list of parts", param=place)
     texts: list[str] = []
     for part in cast("list[Any]", content):
@@ -270,7 +285,7 @@ def response_object(answer: ChatAnswer, call: ChatCall, *, status: str = "comple
         "tool_choice": "none",
         "tools": [],
         "top_p": None,
-        "store": True,
+        "store": call.store,
     }
 
 

@@ -6,15 +6,13 @@ client that goes away cancels its run, unless it gave an `Idempotency-Key` by wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from functools import wraps
 from time import time
 from typing import Final, NamedTuple, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, RunNotFoundError
 from flowengine.server.problems import problem_of
@@ -28,9 +26,9 @@ from flowengine.serving.chat_requests import (
     run_key_of,
     stopping_unheard,
 )
-from flowengine.serving.chat_shape import ChatShape, find_chat_shape
+from flowengine.serving.chat_shape import TextOutput, find_text_output
 from flowengine.serving.flow_service import FlowService
-from flowengine.serving.http_answers import hide_store, json_response
+from flowengine.serving.http_answers import hide_store, json_response, make_routes
 from flowengine.serving.openai_bodies import (
     ChatAnswer,
     ChatCall,
@@ -42,7 +40,7 @@ from flowengine.serving.openai_bodies import (
     read_responses_call,
     response_object,
 )
-from flowengine.serving.openai_streams import AnswerStream, ChatStream, ResponseStream
+from flowengine.serving.openai_streams import ChatStream, ResponseStream
 from flowengine.serving.outcomes import AccessError, FlowCaller, KeyReusedError, start_of
 from flowengine.serving.question_texts import format_questions
 from flowengine.serving.run_driver import OverloadedError, StoppingError
@@ -60,7 +58,6 @@ from flowengine.serving.stream_parts import (
 
 __all__ = ["make_openai_routes"]
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 Told: TypeAlias = "tuple[str, str] | RunEnded"
 """A piece of `text` or `reasoning`, and at last the end."""
 
@@ -72,28 +69,14 @@ _GONE: Final = Response(status_code=499)
 
 def make_openai_routes(parts: ServingParts) -> MountedRoutes:
     routes = _OpenAiRoutes(parts)
-    table: Sequence[tuple[str, str, Handler]] = [
+    table = [
         ("GET", "/v1/models", routes.list_models),
         ("GET", "/v1/models/{model}", routes.get_model),
         ("POST", "/v1/chat/completions", routes.complete_chat),
         ("POST", "/v1/responses", routes.respond),
+        *((method, "/v1/{rest:path}", _refuse) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
     ]
-    routes = [Route(path, _guard_handler(each), methods=[method]) for method, path, each in table]
-    rest = Route("/v1/{rest:path}", _guard_handler(_refuse), methods=["GET", "POST", "DELETE"])
-    return MountedRoutes([*routes, rest], errors={"/v1/": error_response})
-
-
-def _guard_handler(handler: Handler) -> Handler:
-    """The handler, whose errors are in OpenAI's form."""
-
-    @wraps(handler)
-    async def guarded(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except Exception as error:
-            return error_response(error)
-
-    return guarded
+    return MountedRoutes(make_routes(table, error_response), errors={"/v1/": error_response})
 
 
 def error_response(found: Exception) -> Response:
@@ -171,7 +154,7 @@ class _OpenAiRoutes:
         body = await read_json_object(request, self._max_body)
         call = read_responses_call(body, request.headers.get(_SESSION_HEADER))
         session = call.session if call.previous is None else await self._find_session(call.previous, caller_of(request))
-        keeps = session is None and body.get("store") is not False
+        keeps = session is None and call.store
         previous = None if call.previous is None else _run_of(call.previous)
         asked = await self._ask(request, call, Conversation(call.messages, session, keeps, previous))
         if call.stream:
@@ -189,9 +172,9 @@ class _OpenAiRoutes:
 
     async def _ask(self, request: Request, call: ChatCall, conversation: Conversation) -> _Asked:
         caller, run_key = caller_of(request), run_key_of(request)
-        shape = find_chat_shape(self._service.flow(call.model, caller))
+        text = find_text_output(self._service.flow(call.model, caller))
         chat = await begin_chat(self._service, call.model, conversation, caller, run_key=run_key, inputs=call.inputs)
-        return _Asked(self._service, caller, call, shape, chat, run_key is not None or not chat.is_new)
+        return _Asked(self._service, caller, call, text, chat, run_key is not None or not chat.is_new)
 
 
 def _run_of(response_id: str) -> str:
@@ -204,7 +187,7 @@ class _Asked(NamedTuple):
     service: FlowService
     caller: FlowCaller | None
     call: ChatCall
-    shape: ChatShape
+    text: TextOutput
     chat: ChatRun
     is_kept: bool
 
@@ -227,7 +210,7 @@ async def _gather(asked: _Asked) -> ChatAnswer:
     return answer._replace(text="".join(text), reasoning="".join(reasoning))
 
 
-async def _stream(asked: _Asked, stream: AnswerStream) -> AsyncGenerator[bytes]:
+async def _stream(asked: _Asked, stream: ChatStream | ResponseStream) -> AsyncGenerator[bytes]:
     answer = _begin_answer(asked)
     for frame in stream.begin(answer):
         yield frame
@@ -259,7 +242,7 @@ async def _tell(asked: _Asked) -> AsyncGenerator[Told]:
     answers: set[str] = set()
     async with (
         stopping_unheard(service, chat.run_id, asked.caller, is_kept=asked.is_kept),
-        aclosing(follow_parts(service, chat, asked.shape, asked.caller)) as parts,
+        aclosing(follow_parts(service, chat, asked.text, asked.caller)) as parts,
     ):
         async for part in parts:
             match part:

@@ -1,10 +1,13 @@
-"""Writes an answer that goes on as the events of OpenAI's streams, chat's and those of responses. Pure."""
+"""Writes an answer that goes on as the events of OpenAI's streams, chat's and those of responses. Pure.
+
+Both have the same methods; `answer` is what there is of it at its begin and at its end.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from flowengine.serving.openai_bodies import (
     ChatAnswer,
@@ -18,21 +21,7 @@ from flowengine.serving.openai_bodies import (
     text_part,
 )
 
-__all__ = ["AnswerStream", "ChatStream", "ResponseStream"]
-
-
-class AnswerStream(Protocol):
-    """One streamed answer, as server-sent events; `answer` is what there is of it at its begin and at its end."""
-
-    def begin(self, answer: ChatAnswer, /) -> Iterator[bytes]: ...
-
-    def add_text(self, text: str, /) -> Iterator[bytes]: ...
-
-    def add_reasoning(self, text: str, /) -> Iterator[bytes]: ...
-
-    def end(self, answer: ChatAnswer, /) -> Iterator[bytes]: ...
-
-    def fail(self, error: OpenAiError, answer: ChatAnswer, /) -> Iterator[bytes]: ...
+__all__ = ["ChatStream", "ResponseStream"]
 
 
 class ChatStream:

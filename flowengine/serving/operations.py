@@ -10,12 +10,11 @@ import anyio
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, JournalError, StoreVersionError
 from flowengine.runners.queue.status import QueueStatus, queues_of, workers_of
-from flowengine.serving.flow_routes import answering_errors
+from flowengine.serving.http_answers import make_routes
 from flowengine.serving.outcomes import AccessError
 from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 
@@ -49,12 +48,8 @@ def make_operation_routes(parts: ServingParts) -> MountedRoutes:
             metrics.note_queues(counts, ((each.queue, each.workers) for each in queues))
         return Response(metrics.text(), media_type=metrics.media_type)
 
-    routes = [
-        Route("/healthz", is_alive),
-        Route("/readyz", is_ready),
-        Route("/metrics", answering_errors(tell_metrics)),
-    ]
-    return MountedRoutes(routes, ("/healthz", "/readyz"))
+    table = [("GET", "/healthz", is_alive), ("GET", "/readyz", is_ready), ("GET", "/metrics", tell_metrics)]
+    return MountedRoutes(make_routes(table), ("/healthz", "/readyz"))
 
 
 async def find_unreadiness(store: JournalStore) -> str | None:

@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.json_values import dumps
-from flowengine.core.values import find_label
+from flowengine.core.values import find_label, is_map
+from flowengine.errors import InputError
 from flowengine.journal.approvals import fields_of
 from flowengine.runs import Question
 
-__all__ = ["PersonsAnswer", "format_questions", "read_answer"]
+__all__ = ["PersonsAnswer", "format_questions", "read_answer", "read_given_answer"]
 
 _SET_OFF: Final = re.compile(r"\s*(?:[,.:;!\n]|[-–—](?=\s))\s*")
 _MOST_ANSWER: Final = 100_000
@@ -35,6 +36,18 @@ class PersonsAnswer(NamedTuple):
     comment: str = ""
     values: Any = None
     """What was filled in."""
+
+
+def read_given_answer(place: str, given: Any, form: str) -> tuple[str, PersonsAnswer]:
+    """The run and the answer of a client: `place` is RUN/QUESTION, and what is given for it an object with `choice`,
+    `comment` and `form`, or the choice. `InputError` for anything else, where `form` says how it is written.
+    """
+    run_id, _, question = place.partition("/")
+    answer: Mapping[str, Any] = given if is_map(given) else {"choice": given}
+    choice, comment = answer.get("choice"), answer.get("comment") or ""
+    if not question or not isinstance(choice, str) or not isinstance(comment, str):
+        raise InputError(form)
+    return run_id, PersonsAnswer(question, choice, comment, answer.get("form"))
 
 
 def format_questions(run_id: str, questions: Sequence[Question], *, unclear: bool = False) -> str:

@@ -23,7 +23,7 @@ from flowengine.engine.ports import Journal, JournalStore
 from flowengine.errors import FlowEngineError, RunError
 from flowengine.journal.stores import TeeStore
 from flowengine.runners.run import Run
-from flowengine.serving.run_feed import RunFeed
+from flowengine.serving.run_follower import RunFeed
 
 __all__ = ["Admission", "DrivenRun", "OverloadedError", "RunDriver", "StoppingError"]
 
@@ -138,6 +138,9 @@ class RunDriver:
 
     def find(self, run_id: str) -> DrivenRun | None:
         return self._driven.get(run_id)
+
+    def drives(self, run_id: str) -> bool:
+        return run_id in self._driven
 
     def feed_of(self, run_id: str) -> RunFeed | None:
         """Returns the feed of a run that is or was just executed here for a follower."""

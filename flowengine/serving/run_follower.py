@@ -1,27 +1,27 @@
 """Reads the events of runs for those who follow them: from the process's own runs as they come, else from the store.
 
-All who follow a run that another process drives share one look at the store.
+What a run of this process tells while it goes on is one list (`RunFeed`), that each of them reads at its own pace: a
+slow one has no buffer of its own, costs nothing and delays nobody. Nothing is kept while nobody follows, unless
+somebody is about to. All who follow a run that another process drives share one look at the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
-from typing import Final
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, TypeAlias
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from flowengine.engine.events import Event, RunFinished
+from flowengine.engine.events import Event, RunFinished, TokenStreamed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, RunNotFoundError
 from flowengine.journal.value_types import only_looking
 from flowengine.serving.outcomes import ENDED, SETTLED, no_run_of_yours
-from flowengine.serving.run_driver import RunDriver
-from flowengine.serving.run_feed import Followed, RunFeed
 
-__all__ = ["RunFollower"]
+__all__ = ["Followed", "RunFeed", "RunFollower"]
 
 _FIRST_LOOK, _LAST_LOOK = 0.05, 0.5
 """Seconds between two looks at a run that another process drives; ever longer while nothing happens."""
@@ -29,12 +29,87 @@ _MAX_THREADS: Final = 4
 """Reading; each has a connection of its own to the store."""
 
 
-class RunFollower:
-    """Of one store; what this process drives is heard from its driver."""
+Followed: TypeAlias = "tuple[int | None, Event | TokenStreamed]"
+"""Position in the journal and event; what no journal has is without a position."""
 
-    def __init__(self, store: JournalStore, driver: RunDriver) -> None:
+
+class RunFeed:
+    """The events of one run from the journal's position `next` until `end`. One event loop uses it."""
+
+    def __init__(self, position: int = 0) -> None:
+        self.is_kept = False
+        """Whether all is kept from the beginning on, for somebody who is about to follow."""
+        self.next = position
+        """The position behind the last event that was heard."""
+        self.is_over = False
+        self.followers = 0
+        self._items: list[Followed] = []
+        self._first = position
+        """The position of the first item."""
+        self._bell: anyio.Event | None = None
+
+    def hear(self, event: Event) -> None:
+        """The journal has taken an event."""
+        if self.followers or self.is_kept:
+            self._items.append((self.next, event))
+            self._ring()
+        self.next += 1
+
+    def hear_token(self, token: TokenStreamed) -> None:
+        """An agent has written a piece of text."""
+        if token.text and (self.followers or self.is_kept):
+            self._items.append((None, token))
+            self._ring()
+
+    def end(self) -> None:
+        """No more will come from here; whoever waits is told."""
+        self.is_over = True
+        self._ring()
+
+    @contextmanager
+    def follow(self) -> Generator[int]:
+        """From now on everything is kept, for as long as somebody follows; the position it is kept from."""
+        if not self.followers and not self.is_kept:
+            self._items, self._first = [], self.next
+        self.followers += 1
+        try:
+            yield self._first
+        finally:
+            self.followers -= 1
+            if not self.followers and not self.is_kept:
+                self._items = []
+
+    async def read(self, after: int) -> AsyncGenerator[Followed]:
+        """Yields the events from a position until the end; only inside `follow`."""
+        index = max((at + 1 for at, (seq, _) in enumerate(self._items) if seq is not None and seq < after), default=0)
+        while True:
+            while index < len(self._items):
+                position, event = self._items[index]
+                index += 1
+                if position is None or position >= after:
+                    yield position, event
+            if self.is_over:
+                return
+            if self._bell is None:
+                self._bell = anyio.Event()
+            await self._bell.wait()
+
+    def _ring(self) -> None:
+        if self._bell is not None:
+            self._bell.set()
+            self._bell = None
+
+
+class RunFollower:
+    """Of one store."""
+
+    def __init__(
+        self, store: JournalStore, feed_of: Callable[[str], RunFeed | None], drives: Callable[[str], bool]
+    ) -> None:
+        """`feed_of`: of a run that this process drives, or did just now. `drives`: whether it does."""
         self._store = store
-        self._driver = driver
+        self._feed_of = feed_of
+        self._drives = drives
         self._threads = anyio.CapacityLimiter(_MAX_THREADS)
         self._watches: dict[str, RunFeed] = {}
         self._tasks: TaskGroup | None = None
@@ -58,7 +133,7 @@ class RunFollower:
     async def follow(self, run_id: str, after: int, *, stay: bool) -> AsyncGenerator[Followed]:
         """The run's events from a position on, until it has ended or waits; `stay`: also beyond what it waits for."""
         while True:
-            feed = self._driver.feed_of(run_id)
+            feed = self._feed_of(run_id)
             if feed is None or feed.next <= after:
                 events = await self.events(run_id, max(0, after - 1))
                 for event in events[min(after, 1) :]:
@@ -66,9 +141,9 @@ class RunFollower:
                     after += 1
                 last = events[-1] if events else None
                 is_over = isinstance(last, RunFinished) and last.status in (ENDED if stay else SETTLED)
-                if self._driver.find(run_id) is None and (is_over or self._tasks is None):
+                if not self._drives(run_id) and (is_over or self._tasks is None):
                     return
-                feed = self._driver.feed_of(run_id)
+                feed = self._feed_of(run_id)
             if feed is None or (feed.is_over and feed.next <= after):
                 feed = self._watch(run_id, after)
             with feed.follow() as first:
@@ -78,9 +153,7 @@ class RunFollower:
                     for event in await self.events(run_id, after, first):
                         yield after, event
                         after += 1
-                    if (
-                        after < first and not is_whole
-                    ):  # What was told and is not in the store yet is there in a moment.
+                    if after < first and not is_whole:  # What was told is in the store in a moment.
                         await anyio.sleep(_FIRST_LOOK)
                 async for position, event in feed.read(after):
                     yield position, event

@@ -46,7 +46,7 @@ class _ServiceHost:
             outcome = await self._service.outcome(run_id)
         except RunNotFoundError:
             return False
-        if outcome.status != "running" or self._service.is_queued or self._service.driver.find(run_id) is not None:
+        if outcome.status != "running" or self._service.is_queued or self._service.driver.drives(run_id):
             return outcome.status in ("running", "waiting")
         return run_id not in await anyio.to_thread.run_sync(self._service.store.abandoned)
 

@@ -10,9 +10,8 @@ It can be mounted below a path of an app of your own, whose lifespan enters that
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib import import_module
 from os import PathLike
 from time import perf_counter
 from typing import Final, Literal
@@ -30,29 +29,34 @@ from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project
 from flowengine.journal.stores import as_store
 from flowengine.models.dotenv import read_environment
-from flowengine.server.problems import ProblemError
+from flowengine.server.problems import ProblemError, tell_allowed
 from flowengine.server.safety import LOOPBACK, Hosts
 from flowengine.serving.api_keys import KeyRing
 from flowengine.serving.callbacks import CallbackSender
+from flowengine.serving.flow_routes import make_flow_routes
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.gate import ApiGate
 from flowengine.serving.http_answers import error_response
+from flowengine.serving.mcp_routes import make_mcp_routes
+from flowengine.serving.openai_routes import make_openai_routes
+from flowengine.serving.operations import make_operation_routes
 from flowengine.serving.run_driver import Admission
+from flowengine.serving.scheduled_runs import make_ticker
 from flowengine.serving.serving_metrics import ServingMetrics
-from flowengine.serving.serving_parts import MountedRoutes, ServingParts
+from flowengine.serving.serving_parts import ServingParts
+from flowengine.serving.stream_routes import make_stream_routes
+from flowengine.serving.webhooks import make_webhook_routes
 
-__all__ = ["ROUTES", "make_serving_app"]
+__all__ = ["make_serving_app"]
 
-ROUTES: Final = (
-    "flowengine.serving.flow_routes:make_flow_routes",
-    "flowengine.serving.openai_routes:make_openai_routes",
-    "flowengine.serving.stream_routes:make_stream_routes",
-    "flowengine.serving.mcp_routes:make_mcp_routes",
-    "flowengine.serving.operations:make_operation_routes",
-    "flowengine.serving.answer_routes:make_answer_link_routes",
-    "flowengine.serving.webhooks:make_webhook_routes",
+_ROUTES: Final = (
+    make_flow_routes,
+    make_openai_routes,
+    make_stream_routes,
+    make_mcp_routes,
+    make_operation_routes,
+    make_webhook_routes,
 )
-"""Where the routes are made: `module:function` of the `ServingParts`, which gives `MountedRoutes`."""
 
 
 def make_serving_app(
@@ -89,18 +93,15 @@ def make_serving_app(
     keys = KeyRing(opened) if needs_key else None
     metrics = ServingMetrics(service)
     callbacks = CallbackSender(service, () if project is None else project.allow_callbacks, looked_up)
-    parts = ServingParts(service, metrics, keys, callbacks, project, looked_up, max_body, mcp_patience, mcp_on_cancel)
-    mounted = [_make_routes(each, parts) for each in ROUTES]
+    parts = ServingParts(service, metrics, callbacks, project, looked_up, max_body, mcp_patience, mcp_on_cancel)
+    mounted = [make(parts) for make in _ROUTES]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with service, anyio.create_task_group() as tasks:
             tasks.start_soon(callbacks.run)
-            if project is not None and project.schedules:
-                from flowengine.serving.scheduled_runs import make_ticker  # Few projects have schedules.
-
-                if (ticker := make_ticker(service, project)) is not None:
-                    tasks.start_soon(ticker.run)
+            if project is not None and (ticker := make_ticker(service, project)) is not None:
+                tasks.start_soon(ticker.run)
             async with AsyncExitStack() as stack:
                 for each in mounted:
                     if each.life is not None:
@@ -118,7 +119,7 @@ def make_serving_app(
             allow_origins=list(origins),
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["Location", "Flowengine-Run", "Idempotent-Replayed", "Retry-After", "Mcp-Session-Id"],
+            expose_headers=[*_RUN_HEADERS, "Retry-After", "Mcp-Session-Id"],
         )
         middleware.append(cors)
     gate = Middleware(
@@ -139,16 +140,11 @@ def make_serving_app(
     return app
 
 
-def _make_routes(where: str, parts: ServingParts) -> MountedRoutes:
-    module, _, name = where.partition(":")
-    make: Callable[[ServingParts], MountedRoutes] = getattr(import_module(module), name)
-    return make(parts)
-
-
 async def _answer_not_found(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     title = "No such address" if status == 404 else "Not done that way"
-    return error_response(ProblemError(status, title, f"{request.method} {request.url.path}: see /openapi.json"))
+    problem = ProblemError(status, title, f"{request.method} {request.url.path}: see /openapi.json")
+    return tell_allowed(request, error_response(problem))
 
 
 class _Counting:
@@ -177,4 +173,5 @@ class _Counting:
             self._metrics.count(route, method, status, perf_counter() - began)
 
 
+_RUN_HEADERS: Final = ("Location", "Flowengine-Run", "Flowengine-Status", "Idempotent-Replayed")
 _METHODS: Final[Sequence[str]] = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")

@@ -5,7 +5,7 @@ A registry of its own, so that two apps of one process do not count together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -62,9 +62,10 @@ class ServingMetrics:
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def note_queues(self, counts: Iterator[tuple[str, str, int]], workers: Iterator[tuple[str, int]]) -> None:
-        """Stores the number of runs by queue and state."""
+    def note_queues(self, counts: Iterable[tuple[str, str, int]], workers: Iterable[tuple[str, int]]) -> None:
+        """Stores the number of runs by queue and state, and of workers by queue; of other queues nothing is known."""
         self._queue.clear()
+        self._workers.clear()
         for queue, state, count in counts:
             self._queue.labels(queue, state).set(count)
         for queue, count in workers:

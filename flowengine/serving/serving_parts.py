@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from starlette.routing import BaseRoute
 
 from flowengine.core.context import EMPTY
 from flowengine.flowfile.project.project import Project
-from flowengine.serving.api_keys import KeyRing
 from flowengine.serving.callbacks import CallbackSender
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.serving_metrics import ServingMetrics
@@ -27,18 +25,16 @@ class ServingParts:
 
     service: FlowService
     metrics: ServingMetrics
-    keys: KeyRing | None = None
-    """None: whoever reaches the server may do everything."""
-    callbacks: CallbackSender | None = None
-    project: Project | None = None
+    callbacks: CallbackSender
+    project: Project | None
     """Where webhooks are listed."""
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    environ: Mapping[str, str] = field(repr=False)
     """Where secrets are looked up."""
-    max_body: int = 4_000_000
+    max_body: int
     """Bytes of a request's body."""
-    mcp_patience: float = 50.0
+    mcp_patience: float
     """Seconds after which a call of an MCP tool hands back the id of its run."""
-    mcp_on_cancel: Literal["cancel", "detach"] = "cancel"
+    mcp_on_cancel: Literal["cancel", "detach"]
     """What becomes of the run of a call of an MCP tool that is cancelled."""
 
 

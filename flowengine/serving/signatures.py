@@ -10,8 +10,8 @@ import binascii
 import hashlib
 import hmac
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from flowengine.errors import DefinitionError, FlowEngineError
 from flowengine.flowfile.project.webhook_tables import WebhookRule
@@ -64,75 +64,62 @@ def verify(
 
     `SignatureError` where the signature is not proved. `headers` have lower-case names.
     """
+    if rule.signature == "secret":
+        given = headers.get(rule.header, "").removeprefix("Bearer ")
+        _expect_any([given], secrets)
+        return headers.get("idempotency-key") or headers.get("webhook-id")
+    signed = _read_signed(rule, headers, body)
+    codes = [_hmac(secret, signed.content) for secret in secrets]
+    texts = [b64encode(code).decode() if rule.signature == "standard" else code.hex() for code in codes]
+    _expect_any(signed.given[:_MOST_SIGNATURES], [f"{signed.prefix}{text}".encode() for text in texts])
+    if signed.moment is not None:
+        _expect_fresh(rule, signed.moment, now)
+    return signed.call_id or hashlib.sha256(body).hexdigest()
+
+
+class _SignedCall(NamedTuple):
+    """What a call says of its signature."""
+
+    given: Sequence[str]
+    """The signatures, one of which has to be right."""
+    content: bytes
+    """What is signed."""
+    prefix: str
+    """Before the code of the content."""
+    moment: str | None = None
+    """Unix seconds; None: the sender signs none."""
+    call_id: str = ""
+    """Its id, where it is signed; else the body tells a call from another."""
+
+
+def _read_signed(rule: WebhookRule, headers: Mapping[str, str], body: bytes) -> _SignedCall:
     match rule.signature:
-        case "github":
-            return _verify_github(secrets, headers, body)
         case "stripe":
-            return _verify_stripe(rule, secrets, headers, body, now)
+            pairs = [each.strip().partition("=") for each in headers.get("stripe-signature", "").split(",")]
+            moment = next((value for name, _, value in pairs if name == "t"), "")
+            given = [value for name, _, value in pairs if name == "v1"]
+            return _SignedCall(given, f"{moment}.".encode() + body, "", moment)
         case "slack":
-            return _verify_slack(rule, secrets, headers, body, now)
+            moment = headers.get("x-slack-request-timestamp", "")
+            given = [headers.get("x-slack-signature", "")]
+            return _SignedCall(given, f"v0:{moment}:".encode() + body, "v0=", moment)
         case "standard":
-            return _verify_standard(rule, secrets, headers, body, now)
-        case "secret":
-            given = headers.get(rule.header, "").removeprefix("Bearer ").encode("utf-8", "replace")
-            _expect(any(hmac.compare_digest(given, each) for each in secrets))
-            return headers.get("idempotency-key") or headers.get("webhook-id")
-
-
-def _verify_github(secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes) -> str:
-    """The signature is of the body alone, so the body tells a call from another: its delivery's id is not signed."""
-    given = headers.get("x-hub-signature-256", "")
-    _expect(_is_any(given, (f"sha256={_hmac(secret, body).hex()}" for secret in secrets)))
-    return hashlib.sha256(body).hexdigest()
-
-
-def _verify_stripe(
-    rule: WebhookRule, secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: float
-) -> str:
-    pairs = [each.strip().partition("=") for each in headers.get("stripe-signature", "").split(",")]
-    moment = next((value for name, _, value in pairs if name == "t"), "")
-    given = [value for name, _, value in pairs if name == "v1"][:_MOST_SIGNATURES]
-    signed = moment.encode() + b"." + body
-    wanted = [_hmac(secret, signed).hex() for secret in secrets]
-    _expect(any(_is_any(each, wanted) for each in given))
-    _expect_fresh(rule, moment, now)
-    return hashlib.sha256(body).hexdigest()
-
-
-def _verify_slack(
-    rule: WebhookRule, secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: float
-) -> str:
-    moment = headers.get("x-slack-request-timestamp", "")
-    signed = f"v0:{moment}:".encode() + body
-    given = headers.get("x-slack-signature", "")
-    _expect(_is_any(given, (f"v0={_hmac(secret, signed).hex()}" for secret in secrets)))
-    _expect_fresh(rule, moment, now)
-    return hashlib.sha256(body).hexdigest()
-
-
-def _verify_standard(
-    rule: WebhookRule, secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: float
-) -> str:
-    message_id, moment = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    signed = f"{message_id}.{moment}.".encode() + body
-    wanted = [f"v1,{b64encode(_hmac(secret, signed)).decode()}" for secret in secrets]
-    given = headers.get("webhook-signature", "").split()[:_MOST_SIGNATURES]
-    _expect(bool(message_id) and any(_is_any(each, wanted) for each in given))
-    _expect_fresh(rule, moment, now)
-    return message_id
+            call_id, moment = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+            given = headers.get("webhook-signature", "").split() if call_id else []
+            return _SignedCall(given, f"{call_id}.{moment}.".encode() + body, "v1,", moment, call_id)
+        case _:  # GitHub's is of the body alone: neither a time nor the id of its delivery is signed.
+            given = [headers.get("x-hub-signature-256", "")]
+            return _SignedCall(given, body, "sha256=")
 
 
 def _hmac(secret: bytes, signed: bytes) -> bytes:
     return hmac.new(secret, signed, hashlib.sha256).digest()
 
 
-def _is_any(given: str, wanted: Sequence[str] | Iterator[str]) -> bool:
-    """Tells whether it is one of them; all are compared."""
-    return any(hmac.compare_digest(given.encode("utf-8", "replace"), each.encode()) for each in wanted)
-
-
-def _expect(is_right: bool) -> None:
-    if not is_right:
+def _expect_any(given: Sequence[str], wanted: Sequence[bytes]) -> None:
+    """Raise unless one of those given is one of those wanted."""
+    texts = [each.encode("utf-8", "replace") for each in given]
+    if not any(hmac.compare_digest(text, each) for text in texts for each in wanted):
         raise SignatureError("the signature is missing or wrong")
 
 

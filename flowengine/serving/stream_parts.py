@@ -1,4 +1,4 @@
-"""Reads a run's events as the parts that a chat shows: steps, texts, tools, questions, the end. Pure.
+"""Reads a run's events as the parts that a chat shows: steps, texts, tools, the end. Pure.
 
 Each protocol that streams a run is an encoder of these parts. A step, a text or a tool that was begun is always ended,
 whatever becomes of the run, and no two that are open at once have the same id.
@@ -6,11 +6,11 @@ whatever becomes of the run, and no two that are open at once have the same id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from flowengine.core.context import RunStatus
-from flowengine.core.records import Asked, ModelCall, ToolCall, question_path
+from flowengine.core.records import ModelCall, ToolCall
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -23,12 +23,11 @@ from flowengine.engine.events import (
     RunFinished,
     TokenStreamed,
 )
-from flowengine.serving.chat_shape import to_text
+from flowengine.serving.chat_shape import TextOutput, to_text
 
 __all__ = [
     "Part",
     "PartReader",
-    "QuestionAsked",
     "RunEnded",
     "StepBegan",
     "StepEnded",
@@ -62,15 +61,6 @@ class TokenCounts(NamedTuple):
             self.cached + (call.cached_tokens or 0),
             self.reasoning + (call.reasoning_tokens or 0),
         )
-
-    @classmethod
-    def of(cls, events: Iterable[Event]) -> TokenCounts:
-        """Of all calls among the events."""
-        counts = cls()
-        for event in events:
-            if isinstance(event, NodeRecorded) and type(event.record) is ModelCall:
-                counts = counts.plus(event.record)
-        return counts
 
 
 class StepBegan(NamedTuple):
@@ -126,13 +116,6 @@ class ToolEnded(NamedTuple):
     is_error: bool
 
 
-class QuestionAsked(NamedTuple):
-    """The run asks a person."""
-
-    path: str
-    asked: Asked
-
-
 class RunEnded(NamedTuple):
     """Nothing follows, unless somebody answers."""
 
@@ -142,24 +125,22 @@ class RunEnded(NamedTuple):
     tokens: TokenCounts
 
 
-Part: TypeAlias = (
-    StepBegan | StepEnded | TextBegan | TextDelta | TextEnded | ToolBegan | ToolEnded | QuestionAsked | RunEnded
-)
+Part: TypeAlias = StepBegan | StepEnded | TextBegan | TextDelta | TextEnded | ToolBegan | ToolEnded | RunEnded
 
 
 class PartReader:
-    """Reads one run; `answer_node` writes the answer, which is the output `text`. None: there is none.
+    """Reads one run, whose answer is the output `text`. None: there is none.
 
-    >>> reader = PartReader("say", "reply")
+    >>> reader = PartReader(TextOutput("reply", "say"))
     >>> reader.read(TokenStreamed("say", 1.0, "Hel", begins=True))
     [TextBegan(id='say#1', node='say', is_answer=True), TextDelta(id='say#1', text='Hel')]
     >>> reader.read(TokenStreamed("say", 1.0, "lo"))
     [TextDelta(id='say#1', text='lo')]
     """
 
-    def __init__(self, answer_node: str | None = None, text: str | None = None) -> None:
-        self._answer_node = answer_node
-        self._text = text
+    def __init__(self, text: TextOutput | None) -> None:
+        self._answer_node = None if text is None else text.agent
+        self._text = None if text is None else text.name
         self._steps: dict[str, None] = {}
         self._texts: dict[str, str] = {}
         """Node → the id of its text that is open."""
@@ -202,8 +183,6 @@ class PartReader:
     def _record(self, node: str, record: Any) -> Iterator[Part]:
         if type(record) is ModelCall:
             self._tokens = self._tokens.plus(record)
-        elif type(record) is Asked:
-            yield QuestionAsked(question_path(node, record), record)
         elif type(record) is ToolCall:
             call = f"{node}/{record.key}/{record.occurrence}"
             open_id = self._tools.pop(call, None)

@@ -8,26 +8,25 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from flowengine.core.context import EMPTY
 from flowengine.core.json_values import to_json_value
 from flowengine.core.values import is_map
-from flowengine.errors import DefinitionError, InputError
+from flowengine.errors import DefinitionError, InputError, did_you_mean
+from flowengine.journal.approvals import times_asked
 from flowengine.runs import Question
 from flowengine.server.problems import problem_of
-from flowengine.server.requests import check_schema, read_json_object
-from flowengine.serving.ag_ui import AG_UI_INPUT, AgUiEncoder, ResumeAnswer, read_resume_answers
+from flowengine.server.requests import read_json
+from flowengine.serving.ag_ui import AG_UI_INPUT, AgUiEncoder, read_resume_answers
 from flowengine.serving.ai_sdk import AI_SDK_HEADERS, AI_SDK_INPUT, AiSdkEncoder, read_tool_answers
 from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, give_answer
 from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of, stopping_unheard
-from flowengine.serving.chat_shape import ChatShape, find_text_output
-from flowengine.serving.flow_routes import answering_errors
-from flowengine.serving.http_answers import hide_store
+from flowengine.serving.chat_shape import TextOutput, find_text_output
+from flowengine.serving.http_answers import hide_store, make_routes
 from flowengine.serving.openai_bodies import OpenAiError, read_content
 from flowengine.serving.outcomes import FlowCaller
 from flowengine.serving.question_texts import PersonsAnswer, format_questions
@@ -37,20 +36,10 @@ from flowengine.serving.stream_parts import Part, RunEnded, TextBegan, TextDelta
 __all__ = ["make_stream_routes"]
 
 
-class Encoder(Protocol):
-    """A run as the events of a protocol."""
-
-    def begin(self) -> Sequence[Mapping[str, Any]]: ...
-
-    def encode(self, part: Part, questions: Sequence[Question] = ..., /) -> Sequence[Mapping[str, Any]]: ...
-
-    def fail(self, message: str, /) -> Sequence[Mapping[str, Any]]: ...
-
-
 def make_stream_routes(parts: ServingParts) -> MountedRoutes:
     routes = _StreamRoutes(parts)
-    table = [("/ag-ui/{flow}", routes.run_agent), ("/ai-sdk/{flow}", routes.answer_chat)]
-    return MountedRoutes([Route(path, answering_errors(each), methods=["POST"]) for path, each in table])
+    table = [("POST", "/ag-ui/{flow}", routes.run_agent), ("POST", "/ai-sdk/{flow}", routes.answer_chat)]
+    return MountedRoutes(make_routes(table))
 
 
 class _StreamRoutes:
@@ -62,15 +51,13 @@ class _StreamRoutes:
 
     async def run_agent(self, request: Request) -> Response:
         """A flow as the events of AG-UI."""
-        body = await read_json_object(request, self._max_body)
-        check_schema(body, AG_UI_INPUT)
+        body = await read_json(request, AG_UI_INPUT, self._max_body)
         resume: Sequence[Mapping[str, Any]] = body.get("resume") or ()
         answers = read_resume_answers(resume)
         props: Mapping[str, Any] = body.get("forwardedProps") or EMPTY
         given: Mapping[str, Any] = props.get("inputs") or EMPTY
         if resume:
-            run_ids = {str(each["interruptId"]).partition("/")[0] for each in resume}
-            chat = await self._go_on(run_ids, answers, caller_of(request))
+            chat = await self._go_on(request, {str(each["interruptId"]).partition("/")[0] for each in resume}, answers)
         else:
             messages = [_read_message(each, each.get("content")) for each in body["messages"]]
             chat = await self._begin(request, messages, body["threadId"], given)
@@ -78,11 +65,10 @@ class _StreamRoutes:
 
     async def answer_chat(self, request: Request) -> Response:
         """A flow as the stream of the AI SDK's chat."""
-        body = await read_json_object(request, self._max_body)
-        check_schema(body, AI_SDK_INPUT)
+        body = await read_json(request, AI_SDK_INPUT, self._max_body)
         answers = read_tool_answers(body["messages"])
         if answers:
-            chat = await self._go_on({each.run_id for each in answers}, answers, caller_of(request))
+            chat = await self._go_on(request, {run_id for run_id, _ in answers}, answers)
         else:
             messages = [_read_message(each, _text_parts(each)) for each in body["messages"]]
             chat = await self._begin(request, messages, body["id"], body.get("inputs") or EMPTY)
@@ -102,18 +88,28 @@ class _StreamRoutes:
         started = await self._service.start(flow, inputs, run_key=run_key, caller=caller, session=session, tokens=True)
         return ChatRun(started.run_id, 0, started.is_new)
 
-    async def _go_on(self, run_ids: set[str], answers: Sequence[ResumeAnswer], caller: FlowCaller | None) -> ChatRun:
+    async def _go_on(
+        self, request: Request, run_ids: set[str], answers: Sequence[tuple[str, PersonsAnswer]]
+    ) -> ChatRun:
         """Answer what is open still; what was answered before is only told again."""
+        flow, caller = request.path_params["flow"], caller_of(request)
         if len(run_ids) != 1:
             raise InputError("the answers are to questions of one run")
         [run_id] = run_ids
         record = await self._service.record(run_id, caller)
-        position = len(record.events)
-        asked = {each.node for each in record.questions}
-        given = [each for each in answers if each.question in asked]
+        if record.flow != flow:
+            raise InputError(f"run '{run_id}' is of the flow '{record.flow}', not of '{flow:.80}'")
+        position, asked = len(record.events), times_asked(record.events)
+        named = [each.question for _, each in answers]
+        for name in named:
+            if name not in asked:
+                raise InputError(f"run '{run_id}' has no question '{name:.80}'{did_you_mean(name[:80], asked)}")
+        if len(set(named)) < len(named):
+            raise InputError("a question has one answer")
+        waiting = {each.node for each in record.questions}
+        given = [each for _, each in answers if each.question in waiting]
         for each in given:
-            answer = PersonsAnswer(each.question, each.choice, each.comment, each.values)
-            await give_answer(self._service, run_id, answer, caller)
+            await give_answer(self._service, run_id, each, caller)
         if given:
             return ChatRun(run_id, position, False)
         return ChatRun(run_id, position - 1, False)  # Its last event tells how it stands.
@@ -122,7 +118,7 @@ class _StreamRoutes:
         self,
         request: Request,
         chat: ChatRun,
-        encoder: Encoder,
+        encoder: AgUiEncoder | AiSdkEncoder,
         headers: Mapping[str, str] | None = None,
         last: bytes = b"",
     ) -> Response:
@@ -131,7 +127,7 @@ class _StreamRoutes:
         return event_stream(self._frames(request, chat, encoder, last, is_kept), told)
 
     async def _frames(
-        self, request: Request, chat: ChatRun, encoder: Encoder, last: bytes, is_kept: bool
+        self, request: Request, chat: ChatRun, encoder: AgUiEncoder | AiSdkEncoder, last: bytes, is_kept: bool
     ) -> AsyncGenerator[bytes]:
         caller = caller_of(request)
         for event in encoder.begin():
@@ -158,10 +154,10 @@ class _StreamRoutes:
                 yield part, ()
             yield RunEnded("waiting", {}, None, TokenCounts()), chat.unclear
             return
-        shape = self._find_shape(flow, caller)
+        text_output = self._find_text_output(flow, caller)
         async with (
             stopping_unheard(self._service, chat.run_id, caller, is_kept=is_kept),
-            aclosing(follow_parts(self._service, chat, shape, caller)) as parts,
+            aclosing(follow_parts(self._service, chat, text_output, caller)) as parts,
         ):
             async for part in parts:
                 questions: Sequence[Question] = ()
@@ -169,13 +165,12 @@ class _StreamRoutes:
                     questions = (await self._service.outcome(chat.run_id, caller)).questions
                 yield part, questions
 
-    def _find_shape(self, flow: str, caller: FlowCaller | None) -> ChatShape | None:
+    def _find_text_output(self, flow: str, caller: FlowCaller | None) -> TextOutput | None:
         """Returns which output holds the answer's text; None if outputs are returned as they are."""
         try:
-            text, node = find_text_output(self._service.flow(flow, caller))
+            return find_text_output(self._service.flow(flow, caller))
         except DefinitionError:
             return None
-        return ChatShape(None, None, text, node)
 
 
 def _read_message(message: Mapping[str, Any], content: Any) -> Mapping[str, str]:

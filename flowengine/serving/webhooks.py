@@ -6,20 +6,19 @@ A call that comes again, because its sender had no answer or because somebody re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from time import time
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, FlowNotFoundError, TemplateError, did_you_mean
 from flowengine.flowfile.project.webhook_tables import WebhookRule
-from flowengine.server.problems import ProblemError
+from flowengine.server.problems import Handler, ProblemError
 from flowengine.server.requests import FORM, parse_form, parse_json, read_body
-from flowengine.serving.flow_routes import Handler, answering_errors
-from flowengine.serving.http_answers import json_response
+from flowengine.serving.http_answers import json_response, make_routes
 from flowengine.serving.outcomes import FlowCaller
 from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 from flowengine.serving.signatures import SignatureError, read_secrets, verify
@@ -30,7 +29,7 @@ __all__ = ["make_webhook_routes"]
 def make_webhook_routes(parts: ServingParts) -> MountedRoutes:
     """A route a table; `DefinitionError` where a flow or a secret is missing."""
     rules = () if parts.project is None else parts.project.webhooks
-    routes: list[Route] = []
+    table: list[tuple[str, str, Handler]] = []
     for rule in rules:
         if rule.flow not in parts.service.flows:
             raise FlowNotFoundError(
@@ -44,15 +43,8 @@ def make_webhook_routes(parts: ServingParts) -> MountedRoutes:
             secrets = read_secrets(given, standard=rule.signature == "standard")
         except DefinitionError as error:
             raise DefinitionError(f"[[webhooks]] '{rule.path}': {rule.secret_env}: {error}") from None
-        routes.append(Route(f"/hooks/{rule.path}", _make_endpoint(parts, rule, secrets), methods=["POST"]))
-    return MountedRoutes(routes, ("/hooks/",) if routes else ())
-
-
-def _make_endpoint(parts: ServingParts, rule: WebhookRule, secrets: Sequence[bytes]) -> Handler:
-    async def endpoint(request: Request) -> Response:
-        return await _take_call(parts, rule, secrets, request)
-
-    return answering_errors(endpoint)
+        table.append(("POST", f"/hooks/{rule.path}", partial(_take_call, parts, rule, secrets)))
+    return MountedRoutes(make_routes(table), ("/hooks/",) if table else ())
 
 
 async def _take_call(parts: ServingParts, rule: WebhookRule, secrets: Sequence[bytes], request: Request) -> Response:

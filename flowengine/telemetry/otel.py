@@ -125,16 +125,12 @@ def send(runs: Sequence[Sequence[Span]], endpoint: str | None = None) -> Deliver
     arrived = 0
     with Collector(endpoint) as collector:
         for spans in runs:
-            with collector.run(_instance(spans)) as (tracers, meters):
+            with collector.run(spans[0].trace_id if spans else "") as (tracers, meters):
                 emit(spans, tracers, meters)
             arrived += collector.send_spans()
             if not collector.problem:
                 collector.send_metrics()
     return Delivery(sum(map(len, runs)), arrived, collector.problem, collector.metrics_problem)
-
-
-def _instance(spans: Sequence[Span]) -> str:
-    return spans[0].trace_id if spans else ""
 
 
 class _Given:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -237,9 +237,19 @@ class _Fold:
     # --- what happens inside of them
 
     def _record(self, node: str, at: float, record: Any) -> None:
-        taken = _RECORDS.get(type(record).__name__)
-        if taken is not None:
-            taken(self, self._agent(node, at), at, record)
+        match record:
+            case ModelCall():
+                self._model_call(self._agent(node, at), at, record)
+            case ToolCall():
+                self._tool_call(self._agent(node, at), at, record)
+            case SkillLoad():
+                self._skill(self._agent(node, at), at, record)
+            case Receipt():
+                self._receipt(self._agent(node, at), at, record)
+            case Retry() | Notice() | Round() | ProviderFailed() | Reused():
+                self._mark(self._agent(node, at), at, record)
+            case _:
+                return
 
     def _model_call(self, agent: Span, at: float, call: ModelCall) -> None:
         request = call.request
@@ -346,18 +356,6 @@ class _Fold:
         plain = to_json_value(value)
         text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
         return self._masker.mask(text[:_LONGEST])
-
-
-_RECORDS: Final[Mapping[str, Callable[[_Fold, Span, float, Any], None]]] = {
-    ModelCall.__name__: _Fold._model_call,  # pyright: ignore[reportPrivateUsage] - the table of this module's own class
-    ToolCall.__name__: _Fold._tool_call,  # pyright: ignore[reportPrivateUsage]
-    SkillLoad.__name__: _Fold._skill,  # pyright: ignore[reportPrivateUsage]
-    Receipt.__name__: _Fold._receipt,  # pyright: ignore[reportPrivateUsage]
-    **dict.fromkeys(
-        (kind.__name__ for kind in (Retry, Notice, Round, ProviderFailed, Reused)),
-        _Fold._mark,  # pyright: ignore[reportPrivateUsage]
-    ),
-}
 
 
 def _hash(text: str) -> str:

@@ -116,6 +116,17 @@ def test_a_run_of_an_impossible_id_is_told_of_like_any_other_that_there_is_not(s
     assert (answer.status_code, ".db" in answer.text) == (404, False)
 
 
+@pytest.mark.parametrize("path", ["/ag-ui/ship", "/ai-sdk/ship"])
+@pytest.mark.parametrize("message", ["1", '{"role":"user","parts":[]}'])
+def test_very_many_messages_are_refused_at_once_and_not_told_back(server: ChatServer, path: str, message: str) -> None:
+    many = f"{message}," * (3_500_000 // (len(message) + 1))
+    body = json.dumps(ROUTES[path]).replace('"messages": [', f'"messages": [{many}')
+    begun = time.process_time()
+    answer = post(server, path, body.encode(), server.ann)
+    assert (answer.status_code, len(answer.text) < 8_000) == (422, True)
+    assert time.process_time() - begun < 6 * slowness()
+
+
 def test_a_long_conversation_is_recognized_in_time_in_proportion_to_its_length(server: ChatServer) -> None:
     turns = [{"role": ("user", "assistant")[at % 2], "content": "x" * 1_800} for at in range(1_999)]
     begun = time.process_time()

@@ -211,6 +211,26 @@ def test_what_is_no_list_of_parts_is_the_callers_mistake(server: ChatServer) -> 
         assert (answer.status_code, "is not of type 'array'" in answer.json()["detail"]) == (422, True)
 
 
+def test_an_answer_that_fits_no_question_of_the_run_decides_nothing(server: ChatServer) -> None:
+    asked = {"threadId": "fit", "runId": "1", "messages": said("v1")}
+    run_id = server.client.post("/ag-ui/ship", json=asked).headers["flowengine-run"]
+
+    def answer(flow: str, *questions: str) -> tuple[int, str]:
+        resume = [
+            {"interruptId": f"{run_id}/{each}", "status": "resolved", "payload": {"choice": "ship it"}}
+            for each in questions
+        ]
+        refused = server.client.post(f"/ag-ui/{flow}", json={**asked, "resume": resume})
+        return refused.status_code, refused.json()["detail"]
+
+    question = server.client.get(f"/runs/{run_id}").json()["questions"][0]["node"]
+    unknown = f"run '{run_id}' has no question '{question}s'; did you mean '{question}'?"
+    assert answer("ship", f"{question}s") == (422, unknown)
+    assert answer("ship", question, question) == (422, "a question has one answer")
+    assert answer("echo", question) == (422, f"run '{run_id}' is of the flow 'ship', not of 'echo'")
+    assert server.client.get(f"/runs/{run_id}").json()["status"] == "waiting"
+
+
 def test_a_repeated_call_with_a_key_finds_the_run(client: openai.OpenAI) -> None:
     header = {"Idempotency-Key": "chat-1"}
     first = client.chat.completions.create(model="poet", messages=said("A.", "B.", "C."), extra_headers=header)

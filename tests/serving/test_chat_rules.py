@@ -11,7 +11,7 @@ from flowengine import Flow, FunctionNode
 from flowengine.errors import DefinitionError
 from flowengine.nodes.run_inputs import InputField
 from flowengine.runs import Question
-from flowengine.serving.chat_shape import ChatShape, find_chat_shape, find_message_input, to_text
+from flowengine.serving.chat_shape import TextOutput, find_message_input, find_text_output, to_text
 from flowengine.serving.openai_bodies import OpenAiError, read_chat_call, read_responses_call
 from flowengine.serving.question_texts import PersonsAnswer, format_questions, read_answer
 
@@ -60,17 +60,18 @@ def test_where_it_is_open_which_input_is_meant_the_flow_is_refused(inputs: Any) 
 
 
 @pytest.mark.parametrize(
-    ("file", "shape"),
+    ("file", "message", "text"),
     [
-        ("support_triage", ChatShape("message", None, "reply", "reply")),
-        ("hello", ChatShape("name", None, "greeting", "greet")),
-        ("parallel_research", ChatShape("question", None, "report", "write")),
-        ("content_route", ChatShape("topic", None, "text", None)),
-        ("multilingual_triage", ChatShape("message", None, "reply", None)),
+        ("support_triage", "message", TextOutput("reply", "reply")),
+        ("hello", "name", TextOutput("greeting", "greet")),
+        ("parallel_research", "question", TextOutput("report", "write")),
+        ("content_route", "topic", TextOutput("text", None)),
+        ("multilingual_triage", "message", TextOutput("reply", None)),
     ],
 )
-def test_the_samples_are_called_by_chat(file: str, shape: ChatShape) -> None:
-    assert find_chat_shape(Flow.from_yaml(FLOWS / f"{file}.yaml", model="offline")) == shape
+def test_the_samples_are_called_by_chat(file: str, message: str, text: TextOutput) -> None:
+    flow = Flow.from_yaml(FLOWS / f"{file}.yaml", model="offline")
+    assert (find_message_input(flow), find_text_output(flow)) == ((message, None), text)
 
 
 def test_where_it_is_open_which_output_is_the_text_the_flow_is_refused() -> None:
@@ -81,7 +82,7 @@ def test_where_it_is_open_which_output_is_the_text_the_flow_is_refused() -> None
         outputs={"reply": lambda context: 1, "answer": lambda context: 2},
     )
     with pytest.raises(DefinitionError, match="its outputs are reply, answer; name one of them `reply`"):
-        find_chat_shape(flow)
+        find_text_output(flow)
 
 
 def test_an_output_that_is_no_text_is_told_as_json() -> None:
@@ -158,10 +159,22 @@ HI = [{"role": "user", "content": "Hi"}]
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "model": "f"},
             "is text, and no 'image_url'",
         ),
+        (
+            {"messages": [{"role": "user", "content": None}], "model": "f"},
+            "messages\\[0\\].content is a text, or a list",
+        ),
+        ({"messages": [{"role": "user"}], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
+        ({"messages": [{"role": "user", "content": []}], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
+        ({"messages": [{"role": "system"}, *HI], "model": "f"}, "messages\\[0\\].content is a text, or a list"),
+        ({"messages": HI, "model": "f", "stream": "yes"}, "`stream` is true or false"),
+        ({"messages": HI, "model": "f", "progress": 1}, "`progress` is true or false"),
+        ({"messages": HI, "model": "f", "stream_options": []}, "`stream_options` is an object"),
+        ({"messages": HI, "model": "f", "stream_options": {"include_usage": "no"}}, "`include_usage` is true or false"),
         ({"messages": HI, "model": "f", "n": 2}, "`n` is 1"),
         ({"messages": HI, "model": "f", "tools": [{}]}, "leave `tools` out"),
         ({"messages": HI, "model": "f", "inputs": []}, "`inputs` is an object"),
         ({"messages": HI, "model": "f", "metadata": {"session": " "}}, "named by 1 to 150 characters"),
+        ({"messages": HI, "model": "f", "metadata": {"session": 5}}, "`metadata` is an object of texts"),
         ({"messages": HI * 2_001, "model": "f"}, "at most 2,000"),
     ],
 )
@@ -169,6 +182,13 @@ def test_what_a_flow_cannot_be_asked_is_refused(body: dict[str, Any], told: str)
     with pytest.raises(OpenAiError, match=told) as refused:
         read_chat_call(body)
     assert refused.value.status == 400
+
+
+def test_an_assistant_that_only_called_tools_or_refused_has_said_nothing() -> None:
+    called = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}
+    refused = {"role": "assistant", "refusal": "No."}
+    call = read_chat_call({"messages": [*HI, called, refused, *HI], "model": "f"})
+    assert [each["content"] for each in call.messages] == ["Hi", "", "", "Hi"]
 
 
 def test_settings_of_a_model_change_nothing() -> None:
@@ -198,6 +218,8 @@ def test_a_response_belongs_to_a_conversation(body: dict[str, Any], session: str
 
 @pytest.mark.parametrize("body", [{"input": []}, {"input": 3}, {"input": "x", "background": True},
                                   {"input": "x", "previous_response_id": "r", "conversation": "c"},
+                                  {"input": "x", "store": "no"}, {"input": "x", "reasoning": "a"},
+                                  {"input": [{"role": "user", "content": None}]},
                                   {"input": [{"type": "function_call_output"}]}])  # fmt: skip
 def test_a_response_that_cannot_be_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(OpenAiError):

@@ -130,6 +130,9 @@ async def test_the_app_lives_inside_of_another(tmp_path: Path, counted: Counted)
         answer = await client.post("/ai/flows/quick", json={"text": "x"}, headers={"Prefer": "respond-async"})
         assert answer.headers["location"] == f"/ai/runs/{answer.json()['run_id']}"
         assert (await client.get(answer.headers["location"])).status_code == 200
+        refused = await client.put("/ai/flows/quick")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, POST")
+        assert (await client.put("/ai/v1/models")).json()["error"]["code"] == "unknown_url"
 
 
 def test_inputs_go_in_and_outputs_come_out(api: Api):
@@ -264,6 +267,11 @@ def test_what_does_not_fit_is_told(api: Api, body: bytes, headers: dict[str, str
     headers = {**JSON, **headers}
     answer = api.ann.post("/flows/shout", content=body, headers=headers)
     assert answer.status_code == status, answer.text
+
+
+def test_an_answer_is_bound_by_the_largest_body_too(api: Api):
+    answer = api.ann.post("/runs/any/answer", json={"choice": "yes", "comment": "a" * 1_000})
+    assert answer.status_code == 413
 
 
 def test_very_many_unknown_inputs_are_not_all_told_back(api: Api):

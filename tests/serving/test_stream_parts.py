@@ -30,7 +30,7 @@ from flowengine.runs import Question
 from flowengine.serving.ag_ui import AgUiEncoder, read_resume_answers
 from flowengine.serving.ai_sdk import AiSdkEncoder, read_tool_answers
 from flowengine.serving.chat_calls import Conversation, begin_chat, follow_parts
-from flowengine.serving.chat_shape import find_chat_shape
+from flowengine.serving.chat_shape import TextOutput, find_text_output
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.stream_parts import (
     Part,
@@ -48,7 +48,7 @@ from tests.support.model_server import ModelServer
 
 
 def told(*events: Any, answer: str | None = "say", text: str | None = "reply") -> Sequence[Part]:
-    reader = PartReader(answer, text)
+    reader = PartReader(None if text is None else TextOutput(text, answer))
     return [part for event in events for part in reader.read(event)]
 
 
@@ -223,7 +223,7 @@ ANSWERED = {"type": "dynamic-tool", "toolName": "answer_question", "state": "out
 )
 def test_answers_are_read_from_the_newest_message(part: Any, choices: list[str]) -> None:
     answer = {"role": "assistant", "parts": [part]}
-    assert [each.choice for each in read_tool_answers([answer])] == choices
+    assert [each.choice for _, each in read_tool_answers([answer])] == choices
     assert read_tool_answers([answer, {"role": "user", "parts": []}]) == ()
 
 
@@ -246,7 +246,7 @@ async def test_the_answer_is_told_while_a_model_writes_it(monkeypatch: pytest.Mo
         async with FlowService(MemoryStore(), [flow]) as service:
             chat = await begin_chat(service, "poet", Conversation([{"role": "user", "content": "Bees"}], None), None)
             parts: list[Part] = []
-            async for part in follow_parts(service, chat, find_chat_shape(flow), None):
+            async for part in follow_parts(service, chat, find_text_output(flow), None):
                 is_followed.set()
                 parts.append(part)
     kinds = [type(each) for each in parts]
