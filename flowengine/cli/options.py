@@ -1,36 +1,99 @@
-"""Declares the options that running commands share, and parses inputs, limits and labels. It runs nothing."""
+"""Declares the options that commands share, and reads them: the store, inputs, limits, labels. It runs nothing."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import click
 from pydantic_core import PydanticCustomError
 
-from flowengine.cli.run_access import DURABILITIES, store_option
-from flowengine.cli.watch import Reporting
+from flowengine.core.context import EMPTY
 from flowengine.core.json_values import parse_json
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import check_run_id, parse_labels
+from flowengine.journal.stores import open_store, without_password
 from flowengine.nodes.compiled_flow import InputField, parse_text
 
 __all__ = [
+    "DURABILITIES",
     "OPTION_OF",
     "FiniteRange",
+    "Reporting",
     "add_running_options",
     "add_spending_options",
+    "choose_store",
     "collect_settings",
     "duration",
+    "format_store",
     "gather_inputs",
+    "keeps",
     "label_option",
+    "open_journal",
     "reporting_of",
+    "store_option",
 ]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# --- The chosen store
+
+DEFAULT: Final = os.path.join(".flowengine", "runs.db")
+DURABILITIES: Final = ("full", "process", "memory")
+"""As in `flowengine.journal.sqlite.database`, which is not imported to print help."""
+
+
+def store_option(function: F) -> F:
+    return click.option(
+        "--store",
+        metavar="URL",
+        help=f"Store of the runs: a file, sqlite:///… or postgresql://…  [default: $FLOWENGINE_STORE or {DEFAULT}]",
+    )(function)
+
+
+def choose_store(given: str | None) -> str:
+    return given or os.environ.get("FLOWENGINE_STORE") or _find_project_store() or DEFAULT
+
+
+def _find_project_store() -> str | None:
+    """The project's store; a relative path is relative to the project's folder."""
+    from flowengine.flowfile.project.project import project_of  # Only where nothing nearer names the store.
+
+    project, _ = project_of(None)
+    if project.store is None:
+        return None
+    path = project.store.removeprefix("sqlite:///")
+    is_path = path != project.store or ":" not in path
+    return str(project.root / path) if is_path else project.store
+
+
+def keeps(store: str) -> bool:
+    """Tells whether a run can be found there after this process has ended."""
+    return not store.lower().startswith("memory:")
+
+
+@contextmanager
+def open_journal(store: str, durability: Durability = "full") -> Generator[JournalStore]:
+    """The store, open for as long as the block lasts."""
+    opened = open_store(store, durability)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def format_store(given: str | None) -> str:
+    """The chosen store as it may be shown."""
+    return without_password(choose_store(given))
+
 
 # --- Inputs from `-i` and `--inputs`
 
@@ -112,7 +175,7 @@ def _name_type(value: Any) -> str:
     return names.get(type(value).__name__, "a number")
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+# --- Options
 
 
 def run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -140,7 +203,7 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 
 def _parse_labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, str]:
     try:
-        return parse_labels(values)
+        return parse_labels(values) if values else EMPTY
     except InputError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -210,6 +273,17 @@ def add_spending_options(function: F) -> F:
     for option in reversed(_SPENDING_OPTIONS):
         function = option(function)
     return function
+
+
+class Reporting(NamedTuple):
+    """The parts of a run that the user wants to see."""
+
+    json: bool = False
+    """One object on stdout at the end, instead of the outputs."""
+    events: bool = False
+    """Each event as a line on stdout while it happens, instead of the outputs."""
+    quiet: bool = False
+    """Errors only on stderr."""
 
 
 def reporting_of(as_json: bool, events: bool, quiet: bool) -> Reporting:

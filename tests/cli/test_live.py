@@ -10,11 +10,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from flowengine import Context, Flow, FunctionNode
-from flowengine.cli import watch
+from flowengine.cli import execute, watch
+from flowengine.cli.execute import ProgressWatch
 from flowengine.cli.live import cut_to_end, draw, draw_bar, format_progress_line
+from flowengine.cli.options import Reporting
 from flowengine.cli.run_outlook import RunOutlook
 from flowengine.cli.terminal import Results
-from flowengine.cli.watch import Reporting, follow, watching
+from flowengine.cli.watch import follow
 from flowengine.core.context import NodeResult
 from flowengine.core.records import Asked, MapBegan, ModelCall
 from flowengine.engine.events import (
@@ -96,14 +98,13 @@ def test_a_line_tells_how_far_a_run_is() -> None:
 
 
 def test_a_pipe_is_told_from_time_to_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(watch, "_FIRST_LINE", -1.0)
-    with watching(Progress(), Reporting(), Results()) as hear:
-        for event in mapped(3):
-            hear(event)
+    monkeypatch.setattr(execute, "_FIRST_LINE", -1.0)
+    hear = ProgressWatch(Reporting(), Results())
+    for event in mapped(3):
+        hear(event)
     (line,) = capsys.readouterr().err.splitlines()  # The second one is due 15 s later.
     assert "0 of 3 nodes" in line
-    with watching(Progress(), Reporting(quiet=True), Results()) as hear:
-        hear(mapped(3)[0])
+    ProgressWatch(Reporting(quiet=True), Results())(mapped(3)[0])
     assert capsys.readouterr().err == ""
 
 
@@ -216,7 +217,7 @@ async def test_a_run_that_waits_is_watched_on_a_terminal_and_its_time_goes_on(mo
     monkeypatch.setattr(watch, "sleep", look)
     ended = follow(store, "r", Reporting(), Results())
     assert (ended.status, len(looks)) == ("waiting", 1)
-    monkeypatch.setattr(watch, "has_live_stderr", lambda: True)
+    monkeypatch.setattr(execute, "has_live_stderr", lambda: True)
     assert follow(store, "r", Reporting(), Results()).status == "succeeded"
     await journal.close()
 

@@ -12,9 +12,9 @@ import anyio
 import click
 
 from flowengine.cli.commands.resume import command as resume
-from flowengine.cli.options import add_running_options, collect_settings
+from flowengine.cli.options import add_running_options, choose_store, collect_settings, open_journal
 from flowengine.cli.questions import ask_person, can_ask_person, describe_question, format_choices, name_person
-from flowengine.cli.run_access import beginning, choose_store, format_command, open_journal, read
+from flowengine.cli.run_access import beginning, format_command, read
 from flowengine.cli.terminal import complain
 from flowengine.core.json_values import parse_json
 from flowengine.engine.ports import JournalStore

@@ -13,8 +13,8 @@ from flowengine.cli.commands.whatif import read_change
 from flowengine.cli.format_parts import mark_words
 from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, collect_settings
-from flowengine.cli.run_access import ReadingCommand, beginning, choose_store, keeps, open_journal, read, store_option
+from flowengine.cli.options import FiniteRange, choose_store, collect_settings, keeps, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, beginning, read
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.json_values import dumps
 from flowengine.core.records import ModelCall

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import click
 
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange
-from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.options import FiniteRange, choose_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.budget import Budget
 from flowengine.core.json_values import dumps

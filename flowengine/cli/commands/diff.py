@@ -9,13 +9,14 @@ import click
 
 from flowengine.cli.format_parts import mark_words
 from flowengine.cli.format_run import indent_lines, shorten
-from flowengine.cli.run_access import ReadingCommand, choose_store, fold_events, open_journal, read, store_option
+from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.json_values import dumps, format_value
 from flowengine.core.output_file import write_output
 from flowengine.engine.events import Event
 from flowengine.journal.run_export import mask_events
-from visualize.progress import NodeRow
+from visualize.progress import NodeRow, fold_events
 from visualize.run_difference import (
     MOST_RUNS,
     LikelyCause,

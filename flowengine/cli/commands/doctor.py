@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import anyio
 import click
 
-from flowengine.cli.run_access import choose_store, keeps, open_journal, store_option
+from flowengine.cli.options import choose_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, format_table
 from flowengine.core.user_code import package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, did_you_mean

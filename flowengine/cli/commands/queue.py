@@ -14,8 +14,16 @@ import anyio
 import click
 
 from flowengine.cli import options
-from flowengine.cli.options import add_spending_options, collect_settings, duration, label_option
-from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import (
+    add_spending_options,
+    choose_store,
+    collect_settings,
+    duration,
+    format_store,
+    label_option,
+    open_journal,
+    store_option,
+)
 from flowengine.cli.terminal import Results, complain, format_span, format_table
 from flowengine.core.json_values import dumps
 from flowengine.runners.queue.status import QueueStatus, WorkerStatus, problems_of, queues_of, workers_of

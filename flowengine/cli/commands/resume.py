@@ -8,11 +8,19 @@ from typing import Any
 
 import click
 
-from flowengine.cli.execute import Execution, format_outputs, to_run_json
-from flowengine.cli.options import add_running_options, collect_settings, gather_inputs, reporting_of
-from flowengine.cli.run_access import beginning, choose_store, open_journal, read
+from flowengine.cli.execute import Execution, format_outputs
+from flowengine.cli.format_run import to_run_json
+from flowengine.cli.options import (
+    Reporting,
+    add_running_options,
+    choose_store,
+    collect_settings,
+    gather_inputs,
+    open_journal,
+    reporting_of,
+)
+from flowengine.cli.run_access import beginning, read
 from flowengine.cli.terminal import Results, complain
-from flowengine.cli.watch import Reporting
 from flowengine.core.json_values import parse_value
 from flowengine.engine.events import Event, RunFinished, RunStarted
 from flowengine.engine.ports import Durability, JournalStore

@@ -7,7 +7,8 @@ from pathlib import Path, PurePath
 
 import click
 
-from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, records_of, store_option
+from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, read, records_of
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.file_keeper import BlobStore
 from flowengine.core.file_values import FileValue, clean_name, find_files

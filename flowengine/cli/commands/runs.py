@@ -13,7 +13,7 @@ from flowengine.cli.commands.runs_files import export_run, import_run, repair
 from flowengine.cli.commands.runs_list import list_runs, note_run
 from flowengine.cli.commands.runs_show import show
 from flowengine.cli.commands.runs_test import to_test
-from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.options import choose_store, open_journal, store_option
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import complain
 from flowengine.core.context import RunStatus

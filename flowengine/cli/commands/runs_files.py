@@ -11,15 +11,8 @@ import anyio
 import click
 
 from flowengine.cli import options
-from flowengine.cli.run_access import (
-    ReadingCommand,
-    choose_store,
-    format_command,
-    format_store,
-    open_journal,
-    read,
-    store_option,
-)
+from flowengine.cli.options import choose_store, format_store, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, format_command, read
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, format_table, put_lines
 from flowengine.core.file_values import find_files

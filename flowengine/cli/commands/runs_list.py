@@ -13,8 +13,7 @@ from typing import Any, Final
 import click
 
 from flowengine.cli.environment import find_user
-from flowengine.cli.options import duration, label_option
-from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import choose_store, duration, format_store, label_option, open_journal, store_option
 from flowengine.cli.terminal import (
     Results,
     complain,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
+from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.core.context import EMPTY
 from flowengine.core.output_file import tells_refusals, write_output

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.json_values import dumps
 from flowengine.core.schedule import Schedule, ScheduleState

@@ -14,8 +14,16 @@ from typing import Any, Final, Literal
 import click
 
 from flowengine.cli.commands.worker import LogFormat, worker_log
-from flowengine.cli.options import FiniteRange, duration
-from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, keeps, open_journal, store_option
+from flowengine.cli.options import (
+    DURABILITIES,
+    FiniteRange,
+    choose_store,
+    duration,
+    format_store,
+    keeps,
+    open_journal,
+    store_option,
+)
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.engine.ports import Durability
 from flowengine.flow import Flow

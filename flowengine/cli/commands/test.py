@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
+from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.models.outbound import VARIABLE as REQUESTS
 from flowengine.testing.modes import MODES, Mode, choose_mode

@@ -11,8 +11,7 @@ import webbrowser
 import click
 
 from flowengine.cli.environment import find_user
-from flowengine.cli.options import FiniteRange
-from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import DURABILITIES, FiniteRange, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.engine.ports import Durability
 from flowengine.flowfile.project.project import project_of

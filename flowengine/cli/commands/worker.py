@@ -16,8 +16,7 @@ import anyio
 import click
 
 from flowengine.cli.failure import exit_code
-from flowengine.cli.options import duration
-from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.options import choose_store, duration, open_journal, store_option
 from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
 from flowengine.flowfile.project.project import find_project
