@@ -179,9 +179,9 @@ async def test_the_time_that_is_left_is_that_of_earlier_runs(monkeypatch: pytest
     outlook = RunOutlook(progress, store)
     outlook.describe_left(10.0)  # From now on they are read.
     outlook.close()
-    assert outlook.describe_left(10.0) == "about 1 m 13 s left (by 2 runs)"
-    assert "about 1 m 13 s left" in drawn(progress, 9, 60, outlook)[0]
-    assert format_progress_line(progress, 10.0, outlook).endswith("a · about 1 m 13 s left (by 2 runs)")
+    assert outlook.describe_left(10.0) == "about 1 min 13 s left (by 2 runs)"
+    assert "about 1 min 13 s left" in drawn(progress, 9, 60, outlook)[0]
+    assert format_progress_line(progress, 10.0, outlook).endswith("a · about 1 min 13 s left (by 2 runs)")
     progress.apply(NodeFinished("a", 10.0, NodeResult(1)))
     progress.apply(NodeStarted("b", 10.0))
     assert outlook.describe_left(500.0) == "done any moment (by 2 runs)"
@@ -203,7 +203,7 @@ async def test_a_run_that_waits_is_watched_on_a_terminal_and_its_time_goes_on(mo
     progress = fold_events(store.events("r"))
     assert drawn(progress) == [
         "f  waiting  9.0 s  r",
-        "└─ ? ask    8.0 s  asks, 1 m 30 s left: yes or no",
+        "└─ ? ask    8.0 s  asks, 1 min 30 s left: yes or no",
     ]
 
     def look(seconds: float) -> None:

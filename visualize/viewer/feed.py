@@ -54,6 +54,7 @@ from flowengine.core.records import (
     RoundEnded,
     SkillLoad,
     ToolCall,
+    seconds_text,
 )
 from flowengine.engine.events import (
     ErrorInfo,
@@ -67,7 +68,6 @@ from flowengine.engine.events import (
     TokenStreamed,
 )
 from visualize.plain import brief, compact, format_value
-from visualize.style import seconds_text
 from visualize.viewer.html import whole
 from visualize.why import explain_decision, format_words
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -19,7 +21,7 @@ from flowengine.core.file_values import find_files
 from flowengine.core.json_values import dumps
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import InputError, JournalError, StoreUnavailableError
+from flowengine.errors import InputError, JournalError, StoreCorruptError, StoreUnavailableError
 from flowengine.journal.run_export import mask_events, masked_notes, pack_run, read_files, store_run, unpack_runs
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.run_notes import notes_of
@@ -178,11 +180,7 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
     Their flows are then looked for in the working folder, and not where the file says. Who resumes one takes for true
     what the file says has happened.
     """
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreUnavailableError(f"{file} cannot be read: {error}") from error
-    found = list(unpack_runs(text.split("\n"), file))  # All of it: of a file that is not whole nothing is taken.
+    found = list(unpack_runs(_read_lines(file), file))  # All of it: of a file that is not whole nothing is taken.
     if run_id is not None and len(found) > 1:
         raise click.UsageError(f"--as goes with one run, and {file} holds {len(found):,}")
     left = 0
@@ -198,6 +196,27 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
                 continue
             complain(f"run {made} is in {format_store(store)}")
     return 1 if left else 0
+
+
+_BEGIN: Final = 1_000
+"""Bytes by which a file is known that is no exported run, however long it is."""
+
+
+def _read_lines(file: str) -> Iterator[str]:
+    """The lines of a file, a pipe or stdin; one that begins as no exported run does is read no further."""
+    if file != "-" and Path(file).is_dir():
+        raise StoreUnavailableError(f"{file} is a folder; a file is expected that `flowengine runs export` wrote")
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as data:
+            begin = data.readline(_BEGIN)
+            if begin.removeprefix(BOM_UTF8).strip()[:1] not in (b"", b"{"):
+                raise StoreCorruptError(f"{file} is no exported run: `flowengine runs export` makes one")
+            yield (begin if begin.endswith(b"\n") else begin + data.readline()).decode()
+            yield from (line.decode() for line in data)
+    except OSError as error:
+        raise StoreUnavailableError(f"{file} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise StoreCorruptError(f"{file} is no exported run: it is not UTF-8 text") from error
 
 
 def _drop_foreign_settings(events: list[Event]) -> list[Event]:
