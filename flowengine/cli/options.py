@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -38,10 +39,10 @@ __all__ = [
     "keeps",
     "label_option",
     "open_journal",
-    "reporting_of",
     "store_option",
 ]
 
+Command = Callable[..., int]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # --- The chosen store
@@ -263,16 +264,48 @@ _RUN_OPTIONS: Final = (
 )
 
 
-def add_running_options(function: F) -> F:
+def add_running_options(function: Command) -> Command:
+    """The options of commands that run something, as the arguments `store`, `settings`, `reporting`, `durability`."""
+
+    @wraps(function)
+    def command(*, as_json: bool, events: bool, quiet: bool, **others: Any) -> int:
+        if as_json and events:
+            raise click.UsageError("--json and --events exclude each other")
+        return function(reporting=Reporting(as_json, events, quiet), **others)
+
+    found = collect_settings(command)
     for option in reversed(_RUN_OPTIONS):
-        function = option(function)
-    return function
+        found = option(found)
+    return found
 
 
-def add_spending_options(function: F) -> F:
+def add_spending_options(function: Command) -> Command:
     for option in reversed(_SPENDING_OPTIONS):
         function = option(function)
     return function
+
+
+def collect_settings(function: Command) -> Command:
+    """Gives a command what was chosen by --model and limits as `settings`, as the journal stores them."""
+
+    @wraps(function)
+    def command(**given: Any) -> int:
+        chosen = {setting: given.pop(name) for name, setting in _SETTINGS.items()}
+        settings = {setting: value for setting, value in chosen.items() if value is not None}
+        return function(settings=settings, **given)
+
+    return command
+
+
+_SETTINGS: Final = {
+    "model": "model",
+    "concurrency": "concurrency",
+    "timeout": "timeout",
+    "max_cost": "cost_usd",
+    "max_calls": "model_calls",
+    "max_tokens": "tokens",
+}
+"""Parameter of a command → the setting that it chooses."""
 
 
 class Reporting(NamedTuple):
@@ -284,34 +317,3 @@ class Reporting(NamedTuple):
     """Each event as a line on stdout while it happens, instead of the outputs."""
     quiet: bool = False
     """Errors only on stderr."""
-
-
-def reporting_of(as_json: bool, events: bool, quiet: bool) -> Reporting:
-    if as_json and events:
-        raise click.UsageError("--json and --events exclude each other")
-    return Reporting(as_json, events, quiet)
-
-
-def collect_settings(
-    *,
-    model: str | None = None,
-    concurrency: int | None = None,
-    timeout: float | None = None,
-    max_cost: float | None = None,
-    max_calls: int | None = None,
-    max_tokens: int | None = None,
-) -> Mapping[str, Any]:
-    """Collects the settings chosen on the command line, as the journal stores them.
-
-    >>> collect_settings(model="offline", max_cost=2.0)
-    {'model': 'offline', 'cost_usd': 2.0}
-    """
-    given = {
-        "model": model,
-        "concurrency": concurrency,
-        "timeout": timeout,
-        "cost_usd": max_cost,
-        "model_calls": max_calls,
-        "tokens": max_tokens,
-    }
-    return {name: value for name, value in given.items() if value is not None}

@@ -82,6 +82,10 @@ class Results:
         """The text and the end of its line."""
         self._put(escape_controls(text))
 
+    def lines(self, texts: Iterable[str]) -> None:
+        for each in texts:
+            self.line(each)
+
     def json(self, text: str) -> None:
         """A JSON text and the end of its line: control characters become JSON's own escapes, the value stays."""
         self._put(text.translate(_UNSAFE_IN_JSON))

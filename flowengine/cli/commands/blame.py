@@ -71,8 +71,7 @@ def command(
     if form == "json":
         results.json(dumps({**report._asdict(), "blamed": report.blamed}, indent=2))
     else:
-        for line in _lines(report):
-            results.line(line)
+        results.lines(_lines(report))
     return 0 if report.finished else 4
 
 

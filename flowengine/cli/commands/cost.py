@@ -71,8 +71,7 @@ def command(
     else:
         head = [each.upper() for each in (*by, *_COLUMNS)]
         table = [head, *map(_format_row, (*rows, *[whole] * (len(rows) > 1)))]
-        for line in format_table(table, right=range(len(by), len(head))):
-            results.line(line)
+        results.lines(format_table(table, right=range(len(by), len(head))))
     return 0
 
 

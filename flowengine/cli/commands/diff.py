@@ -194,8 +194,7 @@ def command(references: Sequence[str], as_json: bool, html: str | None, unmasked
     if as_json:
         results.json(dumps(_to_objects(sides), indent=2))
         return 0
-    for line in format_difference(*sides) if len(sides) == 2 else _format_many(sides):
-        results.line(line)
+    results.lines(format_difference(*sides) if len(sides) == 2 else _format_many(sides))
     return 0
 
 

@@ -86,8 +86,7 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         _check_store(choose_store(store)),
     ]
     results = Results()
-    for line in format_table([["ok" if each.is_fine else each.fault, each.topic, each.text] for each in findings]):
-        results.line(line)
+    results.lines(format_table([["ok" if each.is_fine else each.fault, each.topic, each.text] for each in findings]))
     return 0 if all(each.is_fine for each in findings) else 1
 
 

@@ -53,10 +53,8 @@ def command(names: tuple[str, ...], as_json: bool) -> int:
         results.json(dumps([_to_data(each) for each in listed], indent=2))
     elif listed:
         rows = [_HEADINGS, *(_format_row(each) for each in listed if each.known is not None)]
-        for line in format_table(rows if len(rows) > 1 else []):
-            results.line(line)
-        for line in _explain(listed):
-            results.line(line)
+        results.lines(format_table(rows if len(rows) > 1 else []))
+        results.lines(_explain(listed))
     else:
         complain(f"the project names no models; [models.NAME] in {_file_of(project)} does")
     return 0 if all(each.known is not None and _is_ready(each) for each in listed) else 1

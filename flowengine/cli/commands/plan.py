@@ -180,8 +180,7 @@ def command(
         if rows is not None:
             beside_rows = ["", *rows.lines(_format_bound), *(_batch_lines(rows.bound, vendors) if batch else ())]
             lines = [*lines_of(spec, bound, (), vendors), *beside_rows]
-        for line in lines:
-            results.line(line)
+        results.lines(lines)
     return 0 if max_cost is None else _exit_code(bound if rows is None else rows.bound, max_cost)
 
 
@@ -193,8 +192,7 @@ def _print_risks(spec: FlowSpec, project: Project, as_json: bool) -> int:
     if as_json:
         results.json(dumps(risk_paths_as_data(spec.name, ways), indent=2))
     else:
-        for line in list_risk_paths(ways):
-            results.line(line)
+        results.lines(list_risk_paths(ways))
     return 0
 
 
@@ -224,8 +222,7 @@ def _print_change(
     if form == "json":
         results.json(dumps(change_as_data(flow, against, commit, change), indent=2))
         return
-    for line in (change_as_markdown if form == "md" else list_change)(flow, against, change):
-        results.line(line)
+    results.lines((change_as_markdown if form == "md" else list_change)(flow, against, change))
 
 
 def _bound_at(file: Path, given: Mapping[str, Any], model: str | None) -> tuple[FlowSpec, FlowBound]:

@@ -45,8 +45,7 @@ def list_files(reference: str, folder: str | None, as_json: bool, store: str | N
                   "path": paths.get(each.blob)} for each in files]  # fmt: skip
         results.json(dumps(found, indent=2))
         return 0
-    for line in format_table([[clean_name(each.name), each.media_type, f"{each.size:,} bytes"] for each in files]):
-        results.line(line)
+    results.lines(format_table([[clean_name(each.name), each.media_type, f"{each.size:,} bytes"] for each in files]))
     if not files:
         complain("the run has no files")
     for path in written:

@@ -55,8 +55,7 @@ def repair(as_json: bool, store: str | None) -> int:
         complain(f"nothing is wrong with {opened.path}: {len(done.runs)} runs, all whole")
         return 0
     rows = [[run.run_id, run.state, str(run.kept), str(run.lost), run.reason] for run in done.runs]
-    for line in format_table([["RUN", "STATE", "KEPT", "LOST", "WHY"], *rows]):
-        results.line(line)
+    results.lines(format_table([["RUN", "STATE", "KEPT", "LOST", "WHY"], *rows]))
     if done.lost_beside:
         complain(f"lost beside the runs: {done.lost_beside} values of sessions or caches")
     if done.lost_files:

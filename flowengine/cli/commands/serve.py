@@ -259,8 +259,7 @@ def list_keys(store: str | None) -> int:
         ]
         for key in keys
     ]
-    for line in format_table(rows):
-        results.line(line)
+    results.lines(format_table(rows))
     return 0
 
 

@@ -88,8 +88,7 @@ def command(
     if form == "json":
         results.json(dumps({**report.totals(), "node": node, "change": change, "rows": _to_rows(report)}, indent=2))
     else:
-        for line in _lines(report):
-            results.line(line)
+        results.lines(_lines(report))
     if not report.is_whole:
         complain("a limit was reached: the same command goes on where it was")
         return 4
