@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from flowengine.cli.failure import report
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.ending import INTERRUPTED, report, run_until_interrupted
 from flowengine.cli.options import OPTION_OF, Reporting, choose_store, keeps, open_journal
 from flowengine.cli.run_access import format_command, read
 from flowengine.cli.terminal import Results, complain, has_live_stderr

@@ -147,7 +147,7 @@ def _run(argv: Sequence[str]) -> int:
     except SystemExit as leaving:  # click's answer to a reader of --help that went away
         return leaving.code if isinstance(leaving.code, int) else 1
     except Exception as error:
-        from flowengine.cli.failure import report  # Only a command line that fails needs it.
+        from flowengine.cli.ending import report  # Only a command line that fails needs it.
 
         return report(error)
     return code if isinstance(code, int) else 0

@@ -10,9 +10,9 @@ import click
 
 from flowengine.cli.commands.run import load_flow_of_run
 from flowengine.cli.commands.whatif import read_change
+from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.cli.format_parts import mark_words
 from flowengine.cli.format_run import indent_lines, shorten
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, choose_store, keeps, open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, beginning, read
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, choose_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.budget import Budget

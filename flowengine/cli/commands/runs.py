@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import click
 
-from flowengine.cli.commands.run_contents import list_files
-from flowengine.cli.commands.runs_files import export_run, import_run, repair
+from flowengine.cli.commands.runs_files import export_run, import_run, list_files, repair
 from flowengine.cli.commands.runs_list import list_runs, note_run
 from flowengine.cli.commands.runs_show import show
-from flowengine.cli.commands.runs_test import to_test
+from flowengine.cli.commands.test import to_test
 from flowengine.cli.options import choose_store, open_journal, store_option
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import complain

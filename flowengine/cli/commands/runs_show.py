@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from flowengine.cli.commands.runs_list import format_notes, notes_to_object
+from flowengine.cli.ending import INTERRUPTED
 from flowengine.cli.execute import exit_code_of
 from flowengine.cli.format_parts import (
     calls_to_object,
@@ -20,7 +21,6 @@ from flowengine.cli.format_parts import (
     times_to_object,
 )
 from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten, to_node_object, to_run_object
-from flowengine.cli.interrupt import INTERRUPTED
 from flowengine.cli.options import Reporting, choose_store, open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, format_command, node_events, read, records_of
 from flowengine.cli.terminal import Results, format_clock, format_dollars, format_span, format_table, format_tokens

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import click
 
+from flowengine.cli.ending import format_excerpt
 from flowengine.cli.environment import read_model_facts
-from flowengine.cli.failure import format_excerpt
 from flowengine.cli.terminal import Results, complain
 from flowengine.core.json_values import dumps
 from flowengine.errors import Diagnostic, FlowError

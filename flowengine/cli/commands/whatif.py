@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, choose_store, duration, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table

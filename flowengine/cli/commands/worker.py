@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import anyio
 import click
 
-from flowengine.cli.failure import exit_code
+from flowengine.cli.ending import exit_code
 from flowengine.cli.options import choose_store, duration, open_journal, store_option
 from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
