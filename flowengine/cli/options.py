@@ -23,6 +23,7 @@ from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import check_run_id, parse_labels
 from flowengine.journal.stores import open_store, without_password
 from flowengine.nodes.compiled_flow import InputField, parse_text
+from flowengine.version import Extra, install_hint
 
 __all__ = [
     "DURABILITIES",
@@ -38,12 +39,27 @@ __all__ = [
     "gather_inputs",
     "keeps",
     "label_option",
+    "needing_extra",
     "open_journal",
     "store_option",
 ]
 
 Command = Callable[..., int]
 F = TypeVar("F", bound=Callable[..., Any])
+
+_SERVER_LIBRARIES: Final = ("starlette", "uvicorn", "prometheus_client")
+
+
+@contextmanager
+def needing_extra(extra: Extra, what: str) -> Generator[None]:
+    """While the modules of a server are imported: where a library of the extra is missing, it is told what needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _SERVER_LIBRARIES:
+            raise
+        raise click.UsageError(f"{what} needs {error.name}: {install_hint(extra)}") from None
+
 
 # --- The chosen store
 

@@ -21,6 +21,7 @@ __all__ = [
     "escape_controls",
     "fit_columns",
     "format_clock",
+    "format_count",
     "format_dollars",
     "format_seconds",
     "format_span",
@@ -177,6 +178,14 @@ def format_tokens(count: int | None) -> str:
     '1,234 tokens'
     """
     return "" if count is None else f"{count:,} token{'s' * (count != 1)}"
+
+
+def format_count(count: int | None) -> str:
+    """
+    >>> format_count(1234), format_count(None)
+    ('1,234', '?')
+    """
+    return "?" if count is None else f"{count:,}"
 
 
 def format_dollars(cost: float | None, *, is_whole: bool = True) -> str:

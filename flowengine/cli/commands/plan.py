@@ -12,7 +12,7 @@ import click
 
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.options import FiniteRange, gather_inputs
-from flowengine.cli.terminal import Results, complain, format_dollars, format_table
+from flowengine.cli.terminal import Results, complain, format_count, format_dollars, format_table
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.json_values import dumps
@@ -63,20 +63,16 @@ def _format_row(node: NodeBound, whole: Most) -> list[str]:
     most = node.most
     name = f"{'  ' * node.depth}{node.path.rpartition('.')[2]}"
     if most.calls == 0:
-        return [name, node.kind, _format_count(node.runs), "", "", "", ""]
+        return [name, node.kind, format_count(node.runs), "", "", "", ""]
     return [
         name,
         node.kind,
-        _format_count(node.runs),
-        _format_count(most.calls),
-        _format_count(most.tokens),
+        format_count(node.runs),
+        format_count(most.calls),
+        format_count(most.tokens),
         format_dollars(most.cost_usd) or _NO_BOUND,
         _format_share(most.cost_usd, whole.cost_usd) or _format_share(most.tokens, whole.tokens),
     ]
-
-
-def _format_count(number: int | None) -> str:
-    return _NO_BOUND if number is None else f"{number:,}"
 
 
 def _format_share(part: float | None, whole: float | None) -> str:

@@ -157,14 +157,7 @@ def command() -> None:
     """List and search the runs of a store, show or note one, resume, cancel or remove many, or move one as a file."""
 
 
-command.add_command(list_runs)
-command.add_command(note_run)
-command.add_command(show)
-command.add_command(resume_runs)
-command.add_command(cancel_runs)
-command.add_command(remove)
-command.add_command(to_test)
-command.add_command(export_run)
-command.add_command(import_run)
-command.add_command(list_files)
-command.add_command(repair)
+for each in (list_runs, note_run, show, resume_runs, cancel_runs, remove, to_test):
+    command.add_command(each)
+for each in (export_run, import_run, list_files, repair):
+    command.add_command(each)

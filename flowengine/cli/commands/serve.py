@@ -21,6 +21,7 @@ from flowengine.cli.options import (
     duration,
     format_store,
     keeps,
+    needing_extra,
     open_journal,
     store_option,
 )
@@ -30,11 +31,9 @@ from flowengine.flow import Flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.models.dotenv import load_environment
 from flowengine.server.safety import LOOPBACK, is_loopback
-from flowengine.version import install_hint
 
 __all__ = ["command", "keys_command"]
 
-_LIBRARIES: Final = ("starlette", "uvicorn", "prometheus_client")
 _WITHOUT_HEAD: Final = 2_000
 """Connections that have not sent the head of a request yet; the oldest beyond them is cut off."""
 _FILES: Final = 65_536
@@ -126,12 +125,10 @@ def command(
     is_here = is_loopback(host)
     if no_keys and not is_here:
         raise click.UsageError(f"--no-keys goes with this machine's own addresses, and {host} can be reached by others")
-    try:
+    with needing_extra("serve", "`flowengine serve`"):
         from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
         from flowengine.serving.run_driver import Admission
         from flowengine.serving.serving_app import make_serving_app
-    except ModuleNotFoundError as error:
-        raise _explain_missing(error, "serve") from None
     _raise_file_limit()
     results = Results()
     project = find_project(flows[0])
@@ -194,12 +191,6 @@ def _announce(flows: Mapping[str, Flow], store: str, address: str, is_queued: bo
     if shared:
         complain(f"notice: one memory for all who call ({', '.join(shared)}); `scope_id` of `memory` says whose it is")
     complain(f"try: curl {address}/flows" + ("" if no_keys else ' -H "Authorization: Bearer KEY"'))
-
-
-def _explain_missing(error: ModuleNotFoundError, command: str) -> Exception:
-    if error.name is None or error.name.partition(".")[0] not in _LIBRARIES:
-        return error
-    return click.UsageError(f"`flowengine {command}` needs {error.name}: {install_hint('serve')}")
 
 
 # --- `flowengine keys`

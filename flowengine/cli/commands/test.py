@@ -172,7 +172,7 @@ def _refuse_judges(run_id: str, events: Sequence[Event]) -> None:
 def _check_name(place: Path | None, *, force: bool) -> None:
     if place is None:
         return
-    if not place.name.endswith(".flowtest.yaml"):
-        raise InputError(f"-o {place}: the name of a flow test ends with .flowtest.yaml")
+    if not place.name.endswith(_SUFFIX):
+        raise InputError(f"-o {place}: the name of a flow test ends with {_SUFFIX}")
     if place.exists() and not force:
         raise InputError(f"{place} is there already: --force writes over it, -o names another")
