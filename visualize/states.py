@@ -114,9 +114,7 @@ class States:
         found: dict[str, Any] = {}
         for key in self.keys:
             if key in self._rules or store.has(layer, key):
-                with suppress(
-                    KeyError, TypeError
-                ):  # Contributions that do not add up; rules that only the outside has.
+                with suppress(KeyError, TypeError):  # Writes that do not add up; rules that only the outside has.
                     found[key] = store.get(layer, key)
         return found
 
