@@ -14,7 +14,7 @@ from flowengine.engine.graph import ON_ERROR
 from visualize.progress import NodeRow, Progress
 from visualize.skeleton import Site, SkeletonLevel
 
-__all__ = ["EdgeState", "critical_path", "edge_state", "edges_of", "in_order"]
+__all__ = ["EdgeState", "critical_path", "edge_state", "edges_of", "in_order", "units_of"]
 
 # --- Edges that a run took
 
@@ -60,10 +60,7 @@ _STATE_ORDER: Final[tuple[EdgeState, ...]] = ("taken", "undecided", "not_taken")
 
 
 def _combine_states(states: Collection[EdgeState]) -> EdgeState:
-    for each in _STATE_ORDER:
-        if each in states:
-            return each
-    return "undecided"
+    return min(states or ("undecided",), key=_STATE_ORDER.index)
 
 
 def edge_state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeState:
@@ -88,7 +85,8 @@ def critical_path(progress: Progress) -> frozenset[str]:
     todo = [("", progress.skeleton.top)]
     while todo:
         unit, level = todo.pop()
-        for name in _find_chain({each: units.get(unit, {}).get(each) for each in level.sites}, level):
+        rows = units.get(unit, {})
+        for name in _find_chain({each: rows[each] for each in level.sites if each in rows}, level):
             row = progress.nodes[unit + name]
             found.add(row.id)
             body = level.sites[name].body
@@ -105,24 +103,14 @@ def _group_by_unit(rows: Iterable[NodeRow]) -> dict[str, dict[str, NodeRow]]:
     return units
 
 
-def _find_chain(rows: Mapping[str, NodeRow | None], level: SkeletonLevel) -> list[str]:
+def _find_chain(rows: Mapping[str, NodeRow], level: SkeletonLevel) -> list[str]:
     """Ids of the one line through a level that ended last."""
-    ended = {
-        name: _end_of(row)
-        for name, row in rows.items()
-        if row is not None and row.started is not None and row.has_run and _end_of(row) >= 0
-    }
+    ended = {name: _end_of(row) for name, row in rows.items() if row.started is not None and _end_of(row) >= 0}
     if not ended:
         return []
     parents: dict[str, list[str]] = {}
     for source, target, labels in level.edges:
-        before, after = rows[source], rows[target]
-        if (
-            source in ended
-            and before is not None
-            and after is not None
-            and edge_state(before, after, labels) == "taken"
-        ):
+        if source in ended and target in rows and edge_state(rows[source], rows[target], labels) == "taken":
             parents.setdefault(target, []).append(source)
     line = [max(ended, key=ended.__getitem__)]
     while len(line) <= len(rows) and line[-1] in parents:

@@ -247,11 +247,8 @@ _STATUS_ORDER: Final[tuple[NodeStatus, ...]] = (
 
 
 def _combine_statuses(rows: Sequence[NodeRow]) -> NodeStatus:
-    found = {row.status for row in rows}
-    for each in _STATUS_ORDER:
-        if each in found:
-            return each
-    return "pending"
+    found: set[NodeStatus] = {row.status for row in rows} or {"pending"}
+    return min(found, key=_STATUS_ORDER.index)
 
 
 def _make_head(progress: Progress) -> RunHead:

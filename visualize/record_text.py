@@ -21,9 +21,9 @@ from flowengine.core.records import (
     RoundEnded,
     SkillLoad,
     ToolCall,
+    seconds_text,
 )
 from visualize.plain import format_value
-from visualize.style import seconds_text
 
 __all__ = ["CallStep", "RecordText", "describe", "explain_waits", "steps_of"]
 

@@ -19,7 +19,17 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
-from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Retry, RoundEnded, Waited, question_path
+from flowengine.core.records import (
+    Answered,
+    Asked,
+    MapBegan,
+    ModelCall,
+    Retry,
+    RoundEnded,
+    Waited,
+    question_path,
+    seconds_text,
+)
 from flowengine.engine.events import (
     Event,
     NodeCancelled,
@@ -34,7 +44,6 @@ from flowengine.engine.events import (
 )
 from visualize.record_text import steps_of
 from visualize.skeleton import Skeleton, Spot
-from visualize.style import seconds_text
 
 __all__ = ["PARTS", "Bar", "Part", "RunTimes", "Stretch", "explain_parts", "times_of"]
 

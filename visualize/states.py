@@ -7,12 +7,14 @@ the last writer decides. It knows rows and writes, and nothing of pages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY
 from flowengine.engine.merging import FOLDS, StateKey
 from flowengine.engine.state import Layer, StateStore
+from visualize.edge_states import units_of
 from visualize.progress import Progress
 from visualize.skeleton import SkeletonLevel
 
@@ -63,7 +65,7 @@ class States:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """Declared keys, and those that were written all the same."""
-        written = (row.result.state for row in self._progress.nodes.values() if row.result and row.result.state)
+        written = (row.result.state or () for row in self._progress.nodes.values() if row.result)
         return tuple(dict.fromkeys([*self._rules, *(key for state in written for key in state)]))
 
     def read_seen(self, path: str) -> dict[str, Any]:
@@ -78,8 +80,9 @@ class States:
         if place is None or row is None or row.result is None:
             return []
         before, after = self._read(place.store, place.seen), self._read(place.store, place.left)
+        rules = {key: declared.merge for key, declared in self._rules.items()}
         return [
-            Change(key, key in before, before.get(key), after.get(key), self._rule(key))
+            Change(key, key in before, before.get(key), after.get(key), rules.get(key, ""))
             for key in self.keys
             if key in (row.result.state or ())
         ]
@@ -104,22 +107,15 @@ class States:
             if row is not None and row.status == "succeeded" and row.result is not None:
                 yield from [row.result.state] if row.result.state else []
             elif row is not None and site.body is not None and site.kind != "subflow":
-                between = ".round" if site.kind == "loop" else ""
-                for number in sorted(row.units):
-                    yield from self._list_writes(site.body, f"{row.id}{between}[{number}].")
-
-    def _rule(self, key: str) -> str:
-        return self._rules[key].merge if key in self._rules else ""
+                for unit_inside in units_of(row):
+                    yield from self._list_writes(site.body, unit_inside)
 
     def _read(self, store: StateStore, layer: Layer) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key in self.keys:
-            if key not in self._rules and not store.has(layer, key):
-                continue
-            try:
-                found[key] = store.get(layer, key)
-            except (KeyError, TypeError):  # Contributions that cannot be added up; rules that only the outside has.
-                continue
+            if key in self._rules or store.has(layer, key):
+                with suppress(KeyError, TypeError):  # Writes that do not add up; rules that only the outside has.
+                    found[key] = store.get(layer, key)
         return found
 
     def _place(self, path: str) -> _Place | None:

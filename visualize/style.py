@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 from unicodedata import category
 
-from flowengine.core.records import cost_text
+from flowengine.core.records import cost_text, seconds_text
 from visualize.picture import Picture, PictureNode
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "kind_of",
     "lines_of",
     "look_of",
-    "seconds_text",
     "spending",
     "standing",
     "times",
@@ -181,23 +180,6 @@ def heats_of(nodes: Iterable[PictureNode], by: Heat) -> dict[str, int]:
 def heat_value(node: PictureNode, by: Heat) -> float | None:
     """Seconds, or dollars."""
     return node.seconds if by == "time" else node.cost_usd if by == "cost" else None
-
-
-def seconds_text(seconds: float) -> str:
-    """A duration as people read it.
-
-    >>> seconds_text(0.0042), seconds_text(3.14159), seconds_text(125), seconds_text(7_260), seconds_text(183_600)
-    ('4 ms', '3.1 s', '2 min 5 s', '2 h 1 min', '2 d 3 h')
-    """
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3_600:
-        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-    if seconds < 86_400:
-        return f"{int(seconds // 3_600)} h {int(seconds % 3_600 // 60)} min"
-    return f"{int(seconds // 86_400):,} d {int(seconds % 86_400 // 3_600)} h"
 
 
 def _calls(count: int) -> str:

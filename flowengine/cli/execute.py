@@ -1,36 +1,38 @@
 """Runs a job to its end for `run` and `resume`: reports on it, lets a signal stop it, prints its end.
 
-The exit code is chosen here, and what is printed of a run when it has ended.
-
-It loads no flow and chooses no store.
+The exit code is chosen here, what is printed of a run when it has ended, and what is told while it goes on. It loads no
+flow and chooses no store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from flowengine.cli.failure import report
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import OPTION_OF
-from flowengine.cli.run_access import choose_store, format_command, keeps, open_journal, read
-from flowengine.cli.terminal import Results, complain
-from flowengine.cli.watch import Reporting, watching
-from flowengine.core.context import NodeStatus, RunStatus
+from flowengine.cli.ending import INTERRUPTED, report, run_until_interrupted
+from flowengine.cli.options import OPTION_OF, Reporting, choose_store, keeps, open_journal
+from flowengine.cli.run_access import format_command, read
+from flowengine.cli.terminal import Results, complain, has_live_stderr
+from flowengine.core.context import EMPTY, NodeStatus, RunStatus
 from flowengine.core.json_values import dumps
-from flowengine.engine.events import ErrorInfo, Event
+from flowengine.core.records import Notice, Reused
+from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, NodeStarted, RunStarted, TokenStreamed
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import LimitError
 from flowengine.journal.approvals import open_questions, told_last
-from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners import local
 from flowengine.runners.run import Live, Run, RunOptions, higher_limit
-from visualize.progress import NodeRow, Progress
+from visualize.progress import Progress
 
-__all__ = ["Execution", "exit_code_of", "format_outputs", "to_node_object", "to_run_json", "to_run_object"]
+if TYPE_CHECKING:
+    from flowengine.cli.run_outlook import RunOutlook
+
+__all__ = ["Execution", "ProgressWatch", "exit_code_of", "format_outputs"]
 
 # --- The end of a run: what is printed, and the exit code
 
@@ -78,58 +80,126 @@ def _format_named(name: str, value: Any) -> str:
     return f"{name}:\n" + "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 
-def to_run_json(
-    progress: Progress, outputs: Mapping[str, Any] | None, statuses: Mapping[str, NodeStatus] | None = None
-) -> str:
-    """`to_run_object` as text."""
-    return dumps(to_run_object(progress, outputs, statuses), indent=2)
+# --- While a run goes on: its events, its notices, a line from time to time or the live tree
+
+_FIRST_LINE: Final = 10.0
+"""Seconds after which a pipe is told for the first time how far a run is."""
+_EACH_LINE: Final = 15.0
+_MOST_UNFOLDED: Final = 1_000
+"""Events that are kept for a look that may never come."""
 
 
-def to_run_object(
-    progress: Progress, outputs: Mapping[str, Any] | None, statuses: Mapping[str, NodeStatus] | None = None
-) -> dict[str, Any]:
-    """The run as one object. `statuses` are the walk's, which also knows what an `on_error` made of a failure."""
-    finished = progress.finished
-    error = None if finished is None else finished.error
-    usage = progress.usage
-    return {
-        "run_id": "" if progress.started is None else progress.started.run_id,
-        "flow": progress.flow,
-        "status": progress.status,
-        "labels": {} if progress.started is None else labels_of(progress.started),
-        "outputs": outputs,
-        "error": None if error is None or finished is None else _to_error_object(error, finished.node),
-        "nodes": {name: to_node_object(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
-        "seconds": progress.seconds(),
-        "idle_seconds": progress.idle,
-        "reused": progress.count_reused()._asdict(),
-        "tokens": usage.tokens,
-        "cost_usd": usage.cost_usd,
-    }
+class ProgressWatch:
+    """The journal's listener: it prints what the user wants, and folds the events once somebody looks at the run."""
+
+    def __init__(
+        self, reporting: Reporting, results: Results, past: Sequence[Event] = (), store: JournalStore | None = None
+    ) -> None:
+        self._reporting = reporting
+        self._results = results
+        self._store = store
+        self._folded: Progress | None = None
+        self._unfolded: list[Event] = []
+        self._notices: set[str] = set()
+        """Those that were told, each once."""
+        self.has_reuse = False
+        """Whether results of another run were taken, or asked for."""
+        self._outlook: RunOutlook | None = None
+        self._asked: dict[str, TokenStreamed] = {}
+        """Node → whom it asks, as long as nobody is told."""
+        self._is_live = has_live_stderr()
+        self._say_at = monotonic() + _FIRST_LINE
+        for event in past:
+            self._keep(event)
+
+    def fold(self) -> Progress:
+        """The run as it is after the last event."""
+        progress = self._folded = self._folded or Progress()
+        for event in self._unfolded:
+            progress.apply(event)
+        self._unfolded.clear()
+        return progress
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the tree of nodes is drawn, and drawn anew."""
+        is_covered = self._reporting.events and self._results.on_terminal
+        return self._is_live and not self._reporting.quiet and not is_covered
+
+    @property
+    def outlook(self) -> RunOutlook:
+        """What is known about the run beside its record; computed on first use."""
+        if self._outlook is None:
+            from flowengine.cli.run_outlook import RunOutlook  # Most runs end before anybody asks.
+
+            self._outlook = RunOutlook(self.fold(), self._store)
+            for piece in self._asked.values():
+                self._outlook.hear(piece)
+        return self._outlook
+
+    def hear(self, piece: TokenStreamed) -> None:
+        """Hear what an agent writes, where somebody is shown it."""
+        if self._outlook is not None:
+            self._outlook.hear(piece)
+        elif piece.model:
+            self._asked[piece.node] = piece
+
+    def __call__(self, event: Event) -> None:
+        notice = self._keep(event)
+        if self._outlook is not None or len(self._unfolded) > _MOST_UNFOLDED:
+            self.fold()
+        if self._outlook is not None:
+            self._outlook.apply(event)
+        elif self._asked and not isinstance(event, NodeStarted):
+            self._asked.pop(getattr(event, "node", None) or "", None)
+        if self._reporting.events:
+            from flowengine.journal.run_export import event_line  # Reads and writes journals; few commands need it.
+
+            self._results.attempt(event_line(event))
+        if notice and not self._reporting.quiet:
+            complain(f"notice: {notice}")
+        self.tell_progress()
+
+    def _keep(self, event: Event) -> str:
+        """Keeps an event for the fold; the text of a notice that was not told before."""
+        self._unfolded.append(event)
+        if isinstance(event, RunStarted):
+            self.has_reuse |= "reuse" in event.settings
+        record = event.record if isinstance(event, NodeRecorded) else None
+        self.has_reuse |= isinstance(record, Reused)
+        if not isinstance(record, Notice) or record.text in self._notices:
+            return ""
+        self._notices.add(record.text)
+        return record.text
+
+    def tell_progress(self) -> None:
+        """A line from time to time, where no picture can be drawn: for logs of jobs."""
+        if self._is_live or self._reporting.quiet or self._reporting.events or monotonic() < self._say_at:
+            return
+        from flowengine.cli.live import format_progress_line  # rich is not needed before.
+
+        self._say_at = monotonic() + _EACH_LINE
+        progress = self.fold()
+        if progress.started is not None and progress.finished is None:
+            complain(format_progress_line(progress, time(), self.outlook))
+
+    @contextmanager
+    def shown(self) -> Generator[None]:
+        """For as long as the block lasts, the tree of nodes is drawn where it can be."""
+        try:
+            if self.is_drawn:
+                from flowengine.cli.live import live_tree  # rich is for terminals.
+
+                with live_tree(self.fold(), self.outlook):
+                    yield
+            else:
+                yield
+        finally:
+            if self._outlook is not None:
+                self._outlook.close()
 
 
-def _to_error_object(error: ErrorInfo, node: str | None) -> Mapping[str, Any]:
-    return {"type": error.type, "message": error.message, "node": node}
-
-
-def to_node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[str, Any]:
-    """One node as an object."""
-    calls = row.usage.calls
-    return {
-        "status": status or row.status,
-        "kind": row.kind,
-        "cause": row.cause,
-        "error": None if row.error is None else row.error._asdict(),
-        "earlier_errors": [each._asdict() for each in row.earlier_errors],
-        "seconds": row.seconds(),
-        "waited_seconds": row.sum_waiting(),
-        "model_calls": calls,
-        "tokens": row.usage.tokens,
-        "cost_usd": row.usage.cost_usd,
-        "retries": row.retries,
-        "reused": None if row.reused is None else {"run_id": row.reused.run_id, "node": row.reused.node},
-    }
-
+# --- A run on the command line
 
 _WAITING: Final = 3
 
@@ -185,44 +255,42 @@ class Execution:
         return code
 
     def _run(self, job: Job) -> int:
-        progress, run = Progress(), None
+        run = None
         failure: BaseException | None = None
         with open_journal(choose_store(self.store), self.durability) as kept:
+            watch = ProgressWatch(self.reporting, self.results, self.past, kept)
             try:
-                with (
-                    self.results.alone(),
-                    watching(progress, self.reporting, self.results, self.past, kept) as watch,
-                ):
+                with self.results.alone(), watch.shown():
                     run = run_until_interrupted(lambda: job(TeeStore(kept, watch), watch.hear))
             except (Exception, SystemExit, BaseExceptionGroup) as error:
                 failure = cast("BaseException", error)  # a node may call sys.exit(); that ends no shell's pipeline
             if run is not None and failure is None:
-                return self._tell(run, progress)  # Of its events, as long as they can be read.
+                return self._tell(run, watch)  # Of its events, as long as they can be read.
         if failure is not None:
-            return self._tell_failure(failure, progress)
+            return self._tell_failure(failure, watch)
         complain("interrupted")
-        if self.reporting.json and progress.finished is not None:
-            self.results.json(to_run_json(progress, None))
-        self._tell_how_to_go_on(progress)
+        if self.reporting.json and watch.fold().finished is not None:
+            self._print_json(watch.fold(), None)
+        self._tell_how_to_go_on(watch)
         return INTERRUPTED
 
-    def _tell_failure(self, failure: BaseException, progress: Progress) -> int:
-        has_run = progress.events > len(self.past)
+    def _tell_failure(self, failure: BaseException, watch: ProgressWatch) -> int:
+        has_run = watch.fold().events > len(self.past)
         code = report(failure, has_run=has_run)
         if code == 5:
             anyway = format_command("resume --allow-changed", self.run_id, self.store)
             complain(f"  to go on with the flow as it is now: {anyway}")
         elif has_run:
-            self._tell_how_to_go_on(progress)
+            self._tell_how_to_go_on(watch)
         return code
 
-    def _tell(self, run: Run, progress: Progress) -> int:
+    def _tell(self, run: Run, watch: ProgressWatch) -> int:
         if self.reporting.json:
             statuses: dict[str, NodeStatus] = {name: node.status for name, node in run.nodes.items()}
-            self.results.json(to_run_json(progress, run.outputs, statuses))
+            self._print_json(watch.fold(), run.outputs, statuses)
         elif run.outputs and not self.reporting.events:
             self.results.line(format_outputs(run.outputs))
-        reused = format_reuse(progress)
+        reused = format_reuse(watch.fold()) if watch.has_reuse else None
         if reused is not None and not self.reporting.quiet:
             complain(reused)
         if run.error is not None:
@@ -232,10 +300,17 @@ class Execution:
         elif run.status != "succeeded":
             self._tell_record(run)
             if not self._tell_how_to_raise(run):
-                self._tell_how_to_go_on(progress)
+                self._tell_how_to_go_on(watch)
         else:
             self._tell_failed_items(run)
         return exit_code_of(run.status, run.error)
+
+    def _print_json(
+        self, progress: Progress, outputs: Mapping[str, Any] | None, statuses: Mapping[str, NodeStatus] = EMPTY
+    ) -> None:
+        from flowengine.cli.format_run import to_run_json  # Most runs are printed as their outputs.
+
+        self.results.json(to_run_json(progress, outputs, statuses))
 
     def _tell_record(self, run: Run) -> None:
         if run.failed_node is not None and keeps(choose_store(self.store)) and not self.reporting.quiet:
@@ -288,6 +363,6 @@ class Execution:
         complain(f"  to go on with a higher limit: {format_command(f'resume {option}', run.id, self.store)}")
         return True
 
-    def _tell_how_to_go_on(self, progress: Progress) -> None:
-        if progress.started is not None and keeps(choose_store(self.store)):
+    def _tell_how_to_go_on(self, watch: ProgressWatch) -> None:
+        if watch.fold().started is not None and keeps(choose_store(self.store)):
             complain(f"  to go on: {format_command('resume', self.run_id, self.store)}")

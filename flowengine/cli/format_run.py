@@ -1,4 +1,4 @@
-"""Formats a run as lines of text from its progress: head, nodes, failures, outputs. It reads no store."""
+"""Formats a run from its progress, as lines of text (head, nodes, failures, outputs) or as JSON. It reads no store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_table, format_tokens
-from flowengine.core.json_values import format_value
+from flowengine.core.context import EMPTY, NodeStatus
+from flowengine.core.json_values import dumps, format_value
 from flowengine.core.records import Notified
 from flowengine.engine.events import RunStarted
 from flowengine.journal.approvals import fields_of
@@ -15,7 +16,17 @@ from flowengine.journal.run_lookup import labels_of
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress, UsageTotals
 
-__all__ = ["MAX_VALUE_TEXT", "format_run", "format_told", "format_usage", "indent_lines", "shorten"]
+__all__ = [
+    "MAX_VALUE_TEXT",
+    "format_run",
+    "format_told",
+    "format_usage",
+    "indent_lines",
+    "shorten",
+    "to_node_object",
+    "to_run_json",
+    "to_run_object",
+]
 
 MAX_VALUE_TEXT: Final = 2000
 """Characters of one value that are shown."""
@@ -198,3 +209,55 @@ def shorten(text: str) -> str:
 def indent_lines(text: str, by: str = "  ") -> Iterator[str]:
     for line in text.splitlines():
         yield f"{by}{line}" if line else ""
+
+
+# --- A run as an object of JSON
+
+
+def to_run_json(
+    progress: Progress, outputs: Mapping[str, Any] | None, statuses: Mapping[str, NodeStatus] = EMPTY
+) -> str:
+    """`to_run_object` as text."""
+    return dumps(to_run_object(progress, outputs, statuses), indent=2)
+
+
+def to_run_object(
+    progress: Progress, outputs: Mapping[str, Any] | None, statuses: Mapping[str, NodeStatus] = EMPTY
+) -> dict[str, Any]:
+    """The run as one object. `statuses` are the walk's, which also knows what an `on_error` made of a failure."""
+    started, finished, usage = progress.started, progress.finished, progress.usage
+    error: dict[str, Any] | None = None
+    if finished is not None and finished.error is not None:
+        error = {"type": finished.error.type, "message": finished.error.message, "node": finished.node}
+    return {
+        "run_id": "" if started is None else started.run_id,
+        "flow": progress.flow,
+        "status": progress.status,
+        "labels": {} if started is None else labels_of(started),
+        "outputs": outputs,
+        "error": error,
+        "nodes": {name: to_node_object(row, statuses.get(name)) for name, row in progress.nodes.items()},
+        "seconds": progress.seconds(),
+        "idle_seconds": progress.idle,
+        "reused": progress.count_reused()._asdict(),
+        "tokens": usage.tokens,
+        "cost_usd": usage.cost_usd,
+    }
+
+
+def to_node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[str, Any]:
+    """One node as an object."""
+    return {
+        "status": status or row.status,
+        "kind": row.kind,
+        "cause": row.cause,
+        "error": None if row.error is None else row.error._asdict(),
+        "earlier_errors": [each._asdict() for each in row.earlier_errors],
+        "seconds": row.seconds(),
+        "waited_seconds": row.sum_waiting(),
+        "model_calls": row.usage.calls,
+        "tokens": row.usage.tokens,
+        "cost_usd": row.usage.cost_usd,
+        "retries": row.retries,
+        "reused": None if row.reused is None else {"run_id": row.reused.run_id, "node": row.reused.node},
+    }

@@ -35,14 +35,14 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "init": ("flowengine.cli.commands.init", "Create a project."),
     "import": ("flowengine.cli.commands.import_flow", "Convert a flow of another product."),
-    "run": ("flowengine.cli.commands.run", "Run a flow."),
+    "run": ("flowengine.cli.commands.run:run_command", "Run a flow."),
     "validate": ("flowengine.cli.commands.validate", "Check flow files without running them."),
     "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),
     "plan": ("flowengine.cli.commands.plan", "Compute the maximum cost of a flow."),
     "models": ("flowengine.cli.commands.models", "List the models that the project names."),
     "export": ("flowengine.cli.commands.export:export_command", "Write runs into an HTML file."),
     "runs": ("flowengine.cli.commands.runs", "List the runs of a store, or show one."),
-    "resume": ("flowengine.cli.commands.resume", "Resume a run that was interrupted or failed."),
+    "resume": ("flowengine.cli.commands.run:resume_command", "Resume a run that was interrupted or failed."),
     "submit": ("flowengine.cli.commands.queue:submit_command", "Submit a run to a queue."),
     "worker": ("flowengine.cli.commands.worker", "Execute the runs of a queue."),
     "queue": ("flowengine.cli.commands.queue:queue_command", "Show the queues and their problems."),
@@ -147,7 +147,7 @@ def _run(argv: Sequence[str]) -> int:
     except SystemExit as leaving:  # click's answer to a reader of --help that went away
         return leaving.code if isinstance(leaving.code, int) else 1
     except Exception as error:
-        from flowengine.cli.failure import report  # Only a command line that fails needs it.
+        from flowengine.cli.ending import report  # Only a command line that fails needs it.
 
         return report(error)
     return code if isinstance(code, int) else 0

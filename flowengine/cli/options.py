@@ -1,37 +1,116 @@
-"""Declares the options that running commands share, and parses inputs, limits and labels. It runs nothing."""
+"""Declares the options that commands share, and reads them: the store, inputs, limits, labels. It runs nothing."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import click
 from pydantic_core import PydanticCustomError
 
-from flowengine.cli.run_access import DURABILITIES, store_option
-from flowengine.cli.watch import Reporting
+from flowengine.core.context import EMPTY
 from flowengine.core.json_values import parse_json
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.journal.stores import check_run_id
+from flowengine.journal.stores import check_run_id, open_store, without_password
 from flowengine.nodes.run_inputs import InputField, parse_text
+from flowengine.version import Extra, install_hint
 
 __all__ = [
+    "DURABILITIES",
     "OPTION_OF",
     "FiniteRange",
+    "Reporting",
     "add_running_options",
     "add_spending_options",
+    "choose_store",
     "collect_settings",
     "duration",
+    "format_store",
     "gather_inputs",
+    "keeps",
     "label_option",
-    "reporting_of",
+    "needing_extra",
+    "open_journal",
+    "store_option",
 ]
+
+Command = Callable[..., int]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SERVER_LIBRARIES: Final = ("starlette", "uvicorn", "prometheus_client")
+
+
+@contextmanager
+def needing_extra(extra: Extra, what: str) -> Generator[None]:
+    """While the modules of a server are imported: where a library of the extra is missing, it is told what needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _SERVER_LIBRARIES:
+            raise
+        raise click.UsageError(f"{what} needs {error.name}: {install_hint(extra)}") from None
+
+
+# --- The chosen store
+
+DEFAULT: Final = os.path.join(".flowengine", "runs.db")
+DURABILITIES: Final = ("full", "process", "memory")
+"""As in `flowengine.journal.sqlite.database`, which is not imported to print help."""
+
+
+def store_option(function: F) -> F:
+    return click.option(
+        "--store",
+        metavar="URL",
+        help=f"Store of the runs: a file, sqlite:///… or postgresql://…  [default: $FLOWENGINE_STORE or {DEFAULT}]",
+    )(function)
+
+
+def choose_store(given: str | None) -> str:
+    return given or os.environ.get("FLOWENGINE_STORE") or _find_project_store() or DEFAULT
+
+
+def _find_project_store() -> str | None:
+    """The project's store; a relative path is relative to the project's folder."""
+    from flowengine.flowfile.project.project import project_of  # Only where nothing nearer names the store.
+
+    project, _ = project_of(None)
+    if project.store is None:
+        return None
+    path = project.store.removeprefix("sqlite:///")
+    is_path = path != project.store or ":" not in path
+    return str(project.root / path) if is_path else project.store
+
+
+def keeps(store: str) -> bool:
+    """Tells whether a run can be found there after this process has ended."""
+    return not store.lower().startswith("memory:")
+
+
+@contextmanager
+def open_journal(store: str, durability: Durability = "full") -> Generator[JournalStore]:
+    """The store, open for as long as the block lasts."""
+    opened = open_store(store, durability)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def format_store(given: str | None) -> str:
+    """The chosen store as it may be shown."""
+    return without_password(choose_store(given))
+
 
 # --- Inputs from `-i` and `--inputs`
 
@@ -113,7 +192,7 @@ def _name_type(value: Any) -> str:
     return names.get(type(value).__name__, "a number")
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+# --- Options
 
 
 def run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -141,7 +220,7 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 
 def _parse_labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, str]:
     try:
-        return parse_labels(values) if values else {}
+        return parse_labels(values) if values else EMPTY
     except InputError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -201,44 +280,56 @@ _RUN_OPTIONS: Final = (
 )
 
 
-def add_running_options(function: F) -> F:
+def add_running_options(function: Command) -> Command:
+    """The options of commands that run something, as the arguments `store`, `settings`, `reporting`, `durability`."""
+
+    @wraps(function)
+    def command(*, as_json: bool, events: bool, quiet: bool, **others: Any) -> int:
+        if as_json and events:
+            raise click.UsageError("--json and --events exclude each other")
+        return function(reporting=Reporting(as_json, events, quiet), **others)
+
+    found = collect_settings(command)
     for option in reversed(_RUN_OPTIONS):
-        function = option(function)
-    return function
+        found = option(found)
+    return found
 
 
-def add_spending_options(function: F) -> F:
+def add_spending_options(function: Command) -> Command:
     for option in reversed(_SPENDING_OPTIONS):
         function = option(function)
     return function
 
 
-def reporting_of(as_json: bool, events: bool, quiet: bool) -> Reporting:
-    if as_json and events:
-        raise click.UsageError("--json and --events exclude each other")
-    return Reporting(as_json, events, quiet)
+def collect_settings(function: Command) -> Command:
+    """Gives a command what was chosen by --model and limits as `settings`, as the journal stores them."""
+
+    @wraps(function)
+    def command(**given: Any) -> int:
+        chosen = {setting: given.pop(name) for name, setting in _SETTINGS.items()}
+        settings = {setting: value for setting, value in chosen.items() if value is not None}
+        return function(settings=settings, **given)
+
+    return command
 
 
-def collect_settings(
-    *,
-    model: str | None = None,
-    concurrency: int | None = None,
-    timeout: float | None = None,
-    max_cost: float | None = None,
-    max_calls: int | None = None,
-    max_tokens: int | None = None,
-) -> Mapping[str, Any]:
-    """Collects the settings chosen on the command line, as the journal stores them.
+_SETTINGS: Final = {
+    "model": "model",
+    "concurrency": "concurrency",
+    "timeout": "timeout",
+    "max_cost": "cost_usd",
+    "max_calls": "model_calls",
+    "max_tokens": "tokens",
+}
+"""Parameter of a command → the setting that it chooses."""
 
-    >>> collect_settings(model="offline", max_cost=2.0)
-    {'model': 'offline', 'cost_usd': 2.0}
-    """
-    given = {
-        "model": model,
-        "concurrency": concurrency,
-        "timeout": timeout,
-        "cost_usd": max_cost,
-        "model_calls": max_calls,
-        "tokens": max_tokens,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+
+class Reporting(NamedTuple):
+    """The parts of a run that the user wants to see."""
+
+    json: bool = False
+    """One object on stdout at the end, instead of the outputs."""
+    events: bool = False
+    """Each event as a line on stdout while it happens, instead of the outputs."""
+    quiet: bool = False
+    """Errors only on stderr."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from flowengine.cli.terminal import format_dollars, format_table
+from flowengine.cli.terminal import format_count, format_dollars, format_table
 from flowengine.estimate.bound_change import BoundChange, NodeChange, difference
 from flowengine.estimate.cost_bound import Most
 
@@ -73,7 +73,7 @@ def _as_data(most: Most | None) -> dict[str, Any] | None:
 
 def _describe_whole(against: str, change: BoundChange) -> str:
     before, after = change.before, change.after
-    calls = f"{_count(after.calls)} model call{'s' * (after.calls != 1)}, {_count(after.tokens)} tokens"
+    calls = f"{format_count(after.calls)} model call{'s' * (after.calls != 1)}, {format_count(after.tokens)} tokens"
     if before is None:
         return f"{_dollars(after)}, {calls}; {against} has no such flow"
     if before[:3] == after[:3]:
@@ -81,8 +81,8 @@ def _describe_whole(against: str, change: BoundChange) -> str:
     more = _format_signed(change.more_usd)
     more = f" ({more})" if more else ""
     return (
-        f"{_dollars(before)} → {_dollars(after)}{more}, {_count(before.calls)} → {_count(after.calls)} "
-        f"model calls, {_count(before.tokens)} → {_count(after.tokens)} tokens, since {against}"
+        f"{_dollars(before)} → {_dollars(after)}{more}, {format_count(before.calls)} → {format_count(after.calls)} "
+        f"model calls, {format_count(before.tokens)} → {format_count(after.tokens)} tokens, since {against}"
     )
 
 
@@ -104,10 +104,6 @@ def _causes(node: NodeChange) -> tuple[str, ...]:
 
 def _dollars(most: Most) -> str:
     return format_dollars(most.cost_usd) or _NO_BOUND
-
-
-def _count(number: int | None) -> str:
-    return _NO_BOUND if number is None else f"{number:,}"
 
 
 def _format_signed(amount: float | None) -> str:

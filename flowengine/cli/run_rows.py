@@ -13,11 +13,9 @@ from typing import Any, Final
 
 import click
 
-from flowengine.cli.failure import report
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.run_access import choose_store, keeps, open_journal
+from flowengine.cli.ending import INTERRUPTED, report, run_until_interrupted
+from flowengine.cli.options import Reporting, choose_store, keeps, open_journal
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, has_live_stderr
-from flowengine.cli.watch import Reporting
 from flowengine.core.budget import Budget
 from flowengine.core.json_values import dumps
 from flowengine.engine.ports import Durability, JournalStore

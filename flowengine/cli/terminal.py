@@ -21,6 +21,7 @@ __all__ = [
     "escape_controls",
     "fit_columns",
     "format_clock",
+    "format_count",
     "format_dollars",
     "format_seconds",
     "format_span",
@@ -81,6 +82,10 @@ class Results:
     def line(self, text: str) -> None:
         """The text and the end of its line."""
         self._put(escape_controls(text))
+
+    def lines(self, texts: Iterable[str]) -> None:
+        for each in texts:
+            self.line(each)
 
     def json(self, text: str) -> None:
         """A JSON text and the end of its line: control characters become JSON's own escapes, the value stays."""
@@ -149,28 +154,19 @@ def put_lines(lines: Iterable[str], output: str | None) -> bool:
 def format_span(seconds: float | None) -> str:
     """A duration in at most two units; nothing for None.
 
-    >>> format_span(0.0412), format_span(3.14159), format_span(75), format_span(7322), format_span(183_600)
-    ('41 ms', '3.1 s', '1 m 15 s', '2 h 2 m', '2 d 3 h')
+    >>> format_span(0.0412), format_span(75)
+    ('41 ms', '1 min 15 s')
     """
-    if seconds is None:
-        return ""
-    seconds = max(seconds, 0.0)
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} m {rest} s"
-    hours = minutes // 60
-    return f"{hours} h {minutes % 60} m" if hours < 24 else f"{hours // 24:,} d {hours % 24} h"
+    from flowengine.core.records import seconds_text  # `--help` needs no records.
+
+    return "" if seconds is None else seconds_text(seconds)
 
 
 def format_seconds(seconds: float) -> str:
     """A duration in whole seconds, for what changes while it is read.
 
     >>> format_seconds(-1.0), format_seconds(4.8), format_seconds(75)
-    ('0 s', '4 s', '1 m 15 s')
+    ('0 s', '4 s', '1 min 15 s')
     """
     whole = max(0, int(seconds))
     return f"{whole} s" if whole < 60 else format_span(whole)
@@ -182,6 +178,14 @@ def format_tokens(count: int | None) -> str:
     '1,234 tokens'
     """
     return "" if count is None else f"{count:,} token{'s' * (count != 1)}"
+
+
+def format_count(count: int | None) -> str:
+    """
+    >>> format_count(1234), format_count(None)
+    ('1,234', '?')
+    """
+    return "?" if count is None else f"{count:,}"
 
 
 def format_dollars(cost: float | None, *, is_whole: bool = True) -> str:

@@ -50,6 +50,7 @@ __all__ = [
     "cost_text",
     "node_of_question",
     "question_path",
+    "seconds_text",
     "tool_key",
     "usage_of",
 ]
@@ -156,6 +157,27 @@ def cost_text(amount: float) -> str:
     if 0 < amount < 0.000001:
         return "under $0.000001"
     return "$0" if amount == 0 else f"${amount:,.{2 if amount >= 0.1 else 4 if amount >= 0.0001 else 6}f}"
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration as people read it, rounded to the smaller of at most two units; the viewer's script writes the same.
+
+    >>> [seconds_text(each) for each in (0.0412, 3.14159, 75, 7_322, 183_600)]
+    ['41 ms', '3.1 s', '1 min 15 s', '2 h 2 min', '2 d 3 h']
+    """
+    seconds = max(seconds, 0.0)
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(int(seconds / 60 + 0.5), 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(int(seconds / 3_600 + 0.5), 24)
+    return f"{days:,} d {hours} h"
 
 
 class ToolCall(NamedTuple):

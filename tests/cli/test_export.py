@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 Command = Callable[..., Any]
 
@@ -108,3 +112,35 @@ def test_several_runs_go_into_one_file_and_into_another_store_with_what_was_said
     assert (named.code, "holds 2" in named.err) == (2, True)
     hidden = flowengine("runs", "export", "r2", "--masked").out
     assert ("look at this" in hidden, "ann" in hidden.split("\n")[0]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("/dev/zero", "/dev/zero is no exported run: `flowengine runs export` makes one"),
+        ("folder", "folder is a folder; a file is expected that `flowengine runs export` wrote"),
+        ("missing.jsonl", "missing.jsonl cannot be read: No such file or directory"),
+        ("empty.jsonl", "empty.jsonl is no exported run"),
+        ("latin.jsonl", "latin.jsonl is no exported run: it is not UTF-8 text"),
+    ],
+)
+def test_what_is_no_exported_file_is_told_as_such(flowengine: Command, folder: Path, name: str, told: str) -> None:
+    (folder / "folder").mkdir()
+    (folder / "empty.jsonl").write_text("\n")
+    (folder / "latin.jsonl").write_bytes(b'{"name": "\xe9"}\n')
+    said = flowengine("runs", "import", name)
+    assert (said.code, said.out) == (2, "")
+    assert f"error: {told}" in said.err
+    assert "Errno" not in said.err
+
+
+def test_a_run_is_imported_from_a_pipe(flowengine: Command, folder: Path) -> None:
+    flowengine("run", "shout.yaml", "--run-id", "r1")
+    flowengine("runs", "export", "r1", "-o", "r1.jsonl")
+    os.mkfifo(folder / "pipe")
+    text = "\ufeff" + (folder / "r1.jsonl").read_text().replace("\n", "\r\n")
+    writer = threading.Thread(target=(folder / "pipe").write_bytes, args=(text.encode(),))
+    writer.start()
+    said = flowengine("runs", "import", "pipe", "--as", "r2")
+    writer.join()
+    assert (said.code, said.err.split()[:2]) == (0, ["run", "r2"])

@@ -98,7 +98,7 @@ def test_the_name_of_a_written_file_is_taken_first_and_given_back_where_it_canno
         raise InputError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr("flowengine.cli.commands.run_contents.write_output", refuse)
+        patched.setattr("flowengine.cli.commands.runs_files.write_output", refuse)
         assert reading("runs", "files", "r1", "-o", "out").code == 2
     assert (taken, list(Path("out").iterdir())) == ([["a.bin"]], [])
     assert reading("runs", "files", "r1", "-o", "out").err == "wrote out/a.bin\n"

@@ -10,11 +10,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from flowengine import Context, Flow, FunctionNode
-from flowengine.cli import watch
+from flowengine.cli import execute, watch
+from flowengine.cli.execute import ProgressWatch
 from flowengine.cli.live import cut_to_end, draw, draw_bar, format_progress_line
+from flowengine.cli.options import Reporting
 from flowengine.cli.run_outlook import RunOutlook
 from flowengine.cli.terminal import Results
-from flowengine.cli.watch import Reporting, follow, watching
+from flowengine.cli.watch import follow
 from flowengine.core.context import NodeResult
 from flowengine.core.records import Asked, MapBegan, ModelCall
 from flowengine.engine.events import (
@@ -96,14 +98,13 @@ def test_a_line_tells_how_far_a_run_is() -> None:
 
 
 def test_a_pipe_is_told_from_time_to_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(watch, "_FIRST_LINE", -1.0)
-    with watching(Progress(), Reporting(), Results()) as hear:
-        for event in mapped(3):
-            hear(event)
+    monkeypatch.setattr(execute, "_FIRST_LINE", -1.0)
+    hear = ProgressWatch(Reporting(), Results())
+    for event in mapped(3):
+        hear(event)
     (line,) = capsys.readouterr().err.splitlines()  # The second one is due 15 s later.
     assert "0 of 3 nodes" in line
-    with watching(Progress(), Reporting(quiet=True), Results()) as hear:
-        hear(mapped(3)[0])
+    ProgressWatch(Reporting(quiet=True), Results())(mapped(3)[0])
     assert capsys.readouterr().err == ""
 
 
@@ -178,9 +179,9 @@ async def test_the_time_that_is_left_is_that_of_earlier_runs(monkeypatch: pytest
     outlook = RunOutlook(progress, store)
     outlook.describe_left(10.0)  # From now on they are read.
     outlook.close()
-    assert outlook.describe_left(10.0) == "about 1 m 13 s left (by 2 runs)"
-    assert "about 1 m 13 s left" in drawn(progress, 9, 60, outlook)[0]
-    assert format_progress_line(progress, 10.0, outlook).endswith("a · about 1 m 13 s left (by 2 runs)")
+    assert outlook.describe_left(10.0) == "about 1 min 13 s left (by 2 runs)"
+    assert "about 1 min 13 s left" in drawn(progress, 9, 60, outlook)[0]
+    assert format_progress_line(progress, 10.0, outlook).endswith("a · about 1 min 13 s left (by 2 runs)")
     progress.apply(NodeFinished("a", 10.0, NodeResult(1)))
     progress.apply(NodeStarted("b", 10.0))
     assert outlook.describe_left(500.0) == "done any moment (by 2 runs)"
@@ -202,7 +203,7 @@ async def test_a_run_that_waits_is_watched_on_a_terminal_and_its_time_goes_on(mo
     progress = fold_events(store.events("r"))
     assert drawn(progress) == [
         "f  waiting  9.0 s  r",
-        "└─ ? ask    8.0 s  asks, 1 m 30 s left: yes or no",
+        "└─ ? ask    8.0 s  asks, 1 min 30 s left: yes or no",
     ]
 
     def look(seconds: float) -> None:
@@ -216,7 +217,7 @@ async def test_a_run_that_waits_is_watched_on_a_terminal_and_its_time_goes_on(mo
     monkeypatch.setattr(watch, "sleep", look)
     ended = follow(store, "r", Reporting(), Results())
     assert (ended.status, len(looks)) == ("waiting", 1)
-    monkeypatch.setattr(watch, "has_live_stderr", lambda: True)
+    monkeypatch.setattr(execute, "has_live_stderr", lambda: True)
     assert follow(store, "r", Reporting(), Results()).status == "succeeded"
     await journal.close()
 

@@ -11,9 +11,9 @@ import click
 import pytest
 
 from flowengine.__main__ import main as start
-from flowengine.cli.failure import exit_code, report
+from flowengine.cli.ending import exit_code, report
 from flowengine.cli.main import COMMANDS, cli
-from flowengine.cli.run_access import DURABILITIES
+from flowengine.cli.options import DURABILITIES
 from flowengine.engine.ports import Durability
 from flowengine.errors import (
     FlowChangedError,

@@ -109,7 +109,7 @@ def test_a_second_ctrl_c_ends_what_blocks_the_loop(folder: Path) -> None:
 def test_a_second_signal_after_the_run_was_stopped_ends_the_process_with_the_same_code(number: signal.Signals) -> None:
     code = f"""
 import os, signal, time, anyio
-from flowengine.cli.interrupt import run_until_interrupted
+from flowengine.cli.ending import run_until_interrupted
 async def job():
     os.kill(os.getpid(), {number:d})
     await anyio.sleep_forever()

@@ -126,7 +126,7 @@ def test_runs_are_removed_by_words(listed: Command) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_a_table_fits_its_terminal(width: int) -> None:
     head = ["RUN", "FLOW", "STATUS", "STARTED", "TOOK", "COST", "MODEL", "INPUT", "ERROR"]
-    row = ["2f6c41d09b5e", "support_triage", "interrupted", "2026-11-23 00:00:00", "1 m 3 s", "$0.0012", "openai/x",
+    row = ["2f6c41d09b5e", "support_triage", "interrupted", "2026-11-23 00:00:00", "1 min 3 s", "$0.0012", "openai/x",
            "請求書の支払いについて教えてください" * 2, "ValueError: it is broken"]  # fmt: skip
     from rich.cells import cell_len
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flowengine.cli.commands.validate import list_flow_files
-from flowengine.cli.failure import format_excerpt
+from flowengine.cli.ending import format_excerpt
 from flowengine.errors import Diagnostic
 
 Command = Callable[..., Any]

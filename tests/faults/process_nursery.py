@@ -157,7 +157,6 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def serve(prepare: Sequence[str]) -> None:
-    import flowengine.cli.commands.resume
     import flowengine.cli.commands.run  # noqa: F401 -- so that no child has to
 
     orders, answers = sys.stdin, os.fdopen(os.dup(1), "w")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from flowengine.agents.agent import Agent
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunResumed
 from flowengine.flow import Flow
 from flowengine.journal.sqlite.store import SQLiteStore

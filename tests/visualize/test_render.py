@@ -22,9 +22,8 @@ from tests.support.require import require
 from tests.support.sample_run import research_run
 from visualize.icons import HEATS, SIGNS
 from visualize.layout import arrange, place_boxes
-from visualize.mermaid import to_mermaid
 from visualize.picture import Picture, PictureEdge, PictureNode, picture_of_flow, picture_of_run, picture_of_skeleton
-from visualize.render import render, to_dot
+from visualize.render import render, to_dot, to_mermaid
 from visualize.style import cut, heats_of
 from visualize.svg import to_svg
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from visualize.picture import PictureNode
-from visualize.style import LOOKS, PLAIN, Look, cut, lines_of, seconds_text
+from visualize.style import LOOKS, PLAIN, Look, cut, lines_of
 
 
 def grey(colour: str) -> float:
@@ -37,11 +37,3 @@ def test_a_long_name_is_one_short_line():
     lines = lines_of(PictureNode("x" * 10_000 + "\n", "agent", "failed", error="\x00" * 9 + "日本\n" * 5000))
     assert all(len(line) <= 40 and line.isprintable() for line in lines)
     assert cut("", 5) == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0, "0 ms"), (0.9996, "1000 ms"), (59.96, "60.0 s"), (3600, "1 h 0 min"), (266_400, "3 d 2 h")],
-)
-def test_durations_are_short(seconds: float, text: str):
-    assert seconds_text(seconds) == text

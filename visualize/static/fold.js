@@ -306,7 +306,7 @@ const FOLDS = {
   union: (value, more) => {
     const marks = new Map();
     for (const each of [...(value || []), ...more]) {
-      const mark = toJson(each);
+      const mark = toJson(each, true);
       if (!marks.has(mark)) marks.set(mark, each);
     }
     return [...marks.values()];
@@ -317,10 +317,10 @@ const FOLDS = {
   update: (value, more) => ({ ...(value || {}), ...more }),
 };
 
-// Whole numbers with every digit: a sum that this language would round is a BigInt.
+// Whole numbers with every digit: a sum that this language would round is a BigInt. With a fraction, it keeps one.
 function addNumbers(one, other) {
   const isWhole = [one, other].every((each) => typeof each === "bigint" || Number.isSafeInteger(each));
-  if (!isWhole) return Number(one) + Number(other);
+  if (!isWhole) return realOf(Number(one) + Number(other));
   const sum = BigInt(one) + BigInt(other);
   return Number.isSafeInteger(Number(sum)) ? Number(sum) : sum;
 }

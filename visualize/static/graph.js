@@ -11,11 +11,12 @@ const COUNT = new Intl.NumberFormat("en");
 function secondsText(seconds) {
   if (seconds === null) return "";
   const found = Math.max(0, seconds);
-  if (found < 1) return `${Math.round(found * 1000)} ms`;
-  if (found < 60) return `${found.toFixed(1)} s`;
-  if (found < 3600) return `${Math.floor(found / 60)} min ${Math.floor(found % 60)} s`;
-  if (found < 86400) return `${Math.floor(found / 3600)} h ${Math.floor((found % 3600) / 60)} min`;
-  return `${COUNT.format(Math.floor(found / 86400))} d ${Math.floor((found % 86400) / 3600)} h`;
+  if (found < 0.9995) return `${Math.round(found * 1000)} ms`;
+  if (found < 59.95) return `${found.toFixed(1)} s`;
+  const [whole, minutes, hours] = [1, 60, 3600].map((size) => Math.round(found / size));
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (minutes < 1440) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${COUNT.format(Math.floor(hours / 24))} d ${hours % 24} h`;
 }
 
 function dollars(amount) {

@@ -191,7 +191,7 @@ class RunPage {
   follow() {
     if (!this.head.events || ["succeeded", "failed", "cancelled", "partial"].includes(this.newest.status)) return;
     const source = new EventSource(this.head.events);
-    source.onmessage = (event) => this.hear(parseJson(event.data), source);
+    source.onmessage = (event) => this.hear(parseTold(event.data), source);
     source.onerror = () => this.live.lose(source.readyState === EventSource.CLOSED);
     source.onopen = () => this.live.gone && this.live.find();
     window.addEventListener("pagehide", () => source.close());
@@ -512,6 +512,6 @@ class RunPage {
 }
 
 if (document.getElementById("head")) {
-  const read = (name) => parseJson(document.getElementById(name).textContent);
+  const read = (name) => parseTold(document.getElementById(name).textContent);
   new RunPage(read("head"), read("feed"));
 }

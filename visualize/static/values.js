@@ -5,31 +5,62 @@ const SHORT = 5000; // Characters of a long text that are shown at first.
 const FORMS = { markdown: "Markdown", chat: "Chat", table: "Table", tree: "Tree", text: "Text", raw: "Raw" };
 const liked = {}; // what kind of value → the form that was chosen for it last
 
-function isObject(value) {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
+// A number with a fraction that is zero: `1.0`, which this language would show as `1`.
+class Real extends Number {}
+
+function realOf(number) {
+  return Number.isInteger(number) && Math.abs(number) < 1e15 ? new Real(number) : number;
 }
 
-const LARGE = /"[^"\\]*(?:\\[^][^"\\]*)*"|(?<![\w.+-])-?[1-9]\d{15,}(?![\d.eE])/g; // Texts, and whole numbers.
-// Stands before a whole number that is too large for this language. It differs each time, so no text can forge it.
-const EXACT = `whole number ${Math.random()} `;
+function isLeaf(value) {
+  return value === null || typeof value !== "object" || value instanceof Real;
+}
 
-// A value; of whole numbers every digit is kept.
-function parseJson(text) {
+function isObject(value) {
+  return !isLeaf(value) && !Array.isArray(value);
+}
+
+// Texts, and numbers that this language does not keep as they are written: large whole ones, and those ending in `.0`.
+const INEXACT = /"[^"\\]*(?:\\[^][^"\\]*)*"|(?<![\w.+-])-?(?:[1-9]\d{15,}|\d{1,15}\.0)(?![\d.eE])/g;
+// Stands before such a number. It differs each time, so no text can forge it.
+const EXACT = `exact number ${Math.random()} `;
+
+function readExact(text) {
+  return text.endsWith(".0") ? new Real(text) : BigInt(text);
+}
+
+// A value whose numbers are shown as they were written. `isPlain`: those ending in `.0` are numbers like any other.
+function parseJson(text, isPlain = false) {
   try {
     const found = JSON.parse(text); // First: of a text that is no JSON nothing is looked for.
-    if (typeof text !== "string" || !/(?<![\d.])\d{16}/.test(text)) return found;
-    const marked = text.replace(LARGE, (found) => (found[0] === '"' ? found : `"${EXACT}${found}"`));
-    return JSON.parse(marked, (_, each) => (typeof each === "string" && each.startsWith(EXACT) ? BigInt(each.slice(EXACT.length)) : each));
+    if (typeof text !== "string" || !(isPlain ? /(?<![\d.])\d{16}/ : /(?<![\d.])\d{16}|\d\.0(?![\d.eE])/).test(text)) return found;
+    const mark = (each) => (each[0] === '"' || (isPlain && each.endsWith(".0")) ? each : `"${EXACT}${each}"`);
+    return JSON.parse(text.replace(INEXACT, mark), (_, each) => (
+      typeof each === "string" && each.startsWith(EXACT) ? readExact(each.slice(EXACT.length)) : each));
   } catch {
     return undefined;
   }
 }
 
-const MARKED = new RegExp(`"${EXACT}(-?\\d+)"`, "g");
+// What the server tells of a run: of the values of shared state the numbers are exact, all others are reckoned with.
+function parseTold(text) {
+  const found = parseJson(text, true);
+  if (!text.includes('"state"') || !/\d\.0(?![\d.eE])/.test(text)) return found;
+  const exact = parseJson(text);
+  const [lines, exactLines] = Array.isArray(found) ? [found, exact] : [[found], [exact]];
+  for (const [at, line] of lines.entries()) if (line.state) line.state = exactLines[at].state;
+  return found;
+}
 
-// The JSON of a value that `parseJson` gave; undefined for what has none.
-function toJson(value) {
-  return JSON.stringify(value, (_, each) => (typeof each === "bigint" ? `${EXACT}${each}` : each))?.replace(MARKED, "$1");
+const MARKED = new RegExp(`"${EXACT}(-?\\d+(?:\\.0)?)"`, "g");
+
+// The JSON of a value that `parseJson` gave; undefined for what has none. `isPlain`: the same for `1.0` and `1`.
+function toJson(value, isPlain = false) {
+  const mark = (_, each) => {
+    if (typeof each === "bigint") return `${EXACT}${each}`;
+    return each instanceof Real && !isPlain ? `${EXACT}${each}.0` : each;
+  };
+  return JSON.stringify(value, mark)?.replace(MARKED, "$1");
 }
 
 function isChat(value) {
@@ -49,7 +80,7 @@ function columnsOf(rows) {
 // The forms that a value can be shown in, the best one first. `kind`: "json" or "text", as the server knows it.
 function formsOf(text, kind) {
   const value = kind === "json" || /^\s*[[{]/.test(text) ? parseJson(text) : undefined;
-  if (value === undefined || value === null || typeof value !== "object") {
+  if (isLeaf(value)) {
     return { value, forms: kind === "text" && isMarkdown(text) ? ["markdown", "text"] : ["text"] };
   }
   const forms = [isChat(value) ? "chat" : null, isTable(value) ? "table" : null, "tree", "raw"];
@@ -122,7 +153,7 @@ class ValueView {
   }
 
   download() {
-    const isJson = this.value !== undefined && typeof this.value === "object";
+    const isJson = this.value === null || !isLeaf(this.value);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([this.text], { type: "text/plain" }));
     link.download = isJson ? "value.json" : isMarkdown(this.text) ? "value.md" : "value.txt";
@@ -211,11 +242,11 @@ function openAll(root) {
 // --- the forms
 
 function leafOf(value) {
-  const isWhole = typeof value === "bigint";
-  const name = value === null ? "null" : isWhole ? "number" : typeof value;
+  const isExact = typeof value === "bigint" || value instanceof Real;
+  const name = value === null ? "null" : isExact ? "number" : typeof value;
   const element = document.createElement(typeof value === "string" && value.includes("\n") ? "pre" : "span");
   element.className = `leaf ${name}`;
-  element.textContent = typeof value === "string" || isWhole ? String(value) : JSON.stringify(value);
+  element.textContent = typeof value === "string" ? value : toJson(value);
   return element;
 }
 
@@ -226,7 +257,7 @@ function entriesOf(value) {
 const PAGE = 200; // Entries of one object that are made at a time.
 
 function showTree(value, depth = 0) {
-  if (value === null || typeof value !== "object") return leafOf(value);
+  if (isLeaf(value)) return leafOf(value);
   const list = document.createElement("ul");
   list.className = "tree";
   const entries = entriesOf(value);
@@ -245,7 +276,7 @@ function showTree(value, depth = 0) {
 
 function showEntry(name, value, depth) {
   const line = document.createElement("li");
-  const isInner = value !== null && typeof value === "object" && entriesOf(value).length > 0;
+  const isInner = !isLeaf(value) && entriesOf(value).length > 0;
   if (!isInner) {
     line.append(part("key", String(name)), ": ", leafOf(value));
     return line;

@@ -12,7 +12,7 @@ from itertools import combinations
 from shlex import quote
 from typing import Any, Final
 
-from flowengine.core.records import cost_text
+from flowengine.core.records import cost_text, seconds_text
 from visualize.plain import format_value, jsonable
 from visualize.progress import NodeRow
 from visualize.run_difference import (
@@ -27,7 +27,6 @@ from visualize.run_difference import (
     models_of,
     outputs_of,
 )
-from visualize.style import seconds_text
 from visualize.viewer.feed import preview
 from visualize.viewer.html import Child, Markup, compare_url, element, run_url
 from visualize.viewer.overlay import overlay_markup

@@ -37,23 +37,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from flowengine.core.records import (
-    Answered,
     Asked,
-    Brought,
     Decided,
-    MapBegan,
-    MapStopped,
     ModelCall,
-    Notice,
-    Notified,
-    ProviderFailed,
     Receipt,
-    Retry,
-    Reused,
-    Round,
     RoundEnded,
-    SkillLoad,
     ToolCall,
+    seconds_text,
 )
 from flowengine.engine.events import (
     ErrorInfo,
@@ -67,7 +57,6 @@ from flowengine.engine.events import (
     TokenStreamed,
 )
 from visualize.plain import brief, compact, format_value
-from visualize.style import seconds_text
 from visualize.viewer.html import whole
 from visualize.why import explain_decision, format_words
 
@@ -150,8 +139,11 @@ def _shorten_error(error: ErrorInfo) -> str:
 
 
 def _describe_record(record: Any) -> tuple[str, Line]:
-    kind, read = _RECORDS.get(type(record).__name__, _OTHER)
-    return kind, read(record)
+    name = type(record).__name__
+    if name in _RECORDS:
+        kind, read = _RECORDS[name]
+        return kind, read(record)
+    return "told", {"text": preview(_TEXTS[name](record)) if name in _TEXTS else name}
 
 
 def _describe_model_call(call: ModelCall) -> Line:
@@ -171,14 +163,6 @@ def _describe_tool_call(call: ToolCall) -> Line:
     return {"name": call.name, "seconds": call.seconds, **flags}
 
 
-def _describe_retry(retry: Retry) -> Line:
-    return {"attempt": retry.attempt, "error": preview(retry.error), "delay": retry.delay}
-
-
-def _describe_round(judged: Round) -> Line:
-    return {"number": judged.number, "score": judged.score, "passed": judged.passed}
-
-
 def _describe_loop_round(ended: RoundEnded) -> Line:
     best = None if ended.best is None else preview(ended.best)
     return {"number": ended.number, "stopped": ended.stopped, "best": best}
@@ -189,83 +173,43 @@ def _describe_question(asked: Asked) -> Line:
     return {**line, "tool": asked.tool, "arguments": preview(asked.arguments)} if asked.tool else line
 
 
-def _describe_notification(told: Notified) -> Line:
-    what = "was told" if told.error is None else f"could not be told: {told.error}"
-    return {"text": preview(f"{told.to} {what} ({told.channel})")}
-
-
-def _describe_answer(answered: Answered) -> Line:
-    return {"choice": answered.choice, "by": answered.by or None}
-
-
-def _describe_map_stop(stopped: MapStopped) -> Line:
-    return {"done": len(stopped.done), "cancelled": len(stopped.cancelled), "left": stopped.left}
-
-
-def _describe_map(began: MapBegan) -> Line:
-    return {"total": began.total}
-
-
-def _describe_reuse(reused: Reused) -> Line:
-    return {"run": reused.run_id}
-
-
-def _describe_notice(notice: Notice) -> Line:
-    return {"text": preview(notice.text)}
-
-
-def _describe_provider_failure(failed: ProviderFailed) -> Line:
-    return {"text": preview(f"context provider {failed.provider} failed: {failed.error}")}
-
-
-def _describe_receipt(receipt: Receipt) -> Line:
+def _describe_receipt(receipt: Receipt) -> str:
     counts = Counter(str(row.get("state", "")) for row in receipt.fragments)
     told = ", ".join(f"{count} {state}".strip() for state, count in counts.items())
-    return {"text": f"what entered the prompt: {told or 'nothing'}"}
-
-
-def _describe_context(brought: Brought) -> Line:
-    return {"text": f"context providers brought {len(brought.fragments)} fragments"}
-
-
-def _describe_skill(load: SkillLoad) -> Line:
-    return {"text": preview(f"skill {load.skill}, level {load.level}, {load.tokens} tokens")}
-
-
-def _describe_decision(decided: Decided) -> Line:
-    return {"text": _format_decision(decided)}
+    return f"what entered the prompt: {told or 'nothing'}"
 
 
 def _format_decision(decided: Decided) -> str:
     return preview("; ".join(format_words(each) for each in explain_decision(decided)))
 
 
-def _describe_other(record: Any) -> Line:
-    return {"text": type(record).__name__}
-
-
 _RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
     "ModelCall": ("call", _describe_model_call),
     "ToolCall": ("tool", _describe_tool_call),
-    "Retry": ("retry", _describe_retry),
-    "Round": ("judged", _describe_round),
+    "Retry": ("retry", lambda it: {"attempt": it.attempt, "error": preview(it.error), "delay": it.delay}),
+    "Round": ("judged", lambda it: {"number": it.number, "score": it.score, "passed": it.passed}),
     "RoundEnded": ("round", _describe_loop_round),
-    "MapBegan": ("map", _describe_map),
-    "MapStopped": ("map_stopped", _describe_map_stop),
-    "Asked": ("asked", _describe_question),
-    "Notified": ("told", _describe_notification),
-    "Answered": ("answered", _describe_answer),
-    "Reused": ("reused", _describe_reuse),
-    "Notice": ("told", _describe_notice),
-    "Waited": ("told", lambda waited: {"text": f"waited {seconds_text(waited.seconds)} for a thread"}),
-    "ProviderFailed": ("told", _describe_provider_failure),
-    "SkillLoad": ("told", _describe_skill),
-    "Receipt": ("told", _describe_receipt),
-    "Brought": ("told", _describe_context),
-    "Decided": ("told", _describe_decision),
-    "Received": (
-        "told",
-        lambda given: {"text": preview(", ".join(f"{name} = {text}" for name, text in given.values.items()))},
+    "MapBegan": ("map", lambda it: {"total": it.total}),
+    "MapStopped": (
+        "map_stopped",
+        lambda it: {"done": len(it.done), "cancelled": len(it.cancelled), "left": it.left},
     ),
+    "Asked": ("asked", _describe_question),
+    "Answered": ("answered", lambda it: {"choice": it.choice, "by": it.by or None}),
+    "Reused": ("reused", lambda it: {"run": it.run_id}),
 }
-_OTHER: Final = ("told", _describe_other)
+"""Record → its kind, and what is told of it."""
+_TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "Notified": lambda it: (
+        f"{it.to} {'was told' if it.error is None else f'could not be told: {it.error}'} ({it.channel})"
+    ),
+    "Notice": lambda it: it.text,
+    "Waited": lambda it: f"waited {seconds_text(it.seconds)} for a thread",
+    "ProviderFailed": lambda it: f"context provider {it.provider} failed: {it.error}",
+    "SkillLoad": lambda it: f"skill {it.skill}, level {it.level}, {it.tokens} tokens",
+    "Receipt": _describe_receipt,
+    "Brought": lambda it: f"context providers brought {len(it.fragments)} fragments",
+    "Decided": _format_decision,
+    "Received": lambda it: ", ".join(f"{name} = {text}" for name, text in it.values.items()),
+}
+"""Record of which a text is told → that text."""

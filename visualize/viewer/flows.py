@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.records import cost_text
+from flowengine.core.records import cost_text, seconds_text
 from flowengine.errors import Diagnostic
 from visualize.picture import Picture, close_containers
-from visualize.style import seconds_text
 from visualize.usual_times import RunPoint
 from visualize.viewer.actions import ActionField, command_line, compose_command, group_fields
 from visualize.viewer.forms import Acting, fields_for, form, simple_properties

@@ -9,11 +9,11 @@ from typing import Any, Final, cast
 
 from flowengine.core.file_values import FileValue, clean_name, find_files
 from flowengine.core.media_types import OTHER
-from flowengine.core.records import ModelCall, ToolCall, cost_text
+from flowengine.core.records import ModelCall, ToolCall, cost_text, seconds_text
 from flowengine.errors import JournalError
 from visualize.plain import format_value
 from visualize.progress import UsageTotals
-from visualize.style import LOOKS, seconds_text
+from visualize.style import LOOKS
 from visualize.viewer.html import Child, Markup, element, file_url, join
 from visualize.word_diff import Piece, diff_words, shorten_pieces
 

@@ -6,26 +6,23 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import anyio
 import click
 
-from flowengine.cli.commands.resume import command as resume
-from flowengine.cli.options import add_running_options, collect_settings
+from flowengine.cli.commands.run import resume_run
+from flowengine.cli.options import Reporting, add_running_options, choose_store, open_journal
 from flowengine.cli.questions import ask_person, can_ask_person, describe_question, format_choices, name_person
-from flowengine.cli.run_access import beginning, choose_store, format_command, open_journal, read
+from flowengine.cli.run_access import beginning, format_command, read
 from flowengine.cli.terminal import complain
 from flowengine.core.json_values import parse_json
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import InputError
 from flowengine.journal.approvals import Given, answer, open_questions
 from flowengine.runners.queue.run_positions import queue_of
 
 __all__ = ["command"]
-
-_RUN_SETTINGS: Final = ("model", "concurrency", "timeout", "max_cost", "max_calls", "max_tokens")
-"""Options that a worker keeps to as well."""
 
 
 @click.command("approve")
@@ -45,9 +42,7 @@ _RUN_SETTINGS: Final = ("model", "concurrency", "timeout", "max_cost", "max_call
 @click.option("--no-resume", is_flag=True, help="Only store the answer; resume the run later.")
 @click.option("--here", is_flag=True, help="Continue in this process, even if the run is queued.")
 @add_running_options
-@click.pass_context
 def command(
-    context: click.Context,
     reference: str,
     node: str | None,
     choice: str | None,
@@ -57,8 +52,9 @@ def command(
     no_resume: bool,
     here: bool,
     store: str | None,
-    quiet: bool,
-    **options: Any,
+    settings: Mapping[str, Any],
+    reporting: Reporting,
+    durability: Durability,
 ) -> int:
     """Answer the question that RUN waits with at NODE (left out where there is but one), and go on with the run.
 
@@ -82,20 +78,19 @@ def command(
             who = name_person(read(kept, run_id), node, by)
             give = partial(answer, kept, run_id, node, choice, comment=comment, by=who, form=filled)
             given = anyio.run(give)
-            if not quiet:
+            if not reporting.quiet:
                 complain(f"run {run_id}: '{choice}' is the answer of node '{given.node}'")
         if given.writer is not None:
-            if not quiet:
+            if not reporting.quiet:
                 complain(f"  kept; the {given.writer} that writes the run takes it in")
             return 0
         queue = None if here or no_resume else queue_of(kept, beginning(read(kept, run_id)))
         if queue is not None:
-            chosen = {name: value for name, value in options.items() if name in _RUN_SETTINGS}
-            return _requeue_run(kept, run_id, queue, collect_settings(**chosen), quiet=quiet)
+            return _requeue_run(kept, run_id, queue, settings, quiet=reporting.quiet)
     if no_resume:
         complain(f"  to go on: {format_command('resume', run_id, store)}")
         return 0
-    return context.invoke(resume, reference=run_id, store=store, quiet=quiet, **options)
+    return resume_run(run_id, store, settings, reporting, durability)
 
 
 def _ask_here(kept: JournalStore, run_id: str, node: str | None) -> Given | None:

@@ -8,13 +8,13 @@ from itertools import count
 
 import click
 
-from flowengine.cli.commands.resume import load_flow_of_run
+from flowengine.cli.commands.run import load_flow_of_run
 from flowengine.cli.commands.whatif import read_change
+from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.cli.format_parts import mark_words
 from flowengine.cli.format_run import indent_lines, shorten
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, collect_settings
-from flowengine.cli.run_access import ReadingCommand, beginning, choose_store, keeps, open_journal, read, store_option
+from flowengine.cli.options import FiniteRange, choose_store, keeps, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, beginning, read
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.json_values import dumps
 from flowengine.core.records import ModelCall
@@ -82,7 +82,7 @@ def command(
             flow = changed.make_flow()
         known = _events_of(kept, changed.run_id)
         if known is None or read_answer(known)[0] is None or read_answer(known)[2]:
-            limits = collect_settings(max_cost=max_cost)
+            limits = {} if max_cost is None else {"cost_usd": max_cost}
             with results.alone():
                 asked = run_until_interrupted(lambda: ask_call(changed, flow, kept, limits, known=known is not None))
             if asked is None:
@@ -98,8 +98,7 @@ def command(
         found = {"run_id": changed.run_id, "before": recorded.call, "after": call, "error": problem, "keep": keep}
         results.json(dumps({**found, "score_before": recorded.score, "score_after": score}, indent=2))
     elif call is not None:
-        for line in _format_answers(recorded, call, score):
-            results.line(line)
+        results.lines(_format_answers(recorded, call, score))
         complain(f"asked as run {changed.run_id}; {f'to keep it: {keep}' if keep else refusal}")
     if problem:
         complain(f"error: {problem}")

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import click
 
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange
-from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
+from flowengine.cli.options import FiniteRange, choose_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.budget import Budget
 from flowengine.core.json_values import dumps
@@ -72,8 +71,7 @@ def command(
     if form == "json":
         results.json(dumps({**report._asdict(), "blamed": report.blamed}, indent=2))
     else:
-        for line in _lines(report):
-            results.line(line)
+        results.lines(_lines(report))
     return 0 if report.finished else 4
 
 

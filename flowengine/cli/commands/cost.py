@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 
-from flowengine.cli.options import duration, label_option
-from flowengine.cli.run_access import ReadingCommand, choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import choose_store, duration, format_store, label_option, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.json_values import dumps
 from flowengine.errors import FlowEngineError
@@ -71,8 +71,7 @@ def command(
     else:
         head = [each.upper() for each in (*by, *_COLUMNS)]
         table = [head, *map(_format_row, (*rows, *[whole] * (len(rows) > 1)))]
-        for line in format_table(table, right=range(len(by), len(head))):
-            results.line(line)
+        results.lines(format_table(table, right=range(len(by), len(head))))
     return 0
 
 

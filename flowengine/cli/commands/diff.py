@@ -9,13 +9,14 @@ import click
 
 from flowengine.cli.format_parts import mark_words
 from flowengine.cli.format_run import indent_lines, shorten
-from flowengine.cli.run_access import ReadingCommand, choose_store, fold_events, open_journal, read, store_option
+from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.json_values import dumps, format_value
 from flowengine.core.output_file import write_output
 from flowengine.engine.events import Event
 from flowengine.journal.run_export import mask_events
-from visualize.progress import NodeRow
+from visualize.progress import NodeRow, fold_events
 from visualize.run_difference import (
     MOST_RUNS,
     LikelyCause,
@@ -193,8 +194,7 @@ def command(references: Sequence[str], as_json: bool, html: str | None, unmasked
     if as_json:
         results.json(dumps(_to_objects(sides), indent=2))
         return 0
-    for line in format_difference(*sides) if len(sides) == 2 else _format_many(sides):
-        results.line(line)
+    results.lines(format_difference(*sides) if len(sides) == 2 else _format_many(sides))
     return 0
 
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import anyio
 import click
 
-from flowengine.cli.run_access import choose_store, keeps, open_journal, store_option
+from flowengine.cli.options import choose_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, format_table
 from flowengine.core.user_code import package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, did_you_mean
@@ -86,8 +86,7 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         _check_store(choose_store(store)),
     ]
     results = Results()
-    for line in format_table([["ok" if each.is_fine else each.fault, each.topic, each.text] for each in findings]):
-        results.line(line)
+    results.lines(format_table([["ok" if each.is_fine else each.fault, each.topic, each.text] for each in findings]))
     return 0 if all(each.is_fine for each in findings) else 1
 
 

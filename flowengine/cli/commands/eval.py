@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, duration
-from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
+from flowengine.cli.options import FiniteRange, choose_store, duration, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.budget import Budget
@@ -181,8 +180,7 @@ def _tell(report: EvalReport, form: str, results: Results, file: str) -> None:
     elif form == "junit":
         results.document(to_junit(report))
     elif form == "github":
-        for line in to_annotations(report, file):
-            results.line(line)
+        results.lines(to_annotations(report, file))
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if summary:
             with tells_refusals(summary), open(summary, "a", encoding="utf-8", errors="backslashreplace") as made:
@@ -191,8 +189,7 @@ def _tell(report: EvalReport, form: str, results: Results, file: str) -> None:
             results.document(to_markdown(report).rstrip("\n"))
     else:
         for each in report_lines(report):
-            for line in [each] if isinstance(each, str) else format_table(each):
-                results.line(line)
+            results.lines([each] if isinstance(each, str) else format_table(each))
 
 
 # --- `flowengine eval init`

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
+from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, put_lines
 from flowengine.core.output_file import write_output

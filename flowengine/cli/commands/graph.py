@@ -10,7 +10,8 @@ from typing import Final
 
 import click
 
-from flowengine.cli.run_access import choose_store, open_journal, read, store_option
+from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.run_access import read
 from flowengine.cli.terminal import Results
 from flowengine.core.output_file import write_output
 from flowengine.errors import RunNotFoundError, did_you_mean

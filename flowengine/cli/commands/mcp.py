@@ -11,8 +11,7 @@ import anyio
 import click
 
 from flowengine.cli.environment import find_account
-from flowengine.cli.options import duration
-from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import DURABILITIES, choose_store, duration, format_store, open_journal, store_option
 from flowengine.cli.terminal import complain
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flowfile.project.project import project_of

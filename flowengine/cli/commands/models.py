@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from flowengine.cli.environment import read_model_facts
-from flowengine.cli.terminal import Results, complain, format_table
+from flowengine.cli.terminal import Results, complain, format_count, format_table
 from flowengine.core.json_values import dumps
 from flowengine.errors import ModelConfigError
 from flowengine.flowfile.project.project import Project, find_project
@@ -53,12 +53,11 @@ def command(names: tuple[str, ...], as_json: bool) -> int:
         results.json(dumps([_to_data(each) for each in listed], indent=2))
     elif listed:
         rows = [_HEADINGS, *(_format_row(each) for each in listed if each.known is not None)]
-        for line in format_table(rows if len(rows) > 1 else []):
-            results.line(line)
-        for line in _explain(listed):
-            results.line(line)
+        results.lines(format_table(rows if len(rows) > 1 else []))
+        results.lines(_explain(listed))
     else:
-        complain(f"the project names no models; [models.NAME] in {_file_of(project)} does")
+        file = "flowengine.toml" if project.file is None else project.file.name
+        complain(f"the project names no models; [models.NAME] in {file} does")
     return 0 if all(each.known is not None and _is_ready(each) for each in listed) else 1
 
 
@@ -90,10 +89,6 @@ def _is_ready(each: ListedModel) -> bool:
     return each.key is None or each.key.is_set is not False
 
 
-def _file_of(project: Project) -> str:
-    return "flowengine.toml" if project.file is None else project.file.name
-
-
 # --- for people
 
 _UNKNOWN: Final = "?"
@@ -108,8 +103,8 @@ def _format_row(each: ListedModel) -> list[str]:
         each.name,
         str(known),
         each.served_by,
-        _format_tokens(known.window),
-        _format_tokens(known.longest),
+        format_count(known.window),
+        format_count(known.longest),
         _UNKNOWN if price is None else f"{price.input:g}",
         _UNKNOWN if price is None else f"{price.output:g}",
         each.structured_output or _UNKNOWN,
@@ -128,10 +123,6 @@ def _price_of(known: KnownModel) -> Price | None:
     if known.said is not None or None in rates:
         return known.said
     return Price(*(round(float(rate or 0) * 1_000_000, 6) for rate in rates))
-
-
-def _format_tokens(number: int | None) -> str:
-    return _UNKNOWN if number is None else f"{number:,}"
 
 
 def _format_key(key: KeySource) -> str:

@@ -12,7 +12,7 @@ import click
 
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.options import FiniteRange, gather_inputs
-from flowengine.cli.terminal import Results, complain, format_dollars, format_table
+from flowengine.cli.terminal import Results, complain, format_count, format_dollars, format_table
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.json_values import dumps
@@ -62,20 +62,16 @@ def _format_row(node: NodeBound, whole: Most) -> list[str]:
     most = node.most
     name = f"{'  ' * node.depth}{node.path.rpartition('.')[2]}"
     if most.calls == 0:
-        return [name, node.kind, _format_count(node.runs), "", "", "", ""]
+        return [name, node.kind, format_count(node.runs), "", "", "", ""]
     return [
         name,
         node.kind,
-        _format_count(node.runs),
-        _format_count(most.calls),
-        _format_count(most.tokens),
+        format_count(node.runs),
+        format_count(most.calls),
+        format_count(most.tokens),
         format_dollars(most.cost_usd) or _NO_BOUND,
         _format_share(most.cost_usd, whole.cost_usd) or _format_share(most.tokens, whole.tokens),
     ]
-
-
-def _format_count(number: int | None) -> str:
-    return _NO_BOUND if number is None else f"{number:,}"
 
 
 def _format_share(part: float | None, whole: float | None) -> str:
@@ -179,8 +175,7 @@ def command(
         if rows is not None:
             beside_rows = ["", *rows.lines(_format_bound), *(_batch_lines(rows.bound, vendors) if batch else ())]
             lines = [*lines_of(spec, bound, (), vendors), *beside_rows]
-        for line in lines:
-            results.line(line)
+        results.lines(lines)
     return 0 if max_cost is None else _exit_code(bound if rows is None else rows.bound, max_cost)
 
 
@@ -192,8 +187,7 @@ def _print_risks(spec: FlowSpec, project: Project, as_json: bool) -> int:
     if as_json:
         results.json(dumps(risk_paths_as_data(spec.name, ways), indent=2))
     else:
-        for line in list_risk_paths(ways):
-            results.line(line)
+        results.lines(list_risk_paths(ways))
     return 0
 
 
@@ -223,8 +217,7 @@ def _print_change(
     if form == "json":
         results.json(dumps(change_as_data(flow, against, commit, change), indent=2))
         return
-    for line in (change_as_markdown if form == "md" else list_change)(flow, against, change):
-        results.line(line)
+    results.lines((change_as_markdown if form == "md" else list_change)(flow, against, change))
 
 
 def _bound_at(file: Path, given: Mapping[str, Any], model: str | None) -> tuple[FlowSpec, FlowBound]:

@@ -14,8 +14,16 @@ import anyio
 import click
 
 from flowengine.cli import options
-from flowengine.cli.options import add_spending_options, collect_settings, duration, label_option
-from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import (
+    add_spending_options,
+    choose_store,
+    collect_settings,
+    duration,
+    format_store,
+    label_option,
+    open_journal,
+    store_option,
+)
 from flowengine.cli.terminal import Results, complain, format_span, format_table
 from flowengine.core.json_values import dumps
 from flowengine.runners.queue.status import QueueStatus, WorkerStatus, problems_of, queues_of, workers_of
@@ -68,6 +76,7 @@ def _parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -
 @add_spending_options
 @label_option("A label to find the run by (`runs list --label`).")
 @store_option
+@collect_settings
 def submit_command(
     flow: str | None,
     pairs: tuple[str, ...],
@@ -80,14 +89,9 @@ def submit_command(
     at: datetime | None,
     reference: str | None,
     allow_changed: bool,
-    model: str | None,
-    concurrency: int | None,
-    timeout: float | None,
-    max_cost: float | None,
-    max_calls: int | None,
-    max_tokens: int | None,
     labels: Mapping[str, str],
     store: str | None,
+    settings: Mapping[str, Any],
 ) -> int:
     """Put a run of the flow in the file FLOW into a queue; its id is printed.
 
@@ -100,14 +104,6 @@ def submit_command(
         raise click.UsageError("--allow-changed goes with --resume")
     if reference is not None and (pairs or file or run_id or labels or session or reuse):
         raise click.UsageError("id, inputs, session and labels of a run that goes on are those of its start")
-    settings = collect_settings(
-        model=model,
-        concurrency=concurrency,
-        timeout=timeout,
-        max_cost=max_cost,
-        max_calls=max_calls,
-        max_tokens=max_tokens,
-    )
     results = Results()
     with open_journal(choose_store(store)) as kept:
         from flowengine.runners.local import new_run_id
@@ -117,18 +113,8 @@ def submit_command(
         if reference is not None:
             run_id = place.find(reference)
             with results.alone():
-                anyio.run(
-                    partial(
-                        requeue,
-                        place,
-                        run_id,
-                        queue=queue,
-                        priority=priority,
-                        at=at,
-                        allow_changed=allow_changed,
-                        settings=settings,
-                    )
-                )
+                again = partial(requeue, place, run_id, queue=queue, priority=priority, at=at)
+                anyio.run(partial(again, allow_changed=allow_changed, settings=settings))
         else:
             from flowengine.runners.run import RunOptions
 
@@ -200,8 +186,7 @@ def queue_command(names: tuple[str, ...], max_age: float | None, as_json: bool, 
         results.line(dumps(found, indent=2))
     elif queues:
         head = ["QUEUE", "DUE", "OLDEST", "LATER", "ASKING", "LACKING", "TAKEN", "LOST", "WORKERS"]
-        for line in format_table([head, *map(_format_queue, queues)], right=range(1, len(head))):
-            results.line(line)
+        results.lines(format_table([head, *map(_format_queue, queues)], right=range(1, len(head))))
     else:
         complain(f"the queues of {format_store(store)} hold nothing, and have no workers")
     for each in problems:
@@ -240,8 +225,7 @@ def workers_command(as_json: bool, store: str | None) -> int:
         complain(f"there are no workers of {format_store(store)}")
         return 0
     head = ["WORKER", "HOST", "PROCESS", "VERSION", "QUEUE", "RUNS", "UP", "LAST SIGN", "HOLDS"]
-    for line in format_table([head, *map(_format_worker, workers)]):
-        results.line(line)
+    results.lines(format_table([head, *map(_format_worker, workers)]))
     return 0
 
 

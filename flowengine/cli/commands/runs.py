@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import click
 
-from flowengine.cli.commands.run_contents import list_files
-from flowengine.cli.commands.runs_files import export_run, import_run, repair
+from flowengine.cli.commands.runs_files import export_run, import_run, list_files, repair
 from flowengine.cli.commands.runs_list import list_runs, note_run
 from flowengine.cli.commands.runs_show import show
-from flowengine.cli.commands.runs_test import to_test
-from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.commands.test import to_test
+from flowengine.cli.options import choose_store, open_journal, store_option
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import complain
 from flowengine.core.context import RunStatus
@@ -158,14 +157,7 @@ def command() -> None:
     """List and search the runs of a store, show or note one, resume, cancel or remove many, or move one as a file."""
 
 
-command.add_command(list_runs)
-command.add_command(note_run)
-command.add_command(show)
-command.add_command(resume_runs)
-command.add_command(cancel_runs)
-command.add_command(remove)
-command.add_command(to_test)
-command.add_command(export_run)
-command.add_command(import_run)
-command.add_command(list_files)
-command.add_command(repair)
+for each in (list_runs, note_run, show, resume_runs, cancel_runs, remove, to_test):
+    command.add_command(each)
+for each in (export_run, import_run, list_files, repair):
+    command.add_command(each)

@@ -1,9 +1,15 @@
-"""`flowengine runs export`, `import` and `repair` move runs as one file, and save what a damaged store still holds."""
+"""`flowengine runs export`, `import` and `repair` move runs as one file, and save what a damaged store still holds.
+
+`flowengine runs files` lists the files of a run, and writes their contents into a folder.
+"""
 
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from itertools import count
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -11,30 +17,27 @@ import anyio
 import click
 
 from flowengine.cli import options
-from flowengine.cli.run_access import (
-    ReadingCommand,
-    choose_store,
-    format_command,
-    format_store,
-    open_journal,
-    read,
-    store_option,
-)
+from flowengine.cli.options import choose_store, format_store, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, format_command, read, records_of
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, format_table, put_lines
-from flowengine.core.file_values import find_files
+from flowengine.core.file_keeper import BlobStore
+from flowengine.core.file_values import FileValue, clean_name, find_files
 from flowengine.core.json_values import dumps
+from flowengine.core.output_file import tells_refusals, write_output
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import InputError, JournalError, StoreUnavailableError
+from flowengine.errors import InputError, JournalError, StoreCorruptError, StoreUnavailableError
+from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_export import mask_events, masked_notes, pack_run, read_files, store_run, unpack_runs
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.run_notes import notes_of
 from flowengine.journal.sqlite.repair import Repair, repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
+from visualize.viewer.parts import files_of_record, unique_files
 
-__all__ = ["export_run", "import_run", "repair"]
+__all__ = ["export_run", "import_run", "list_files", "repair"]
 
 # --- `flowengine runs repair`
 
@@ -60,8 +63,7 @@ def repair(as_json: bool, store: str | None) -> int:
         complain(f"nothing is wrong with {opened.path}: {len(done.runs)} runs, all whole")
         return 0
     rows = [[run.run_id, run.state, str(run.kept), str(run.lost), run.reason] for run in done.runs]
-    for line in format_table([["RUN", "STATE", "KEPT", "LOST", "WHY"], *rows]):
-        results.line(line)
+    results.lines(format_table([["RUN", "STATE", "KEPT", "LOST", "WHY"], *rows]))
     if done.lost_beside:
         complain(f"lost beside the runs: {done.lost_beside} values of sessions or caches")
     if done.lost_files:
@@ -185,11 +187,7 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
     Their flows are then looked for in the working folder, and not where the file says. Who resumes one takes for true
     what the file says has happened.
     """
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreUnavailableError(f"{file} cannot be read: {error}") from error
-    found = list(unpack_runs(text.split("\n"), file))  # All of it: of a file that is not whole nothing is taken.
+    found = list(unpack_runs(_read_lines(file), file))  # All of it: of a file that is not whole nothing is taken.
     if run_id is not None and len(found) > 1:
         raise click.UsageError(f"--as goes with one run, and {file} holds {len(found):,}")
     left = 0
@@ -207,6 +205,27 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
     return 1 if left else 0
 
 
+_BEGIN: Final = 1_000
+"""Bytes by which a file is known that is no exported run, however long it is."""
+
+
+def _read_lines(file: str) -> Iterator[str]:
+    """The lines of a file, a pipe or stdin; one that begins as no exported run does is read no further."""
+    if file != "-" and Path(file).is_dir():
+        raise StoreUnavailableError(f"{file} is a folder; a file is expected that `flowengine runs export` wrote")
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as data:
+            begin = data.readline(_BEGIN)
+            if begin.removeprefix(BOM_UTF8).strip()[:1] not in (b"", b"{"):
+                raise StoreCorruptError(f"{file} is no exported run: `flowengine runs export` makes one")
+            yield (begin if begin.endswith(b"\n") else begin + data.readline()).decode()
+            yield from (line.decode() for line in data)
+    except OSError as error:
+        raise StoreUnavailableError(f"{file} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise StoreCorruptError(f"{file} is no exported run: it is not UTF-8 text") from error
+
+
 def _drop_foreign_settings(events: list[Event]) -> list[Event]:
     """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
     which neither a worker nor a server takes up or shows to a caller: it was not submitted here."""
@@ -221,3 +240,68 @@ def _drop_foreign_settings(events: list[Event]) -> list[Event]:
     if CALLER in (labels := labels_of(started)):
         settings["labels"] = {name: value for name, value in labels.items() if name != CALLER}
     return [started._replace(path=None if path is None else str(path), settings=settings), *events[1:]]
+
+
+# --- `flowengine runs files`
+
+
+@click.command("files", cls=ReadingCommand)
+@click.argument("reference", metavar="RUN")
+@click.option(
+    "-o", "--output", "folder", metavar="FOLDER", help="Write their contents there, without overwriting files."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
+@store_option
+def list_files(reference: str, folder: str | None, as_json: bool, store: str | None) -> int:
+    """List the files of RUN: those of its inputs and outputs, and those that tools gave and models were shown.
+
+    Their names and types are those of the run; what a content is, nobody has checked.
+    """
+    with open_journal(choose_store(store)) as kept:
+        events = read(kept, kept.find(reference))
+        named = [*find_files(events), *(file for each in records_of(events) for file in files_of_record(each))]
+        files = unique_files(named)
+        written = [] if folder is None else [_write_file(Path(folder), each, blobs_of(kept)) for each in files]
+    results = Results()
+    if as_json:
+        paths = {file.blob: str(path) for file, path in zip(files, written, strict=False)}
+        found = [{"name": each.name, "media_type": each.media_type, "size": each.size, "sha256": each.blob,
+                  "path": paths.get(each.blob)} for each in files]  # fmt: skip
+        results.json(dumps(found, indent=2))
+        return 0
+    results.lines(format_table([[clean_name(each.name), each.media_type, f"{each.size:,} bytes"] for each in files]))
+    if not files:
+        complain("the run has no files")
+    for path in written:
+        complain(f"wrote {path}")
+    return 0
+
+
+def _write_file(folder: Path, file: FileValue, blobs: BlobStore) -> Path:
+    """Write a content under a name of which there is none in the folder yet, whatever the run calls it."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is no folder")
+    with tells_refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    content, name = blobs.read_blob(file.blob), PurePath(clean_name(file.name))
+    for number in count(1):
+        path = folder / (name if number == 1 else f"{name.stem}-{number}{name.suffix}")
+        with tells_refusals(path):
+            if not _take_name(path):
+                continue
+        try:
+            write_output(path, [content])
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
+    raise AssertionError("unreachable")
+
+
+def _take_name(path: Path) -> bool:
+    """Makes an empty file where there is none, so that another process takes the next name."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

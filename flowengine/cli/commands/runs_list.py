@@ -13,8 +13,7 @@ from typing import Any, Final
 import click
 
 from flowengine.cli.environment import find_user
-from flowengine.cli.options import duration, label_option
-from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import choose_store, duration, format_store, label_option, open_journal, store_option
 from flowengine.cli.terminal import (
     Results,
     complain,
@@ -161,8 +160,7 @@ def list_runs(store: str | None, query: RunQuery, limit: int | None, as_json: bo
     cells = [head, *([row[name] for name in head] for row in rows)]
     if results.on_terminal:
         cells = fit_columns(cells, shutil.get_terminal_size().columns, _DROPPED)
-    for line in format_table(cells):
-        results.line(line)
+    results.lines(format_table(cells))
     if limit is None and found.total > len(found.lines):
         complain(f"and {found.total - len(found.lines):,} older ones: --limit N shows more")
     if found.unread:
@@ -261,8 +259,7 @@ def note_run(
         results.json(dumps({"run_id": run_id, **notes_to_object(said)}, indent=2))
         return 0
     lines = format_notes(said)
-    for line in lines:
-        results.line(line)
+    results.lines(lines)
     if not lines:
         complain(f"run {run_id} has no notes")
     return 0

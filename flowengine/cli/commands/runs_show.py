@@ -9,7 +9,8 @@ from typing import Any, Final
 import click
 
 from flowengine.cli.commands.runs_list import format_notes, notes_to_object
-from flowengine.cli.execute import exit_code_of, to_node_object, to_run_object
+from flowengine.cli.ending import INTERRUPTED
+from flowengine.cli.execute import exit_code_of
 from flowengine.cli.format_parts import (
     calls_to_object,
     format_calls,
@@ -19,21 +20,11 @@ from flowengine.cli.format_parts import (
     format_writes,
     times_to_object,
 )
-from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten
-from flowengine.cli.interrupt import INTERRUPTED
-from flowengine.cli.run_access import (
-    ReadingCommand,
-    choose_store,
-    fold_events,
-    format_command,
-    node_events,
-    open_journal,
-    read,
-    records_of,
-    store_option,
-)
+from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten, to_node_object, to_run_object
+from flowengine.cli.options import Reporting, choose_store, open_journal, store_option
+from flowengine.cli.run_access import ReadingCommand, format_command, node_events, read, records_of
 from flowengine.cli.terminal import Results, format_clock, format_dollars, format_span, format_table, format_tokens
-from flowengine.cli.watch import Reporting, follow, format_run_standing
+from flowengine.cli.watch import follow, format_run_standing
 from flowengine.core.json_values import dumps, format_value
 from flowengine.core.records import (
     Brought,
@@ -51,7 +42,7 @@ from flowengine.runners.queue.run_positions import standing_of
 from flowengine.runners.run_listing import RunLister
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
-from visualize.progress import NodeRow, Progress
+from visualize.progress import NodeRow, Progress, fold_events
 from visualize.record_text import describe, explain_waits
 from visualize.viewer.panel_input import list_inputs
 from visualize.viewer.reading import Reading

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.json_values import dumps
 from flowengine.core.schedule import Schedule, ScheduleState
@@ -118,8 +118,7 @@ def _print(results: Results, schedules: Sequence[Schedule], found: Sequence[Mapp
             [each["name"], each["flow"], each["cron"], first, each["last_run"] or "–", each["last_status"] or ""]
         )
         rows += [["", "", "", later, "", ""] for later in more]
-    for line in format_table(rows):
-        results.line(line)
+    results.lines(format_table(rows))
     for each in found:
         if each["pending"]:
             complain(f"schedule '{each['name']}': {', '.join(each['pending'])} waits for the run before it")

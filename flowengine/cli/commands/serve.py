@@ -14,19 +14,26 @@ from typing import Any, Final, Literal
 import click
 
 from flowengine.cli.commands.worker import LogFormat, worker_log
-from flowengine.cli.options import FiniteRange, duration
-from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, keeps, open_journal, store_option
+from flowengine.cli.options import (
+    DURABILITIES,
+    FiniteRange,
+    choose_store,
+    duration,
+    format_store,
+    keeps,
+    needing_extra,
+    open_journal,
+    store_option,
+)
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.engine.ports import Durability
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.models.dotenv import load_environment
 from flowengine.server.safety import LOOPBACK, is_loopback
-from flowengine.version import install_hint
 
 __all__ = ["command", "keys_command"]
 
-_LIBRARIES: Final = ("starlette", "uvicorn", "prometheus_client")
 _WITHOUT_HEAD: Final = 2_000
 """Connections that have not sent the head of a request yet; the oldest beyond them is cut off."""
 _FILES: Final = 65_536
@@ -118,12 +125,10 @@ def command(
     is_here = is_loopback(host)
     if no_keys and not is_here:
         raise click.UsageError(f"--no-keys goes with this machine's own addresses, and {host} can be reached by others")
-    try:
+    with needing_extra("serve", "`flowengine serve`"):
         from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
         from flowengine.serving.run_driver import Admission
         from flowengine.serving.serving_app import make_serving_app
-    except ModuleNotFoundError as error:
-        raise _explain_missing(error, "serve") from None
     _raise_file_limit()
     results = Results()
     project = find_project(flows[0])
@@ -188,12 +193,6 @@ def _announce(flows: Mapping[str, Flow], store: str, address: str, is_queued: bo
     complain(f"try: curl {address}/flows" + ("" if no_keys else ' -H "Authorization: Bearer KEY"'))
 
 
-def _explain_missing(error: ModuleNotFoundError, command: str) -> Exception:
-    if error.name is None or error.name.partition(".")[0] not in _LIBRARIES:
-        return error
-    return click.UsageError(f"`flowengine {command}` needs {error.name}: {install_hint('serve')}")
-
-
 # --- `flowengine keys`
 
 
@@ -251,8 +250,7 @@ def list_keys(store: str | None) -> int:
         ]
         for key in keys
     ]
-    for line in format_table(rows):
-        results.line(line)
+    results.lines(format_table(rows))
     return 0
 
 

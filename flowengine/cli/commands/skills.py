@@ -57,8 +57,7 @@ def list_skills(paths: Sequence[str], as_json: bool) -> int:
         rows = [
             [each.name, str(each.body_tokens), "yes" if each.has_files else "", each.description] for each in skills
         ]
-        for line in format_table([["NAME", "TOKENS", "FILES", "DESCRIPTION"], *rows], right=[1]):
-            results.line(line)
+        results.lines(format_table([["NAME", "TOKENS", "FILES", "DESCRIPTION"], *rows], right=[1]))
     count = len(store.diagnostics())
     if count:
         complain(f"{count} irregularit{'y' if count == 1 else 'ies'}; `flowengine skills check` tells them")
@@ -151,8 +150,7 @@ def measure_skills(
     choose = choose_by_words() if model is None else choose_by_model(_open_model(model), locale)
     cases, choices = anyio.run(_measure, store, chosen_skills, task, asked, choose, locale)
     results = Results()
-    for line in [_to_json(cases, choices)] if as_json else _format_lines(cases, choices, model):
-        results.line(line)
+    results.lines([_to_json(cases, choices)] if as_json else _format_lines(cases, choices, model))
     return 0
 
 

@@ -11,15 +11,21 @@ import webbrowser
 import click
 
 from flowengine.cli.environment import find_user
-from flowengine.cli.options import FiniteRange
-from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import (
+    DURABILITIES,
+    FiniteRange,
+    choose_store,
+    format_store,
+    needing_extra,
+    open_journal,
+    store_option,
+)
 from flowengine.cli.terminal import Results, complain
 from flowengine.engine.ports import Durability
 from flowengine.flowfile.project.project import project_of
 from flowengine.journal.stores import without_password
 from flowengine.models.dotenv import load_environment, read_environment
 from flowengine.server.safety import LOOPBACK, is_loopback, make_token
-from flowengine.version import install_hint
 
 __all__ = ["command"]
 
@@ -65,16 +71,12 @@ def command(
     if token and len(token) < 16:
         raise click.UsageError("--token must have 16 characters or more")
     secret = token or make_token()
-    try:
+    with needing_extra("ui", "`flowengine ui`"):
         from flowengine.experiments.eval_pages import make_eval_routes
         from flowengine.experiments.playground_pages import add_playground
         from flowengine.server.app import make_app
         from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
         from flowengine.testing.case_pages import add_case_page
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
-            raise
-        raise click.UsageError(f"`flowengine ui` needs {error.name}: {install_hint('ui')}") from None
     listening = listen(host, port)
     address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
     results, project = Results(), project_of(None)[0]

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import click
 
+from flowengine.cli.ending import format_excerpt
 from flowengine.cli.environment import read_model_facts
-from flowengine.cli.failure import format_excerpt
 from flowengine.cli.terminal import Results, complain
 from flowengine.core.json_values import dumps
 from flowengine.errors import Diagnostic, FlowError
@@ -44,12 +44,10 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, deny_risks: bool
     every = (each for file in files for each in check_file(file, project=find_project(file), models=looked_up[file]))
     found = list(dict.fromkeys(every))  # A file that several flows run is told of once.
     results = Results()
-    for line in _FORMATS[form](found, results.on_terminal):
-        results.line(line)
+    results.lines(_FORMATS[form](found, results.on_terminal))
     if verbose and form == "text":
         for file, facts in looked_up.items():
-            for line in _describe_models(file, facts):
-                results.line(line)
+            results.lines(_describe_models(file, facts))
     errors = sum(each.severity == "error" for each in found)
     if form == "text":
         complain(_format_summary(len(files), errors, len(found) - errors))

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, duration
-from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
+from flowengine.cli.options import FiniteRange, choose_store, duration, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.budget import Budget
@@ -89,8 +88,7 @@ def command(
     if form == "json":
         results.json(dumps({**report.totals(), "node": node, "change": change, "rows": _to_rows(report)}, indent=2))
     else:
-        for line in _lines(report):
-            results.line(line)
+        results.lines(_lines(report))
     if not report.is_whole:
         complain("a limit was reached: the same command goes on where it was")
         return 4

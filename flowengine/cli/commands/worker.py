@@ -15,15 +15,13 @@ from typing import Any, Final, Literal
 import anyio
 import click
 
-from flowengine.cli.failure import exit_code
-from flowengine.cli.options import duration
-from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.ending import exit_code
+from flowengine.cli.options import choose_store, duration, needing_extra, open_journal, store_option
 from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
 from flowengine.flowfile.project.project import find_project
 from flowengine.models.dotenv import load_environment
 from flowengine.runners.queue.heartbeat import WorkerNotice
-from flowengine.version import install_hint
 
 __all__ = ["log_notice", "worker_log"]
 
@@ -32,15 +30,15 @@ __all__ = ["log_notice", "worker_log"]
 LogFormat = Literal["text", "json"]
 
 _LOGGER: Final = logging.getLogger("flowengine.worker")
-_WARNINGS: Final = frozenset({"left", "queue_lost", "look_failed"})
-"""Events that may need somebody."""
-_ERRORS: Final = frozenset({"error"})
-"""Events that end the worker."""
+_LEVELS: Final = {**dict.fromkeys(("left", "queue_lost", "look_failed"), logging.WARNING), "error": logging.ERROR}
+"""Events that may need somebody, and the one that ends the worker."""
 
 
 def log_notice(notice: WorkerNotice) -> None:
     """Log what a worker tells."""
-    _LOGGER.log(_level_of(notice.event), "%s", notice, extra={"event": notice.event, "run": notice.run_id})
+    _LOGGER.log(
+        _LEVELS.get(notice.event, logging.INFO), "%s", notice, extra={"event": notice.event, "run": notice.run_id}
+    )
 
 
 @contextmanager
@@ -57,12 +55,6 @@ def worker_log(form: LogFormat, *, quiet: bool, logger: logging.Logger = _LOGGER
     finally:
         logger.setLevel(level)
         root.removeHandler(handler)
-
-
-def _level_of(event: str) -> int:
-    if event in _ERRORS:
-        return logging.ERROR
-    return logging.WARNING if event in _WARNINGS else logging.INFO
 
 
 class _TextFormatter(logging.Formatter):
@@ -177,12 +169,8 @@ def _work(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    try:
+    with needing_extra("ui", "--health-port"):
         from flowengine.runners.queue.health import listen
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
-            raise
-        raise click.UsageError(f"--health-port needs {error.name}: {install_hint('ui')}") from None
     listening = listen(host, port)
     shown, bound = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
     log_notice(WorkerNotice(f"health and metrics on http://{shown}:{bound}", "listening"))

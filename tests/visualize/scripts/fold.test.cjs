@@ -4,9 +4,9 @@ const test = require("node:test");
 const assert = require("node:assert");
 const { load } = require("./load.cjs");
 
-const { Run, saidOf, stateOf, stateRows, timeLeft, parseJson } = load(
+const { Run, saidOf, stateOf, stateRows, timeLeft, parseJson, parseTold } = load(
   ["fold.js", "graph.js", "live.js", "rows.js", "values.js"],
-  ["Run", "saidOf", "stateOf", "stateRows", "timeLeft", "parseJson"],
+  ["Run", "saidOf", "stateOf", "stateRows", "timeLeft", "parseJson", "parseTold"],
 );
 
 test("a node or a key of any name is like any other", () => {
@@ -35,5 +35,22 @@ test("large whole numbers of the state keep every digit, whatever merges them", 
   const [items] = stateRows(run, null);
   assert.deepStrictEqual(Object.fromEntries([...items].map(({ name, text }) => [name, text])), {
     n: "9007199254740993", m: large, u: `[${large},1]`, r: `{"k":[${large},"${large}"]}`, f: "12345678901234567000", s: "5",
+  });
+});
+
+test("numbers of the state keep a fraction that is zero, whatever merges them", () => {
+  const graph = { nodes: [["a", "agent"], ["b", "agent"]], edges: [["a", "b", []]], models: {} };
+  const rules = '{"n": ["sum", 0.0], "m": ["max", 5], "u": ["union", null], "r": ["replace", 1.0], "h": ["sum", 0.5], "w": ["sum", 1]}';
+  const run = new Run({ graph, ...parseTold(`{"state": ${rules}}`) });
+  const write = (node, seq, text) => {
+    run.apply({ kind: "start", at: 1, seq, node });
+    run.apply(parseTold(`{"kind": "finish", "at": 2.0, "seq": ${seq + 1}, "node": "${node}", "state": ${text}}`));
+  };
+  run.apply({ kind: "begin", at: 1, seq: 0 });
+  write("a", 1, '{"n": 2, "m": 7.0, "u": [1.0, 2], "h": 0.5, "w": 2}');
+  write("b", 3, '{"m": 6, "u": [1, 2.0, 3.0]}');
+  const [items] = stateRows(run, null);
+  assert.deepStrictEqual(Object.fromEntries([...items].map(({ name, text }) => [name, text])), {
+    n: "2.0", m: "7.0", u: "[1.0,2,3.0]", r: "1.0", h: "1.0", w: "3",
   });
 });

@@ -4,8 +4,8 @@ const test = require("node:test");
 const assert = require("node:assert");
 const { load } = require("./load.cjs");
 
-const { Times, Clock, partsOf, partsText, dollars, cutName } = load(
-  ["fold.js", "graph.js", "times.js"], ["Times", "Clock", "partsOf", "partsText", "dollars", "cutName"],
+const { Times, Clock, partsOf, partsText, dollars, secondsText, cutName } = load(
+  ["fold.js", "graph.js", "times.js"], ["Times", "Clock", "partsOf", "partsText", "dollars", "secondsText", "cutName"],
 );
 const DAY = 86400;
 const plain = {
@@ -19,6 +19,14 @@ const same = (one, other) => assert.strictEqual(JSON.stringify(one), JSON.string
 test("what was paid is never shown as nothing, in the words of core/records.py", () => {
   const shown = ["$0", "$1,234.50", "$0.25", "$0.0012", "$0.000034", "under $0.000001"];
   assert.deepStrictEqual([0, 1234.5, 0.25, 0.0012, 0.0000345, 1e-9].map(dollars), shown);
+});
+
+test("a duration is rounded, in the words of core/records.py", () => {
+  const shown = {
+    "-1": "0 ms", 0.9994: "999 ms", 0.9996: "1.0 s", 59.94: "59.9 s", 59.96: "1 min 0 s", 119.6: "2 min 0 s",
+    150.5: "2 min 31 s", 3599.6: "1 h 0 min", 7199: "2 h 0 min", 86390: "1 d 0 h", 266400: "3 d 2 h", 90000000: "1,041 d 16 h",
+  };
+  for (const [seconds, text] of Object.entries(shown)) assert.strictEqual(secondsText(Number(seconds)), text);
 });
 
 test("a name is cut in the middle, before its count, and once", () => {

@@ -5,7 +5,9 @@ const assert = require("node:assert");
 const { load } = require("./load.cjs");
 
 const document = { createElement: () => ({}) };
-const { formsOf, columnsOf, leafOf } = load(["markdown.js", "values.js"], ["formsOf", "columnsOf", "leafOf"], { document });
+const { formsOf, columnsOf, leafOf, parseTold, toJson } = load(
+  ["markdown.js", "values.js"], ["formsOf", "columnsOf", "leafOf", "parseTold", "toJson"], { document },
+);
 const forms = (text, kind = "json") => [...formsOf(text, kind).forms];
 
 test("a list of like objects is a table, messages are a chat, anything else of JSON a tree", () => {
@@ -38,4 +40,20 @@ test("a long text that is no JSON is told so at once", () => {
   assert.deepStrictEqual(forms(`{1234567890123456${'\\"'.repeat(100000)}`, "text"), ["text"]);
   const spent = process.cpuUsage(begun);
   assert.ok(spent.user + spent.system < 5e6);
+});
+
+test("a number whose fraction is zero is shown with it, and is one value", () => {
+  const { value } = formsOf('{"a": 1.0, "b": [-20.0, 1], "c": "1.0", "d": 1.05, "e": 1.0e3}', "json");
+  const shown = [value.a, ...value.b, value.c, value.d, value.e].map((each) => leafOf(each).textContent);
+  assert.deepStrictEqual(shown, ["1.0", "-20.0", "1", "1.0", "1.05", "1000"]);
+  assert.strictEqual(leafOf(value.a).className, "leaf number");
+  assert.strictEqual(toJson(value), '{"a":1.0,"b":[-20.0,1],"c":"1.0","d":1.05,"e":1000}');
+  assert.deepStrictEqual(forms("1.0"), ["text"]);
+});
+
+test("of a line of the feed only the shared state has such numbers", () => {
+  const line = parseTold('{"kind": "finish", "at": 2.0, "state": {"n": 2.0, "large": 12345678901234567890}}');
+  assert.deepStrictEqual([line.at, toJson(line.state)], [2, '{"n":2.0,"large":12345678901234567890}']);
+  const [first, second] = parseTold('[{"at": 1.0}, {"at": 2.0, "state": {"n": 3.0}}]');
+  assert.deepStrictEqual([first.at, second.at, toJson(second.state)], [1, 2, '{"n":3.0}']);
 });
