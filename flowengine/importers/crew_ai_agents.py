@@ -12,16 +12,9 @@ from typing import Any, cast
 from flowengine.core.values import is_map
 from flowengine.importers.crew_ai_classes import CrewClass, config_key, crew_classes
 from flowengine.importers.crew_ai_project import CrewParts
-from flowengine.importers.crew_ai_settings import (
-    AGENT_NOTES,
-    OWN_FIELDS,
-    read_model,
-    seconds_of,
-)
+from flowengine.importers.crew_ai_settings import AGENT_NOTES, OWN_FIELDS, read_model, seconds_of
 from flowengine.importers.crew_ai_tools import tool_elements
-from flowengine.importers.form import (
-    SourcePlace,
-)
+from flowengine.importers.form import SourcePlace
 from flowengine.importers.python_code import call_name, literal_of
 
 __all__ = ["AgentReader", "config_field"]

@@ -10,9 +10,7 @@ import re
 from collections.abc import Mapping
 
 from flowengine.importers.crew_ai_methods import FlowMethod, FlowParts
-from flowengine.importers.form import (
-    literal,
-)
+from flowengine.importers.form import literal
 from flowengine.importers.python_code import call_name, literal_of
 
 __all__ = ["AskingReader"]

@@ -11,15 +11,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from flowengine.importers.crew_ai_classes import CrewClass
-from flowengine.importers.crew_ai_settings import (
-    CREW_NOTES,
-)
+from flowengine.importers.crew_ai_settings import CREW_NOTES
 from flowengine.importers.crew_ai_tasks import TaskReader
-from flowengine.importers.form import (
-    ImportedFlow,
-    Names,
-    SourcePlace,
-)
+from flowengine.importers.form import ImportedFlow, Names, SourcePlace
 from flowengine.importers.python_code import call_name, literal_of
 
 __all__ = ["CrewReader"]

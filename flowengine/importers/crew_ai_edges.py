@@ -10,10 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from flowengine.importers.crew_ai_methods import FlowMethod, FlowParts
-from flowengine.importers.form import (
-    FlowStep,
-    SourcePlace,
-)
+from flowengine.importers.form import FlowStep, SourcePlace
 
 __all__ = ["EdgeReader"]
 

@@ -22,15 +22,7 @@ from flowengine.importers.crew_ai_methods import FlowMethod, methods_of
 from flowengine.importers.crew_ai_parts import PARTS
 from flowengine.importers.crew_ai_project import project_base
 from flowengine.importers.crew_ai_state import StateField, fields_of, written_fields
-from flowengine.importers.form import (
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-    Stub,
-)
+from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace, Stub
 from flowengine.importers.python_code import PythonSource, call_name, parse_python
 from flowengine.importers.source_tree import SourceTree
 

@@ -12,11 +12,7 @@ from typing import NamedTuple
 from flowengine.importers.crew_ai_classes import Method
 from flowengine.importers.crew_ai_crews import CrewReader
 from flowengine.importers.crew_ai_state import StateField
-from flowengine.importers.form import (
-    ImportedFlow,
-    Names,
-    SourcePlace,
-)
+from flowengine.importers.form import ImportedFlow, Names, SourcePlace
 from flowengine.importers.python_code import PythonSource, call_name, decorators_of
 
 __all__ = ["FlowMethod", "FlowParts", "Trigger", "methods_of"]

@@ -18,13 +18,7 @@ from flowengine.importers.crew_ai_classes import CrewClass, PythonFiles, crew_cl
 from flowengine.importers.crew_ai_parts import PARTS, PARTS_MODULE, lead_import
 from flowengine.importers.crew_ai_texts import text_with_inputs
 from flowengine.importers.crew_ai_tools import ToolCode
-from flowengine.importers.form import (
-    CarriedFile,
-    ImportedFlow,
-    ImportedProject,
-    Names,
-    SourcePlace,
-)
+from flowengine.importers.form import CarriedFile, ImportedFlow, ImportedProject, Names, SourcePlace
 from flowengine.importers.project_writer import OWN_FILES
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 

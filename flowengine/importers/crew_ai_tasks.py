@@ -12,17 +12,9 @@ from typing import Any, Final, cast
 from flowengine.core.values import is_map
 from flowengine.importers.crew_ai_agents import AgentReader, config_field
 from flowengine.importers.crew_ai_classes import CrewClass, config_key, crew_classes
-from flowengine.importers.crew_ai_settings import (
-    OWN_FIELDS,
-    TASK_NOTES,
-)
+from flowengine.importers.crew_ai_settings import OWN_FIELDS, TASK_NOTES
 from flowengine.importers.crew_ai_texts import schema_of_class, text_with_inputs
-from flowengine.importers.form import (
-    CarriedFile,
-    FlowStep,
-    SourcePlace,
-    literal,
-)
+from flowengine.importers.form import CarriedFile, FlowStep, SourcePlace, literal
 from flowengine.importers.python_code import call_name, literal_of
 
 __all__ = ["TaskReader"]

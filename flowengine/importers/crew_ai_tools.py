@@ -16,13 +16,7 @@ from flowengine.importers.carried_code import CarriedCode, argument_name, format
 from flowengine.importers.crew_ai_classes import CrewClass, Method, PythonFiles
 from flowengine.importers.crew_ai_parts import PARTS
 from flowengine.importers.form import Names, Stub
-from flowengine.importers.python_code import (
-    PythonSource,
-    call_name,
-    decorators_of,
-    literal_of,
-    parameters_of,
-)
+from flowengine.importers.python_code import PythonSource, call_name, decorators_of, literal_of, parameters_of
 
 __all__ = ["ToolCode", "ToolFound", "tool_elements"]
 

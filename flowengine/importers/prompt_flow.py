@@ -15,13 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from flowengine.core.values import is_map
-from flowengine.importers.form import (
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-)
+from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace
 from flowengine.importers.prompt_flow_code import PromptFlowCode
 from flowengine.importers.prompt_flow_nodes import NodeReader
 from flowengine.importers.prompt_flow_rows import RowReader, answers_json, find_optional
@@ -40,17 +34,11 @@ _MOST_VARIANTS: Final = 20
 
 def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
     """YAML files with nodes of promptflow's types."""
-    found: list[str] = []
-    for each in files:
-        if not each.endswith((".yaml", ".yml")):
-            continue
-        try:
-            text = tree.read_text(each)
-        except SourceError:
-            continue
-        if _MARK.search(text) and (_NODE.search(text) or PurePosixPath(each).name == "flow.dag.yaml"):
-            found.append(each)
-    return found
+    return [
+        file
+        for file, text in tree.yaml_texts(files)
+        if _MARK.search(text) and (_NODE.search(text) or PurePosixPath(file).name == "flow.dag.yaml")
+    ]
 
 
 def read(tree: SourceTree, file: str) -> ImportedProject:

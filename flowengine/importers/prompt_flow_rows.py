@@ -10,10 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flowengine.core.values import is_map
-from flowengine.importers.form import (
-    FlowStep,
-    ImportedFlow,
-)
+from flowengine.importers.form import FlowStep, ImportedFlow
 from flowengine.importers.prompt_flow_files import PromptFlowSource
 from flowengine.importers.prompt_flow_values import NodeReference, is_json_format, read_reference
 

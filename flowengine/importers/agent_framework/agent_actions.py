@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exit
-from flowengine.importers.agent_framework.prompt_agents import agent_settings, as_list, as_map, words
+from flowengine.importers.agent_framework.prompt_agents import agent_settings
 from flowengine.importers.agent_framework.variable_actions import VariableActions
 from flowengine.importers.agent_framework.workflow_values import inner, split_name
-from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, quote
+from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, plain_words, quote
+from flowengine.importers.source_tree import as_list, as_map
 
 __all__ = ["AgentActions"]
 
@@ -242,9 +243,9 @@ class AgentActions(VariableActions):
                 "add a condition with a node for each agent",
             )
             return id
-        self._flow.agents[id] = {"instructions": f"You are {literal(words(plain, 100))}."}
+        self._flow.agents[id] = {"instructions": f"You are {literal(plain_words(plain, 100))}."}
         self._ledger.note_changed(
-            f"agent '{words(plain, 60)}'",
+            f"agent '{plain_words(plain, 60)}'",
             origin,
             "an agent that is told its name alone: what else it is told, its model and its tools are not in the file",
             f"write them at `agents.{id}`",

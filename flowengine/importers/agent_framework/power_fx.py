@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.form import quote
+from flowengine.importers.form import key_path, quote
 
 __all__ = ["Fx", "FxError", "FxNode", "names_in", "parse_fx"]
 
@@ -311,7 +311,7 @@ class Fx:
                 path = path_of(node)
                 if path is not None:
                     return self._resolve(path)
-                return _field(self._inside(node.parts[0]), str(node.value))
+                return key_path(self._inside(node.parts[0]), [str(node.value)])
             case "list":
                 return "[" + ", ".join(self._write(each) for each in node.parts) + "]"
             case "record":
@@ -501,11 +501,7 @@ class Fx:
     def _in_row(self, path: Sequence[str]) -> str:
         if path[0] in {"Local", "System", "Topic", "Global", "Workflow", "Env"}:
             return self._resolve(path)
-        names = [each for each in path if each != "ThisRecord"]
-        found = "row"
-        for each in names:
-            found = _field(found, each)
-        return found
+        return key_path("row", [each for each in path if each != "ThisRecord"])
 
 
 def _both(node: FxNode) -> list[FxNode]:
@@ -527,7 +523,3 @@ def _is_closed(text: str) -> bool:
         if depth == 0:
             return at == len(text) - 1
     return False
-
-
-def _field(base: str, name: str) -> str:
-    return f"{base}.{name}" if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else f"{base}[{quote(name)}]"

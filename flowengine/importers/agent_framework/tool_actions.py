@@ -9,9 +9,9 @@ from typing import Any, Final
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exit
 from flowengine.importers.agent_framework.agent_actions import AgentActions
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.agent_framework.prompt_agents import as_map, words
-from flowengine.importers.form import FlowStep, Names, Stub
+from flowengine.importers.form import FlowStep, Names, Stub, plain_words
 from flowengine.importers.sample_values import sample_of_schema
+from flowengine.importers.source_tree import as_map
 
 __all__ = ["ToolActions"]
 
@@ -35,10 +35,10 @@ class ToolActions(AgentActions):
                 step.arguments[self._output(str(key))] = self._value(value)
         if not any(each.call == step.call for each in self.project.stubs):
             self.project.stubs.append(
-                Stub(step.call, list(step.arguments), f"The function {words(name, 60)}.", action.origin)
+                Stub(step.call, list(step.arguments), f"The function {plain_words(name, 60)}.", action.origin)
             )
             self._ledger.note_lost(
-                f"function '{words(name, 60)}'",
+                f"function '{plain_words(name, 60)}'",
                 action.origin,
                 "its code is not in the file",
                 f"write {function} in stubs.py",
@@ -63,7 +63,7 @@ class ToolActions(AgentActions):
         if not wanted or str(wanted).lower() == "false":
             return step
         ask = FlowStep(self._names.id(f"approve_{action.id}"), "approval", action.origin)
-        ask.keys["message"] = f"Call {words(action.data.get('toolName') or action.data.get('functionName'), 80)}?"
+        ask.keys["message"] = f"Call {plain_words(action.data.get('toolName') or action.data.get('functionName'), 80)}?"
         ask.keys["routes"] = {"yes": {"to": step.id}, "no": {}}
         if isinstance(wanted, str) and wanted.startswith("="):
             ask.keys["routes"] = {"yes": {}, "no": {}}
@@ -91,7 +91,7 @@ class ToolActions(AgentActions):
         if not re.fullmatch(r"https?://[^\s{}\"'@]+", raw) and not raw.startswith("=Env."):
             raise FxError("a server whose address is a formula")
         if raw.startswith("=Env."):
-            self._by_hand = f"put the address of {words(raw, 60)} in the place of https://mcp.example.com/"
+            self._by_hand = f"put the address of {plain_words(raw, 60)} in the place of https://mcp.example.com/"
             raw = "https://mcp.example.com/"
         servers: list[dict[str, Any]] = self._flow.keys.setdefault("mcp_servers", [])
         server = next((each for each in servers if each["url"] == raw), None)
@@ -107,12 +107,12 @@ class ToolActions(AgentActions):
         for header in as_map(data.get("headers")):
             variable = re.sub(r"[^A-Z0-9]+", "_", f"{server['name']}_{header}".upper())
             server.setdefault("headers_env", {})[str(header)] = variable
-            self.project.environment[variable] = f"the header {words(header, 40)} of the server {server['name']}"
+            self.project.environment[variable] = f"the header {plain_words(header, 40)} of the server {server['name']}"
         step.keys["tool"] = f"{server['name']}.{tool}"
         step.arguments = {str(key): self._value(each) for key, each in as_map(data.get("arguments")).items()}
         for key in step.arguments:
             if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
-                raise FxError(f"an argument called '{words(key, 60)}', which is no name of the format")
+                raise FxError(f"an argument called '{plain_words(key, 60)}', which is no name of the format")
         step.sample = "made up"
         self._take_result(step, as_map(data.get("output")))
         conversation = self._conversation(data.get("conversationId"))
@@ -126,7 +126,7 @@ class ToolActions(AgentActions):
         step = FlowStep(self._names.id(action.id), "http", action.origin)
         method = str(data.get("method") or "GET").upper()
         if method not in {"GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"}:
-            raise FxError(f"the method '{words(method, 20)}'")
+            raise FxError(f"the method '{plain_words(method, 20)}'")
         if method != "GET":
             step.keys["method"] = method
         url = str(data.get("url") or "")
@@ -145,7 +145,7 @@ class ToolActions(AgentActions):
             variable = re.sub(r"[^A-Z0-9]+", "_", f"{step.id}_{key}".upper())
             variables.append(variable)
             step.keys.setdefault("headers_env", {})[key] = variable
-            self.project.environment[variable] = f"the header {words(key, 40)} of `{step.id}`"
+            self.project.environment[variable] = f"the header {plain_words(key, 40)} of `{step.id}`"
             self._changes.append("keys come from the environment")
         if plain:
             step.keys["headers"] = plain

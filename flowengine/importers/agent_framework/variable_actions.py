@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exit
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.agent_framework.prompt_agents import as_list, as_map, words
 from flowengine.importers.agent_framework.workflow_values import WorkflowValues, inner
+from flowengine.importers.form import plain_words
+from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["VariableActions"]
 
@@ -54,7 +55,7 @@ class VariableActions(WorkflowValues):
         self, action: Action, level: ActionLevel, exits: list[Exit] | None
     ) -> list[Exit] | None:
         out = exits
-        for at, each in enumerate(map(as_map, as_list(action.data.get("assignments") or action.data.get("variables")))):
+        for at, each in enumerate(as_maps(action.data.get("assignments") or action.data.get("variables"))):
             key = self._variable(each.get("variable") or each.get("path"))
             part = Action("SetVariable", each, action.origin, action.id if at == 0 else f"{action.id}_{at + 1}")
             out = self._set(part, level, out, {key: self._value(each.get("value"))})
@@ -106,7 +107,7 @@ class VariableActions(WorkflowValues):
             case "takelast":
                 made = f"{table}[:-1]"
             case _:
-                raise FxError(f"the change '{words(kind, 40)}' of a table")
+                raise FxError(f"the change '{plain_words(kind, 40)}' of a table")
         given = {key: f"{{{{ {made} }}}}"}
         result = as_map(change).get("resultVariable") or data.get("resultVariable")
         if result and kind.startswith("take"):

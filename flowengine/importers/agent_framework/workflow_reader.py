@@ -8,11 +8,19 @@ from typing import Any, Final
 
 from flowengine.importers.agent_framework.action_flow import ENDS, Action, ActionLevel, Exit, form_loops
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.agent_framework.prompt_agents import as_list, as_map, words
 from flowengine.importers.agent_framework.tool_actions import ToolActions
 from flowengine.importers.agent_framework.workflow_values import MOST_NESTED, inner
-from flowengine.importers.form import GIVE, FlowStep, ImportedProject, ImportLedger, Names, SourcePlace, Stub
-from flowengine.importers.source_tree import SourceError
+from flowengine.importers.form import (
+    GIVE,
+    FlowStep,
+    ImportedProject,
+    ImportLedger,
+    Names,
+    SourcePlace,
+    Stub,
+    plain_words,
+)
+from flowengine.importers.source_tree import SourceError, as_list, as_map, as_maps
 
 __all__ = ["WorkflowReader"]
 
@@ -29,7 +37,7 @@ class WorkflowReader(ToolActions):
             if as_map(self._data.get(key)):
                 path = (key, "actions") if as_list(as_map(self._data[key]).get("actions")) else path
                 self._ledger.note_mapped(
-                    f"trigger {words(as_map(self._data[key]).get('kind'), 60)}", self._source.origin(key), "a run"
+                    f"trigger {plain_words(as_map(self._data[key]).get('kind'), 60)}", self._source.origin(key), "a run"
                 )
         self._read_inputs()
         rows: Any = self._data
@@ -57,13 +65,13 @@ class WorkflowReader(ToolActions):
             kind = kind if kind in {"string", "number", "integer", "boolean", "array", "object"} else "string"
             field: dict[str, Any] = {"type": kind}
             if row.get("description"):
-                field["description"] = words(row["description"])
+                field["description"] = plain_words(row["description"])
             if "default" in row:
                 field["default"] = row["default"]
             id = self._input_names.id(name, "input")
             self._input_ids[str(name).lower()] = id
             self._flow.inputs[id] = field
-            what, origin = f"input '{words(name, 60)}'", self._source.origin("inputs", str(name))
+            what, origin = f"input '{plain_words(name, 60)}'", self._source.origin("inputs", str(name))
             if id == name:
                 self._ledger.note_mapped(what, origin)
             else:
@@ -86,7 +94,7 @@ class WorkflowReader(ToolActions):
                 if as_list(each.get(key)):
                     action.blocks[key] = self._actions(as_list(each[key]), (*place, key), depth + 1)
             for key in ("conditions", "cases"):
-                for number, case in enumerate(map(as_map, as_list(each.get(key)))):
+                for number, case in enumerate(as_maps(each.get(key))):
                     action.blocks[f"{key}:{number}"] = self._actions(
                         as_list(case.get("actions")), (*place, key, number, "actions"), depth + 1
                     )
@@ -103,7 +111,7 @@ class WorkflowReader(ToolActions):
                 action, exits, own=action.id, rounds=rounds if isinstance(rounds, int) and 1 <= rounds <= 10000 else 100
             )
             return out
-        what = f"{words(action.kind, 60) or 'action'} '{words(action.id, 60)}'"
+        what = f"{plain_words(action.kind, 60) or 'action'} '{plain_words(action.id, 60)}'"
         if exits == []:
             self._ledger.note_changed(what, action.origin, "left out, since nothing leads to it")
             self._drop(action)
@@ -121,7 +129,7 @@ class WorkflowReader(ToolActions):
         at = len(self._ledger.elements)
         try:
             if convert is None:
-                raise FxError(f"there is no counterpart to '{words(action.kind, 60)}'")
+                raise FxError(f"there is no counterpart to '{plain_words(action.kind, 60)}'")
             out = convert(action, level, exits)
         except FxError as error:
             del level.steps[count:]
@@ -147,7 +155,7 @@ class WorkflowReader(ToolActions):
         told = {(each.what, each.origin) for each in self._ledger.elements}
         for block in action.blocks.values():
             for each in block:
-                what = f"{words(each.kind, 60) or 'action'} '{words(each.id, 60)}'"
+                what = f"{plain_words(each.kind, 60) or 'action'} '{plain_words(each.id, 60)}'"
                 if (what, each.origin) not in told:
                     self._ledger.note_lost(
                         what, each.origin, "the action that it is in is left out", "do it by a step of your own"
@@ -157,7 +165,7 @@ class WorkflowReader(ToolActions):
     # --- Choices, jumps, loops
 
     def _do_condition_group(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
-        rows = [as_map(each) for each in as_list(action.data.get("conditions") or action.data.get("cases"))]
+        rows = as_maps(action.data.get("conditions") or action.data.get("cases"))
         key = "conditions" if action.data.get("conditions") else "cases"
         tests = [self._condition(each.get("condition")) for each in rows]
         blocks = [action.blocks.get(f"{key}:{at}", []) for at in range(len(rows))]
@@ -177,7 +185,7 @@ class WorkflowReader(ToolActions):
 
     def _do_switch(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
         value = inner(self._value(action.data.get("value")))
-        rows = [as_map(each) for each in as_list(action.data.get("cases"))]
+        rows = as_maps(action.data.get("cases"))
         tests = [
             (str(each.get("id") or ""), f"{value} == {inner(self._value(each.get('match', each.get('value'))))}")
             for each in rows
@@ -226,7 +234,7 @@ class WorkflowReader(ToolActions):
             self._ledger.note_lost(
                 "jump",
                 action.origin,
-                f"'{words(action.target, 60)}' is not where a loop or a way forward could lead",
+                f"'{plain_words(action.target, 60)}' is not where a loop or a way forward could lead",
                 "draw it as a loop",
             )
             level.end(exits, action)

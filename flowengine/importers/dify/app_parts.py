@@ -11,15 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
-from flowengine.importers.dify.selectors import (
-    Selectors,
-    UnknownValueError,
-    Value,
-    as_mapping,
-    as_rows,
-    key_path,
-    words_of,
-)
+from flowengine.importers.dify.selectors import Selectors, UnknownValueError, Value, words_of
 from flowengine.importers.form import (
     GIVE,
     CarriedFile,
@@ -29,9 +21,11 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
     Stub,
+    key_path,
     quote,
 )
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
+from flowengine.importers.source_tree import as_list, as_map, as_maps
 from flowengine.models.option_refusals import find_refusals
 
 __all__ = ["CLOCK", "SAMPLES", "AppParts", "is_clock"]
@@ -147,7 +141,7 @@ class AppParts:
     def jinja(self, text: str, variables: Sequence[Any], place: DifyNode, step: FlowStep | None = None) -> str:
         """A Jinja template of the source as one of ours; where ours cannot say it, by code that `step` calls."""
         given: dict[str, Value] = {}
-        for each in map(as_mapping, variables):
+        for each in map(as_map, variables):
             try:
                 given[str(each.get("variable"))] = self.value(words_of(each.get("value_selector")), place)
             except UnknownValueError as error:
@@ -177,7 +171,7 @@ class AppParts:
             case "template-transform" | "answer" | "document-extractor" | "iteration" | "knowledge-retrieval":
                 return Value(key_path(base, rest))
             case "variable-aggregator" | "variable-assigner":
-                grouped = as_mapping(place.data.get("advanced_settings")).get("group_enabled")
+                grouped = as_map(place.data.get("advanced_settings")).get("group_enabled")
                 return Value(key_path(base, [first, *rest] if grouped else rest))
             case "list-operator":
                 if first in {"first_record", "last_record"}:
@@ -187,8 +181,8 @@ class AppParts:
             case "question-classifier":
                 labels = self.labels(place)
                 names = {
-                    str(as_mapping(each).get("id")): str(as_mapping(each).get("name"))
-                    for each in as_rows(place.data.get("classes"))
+                    str(as_map(each).get("id")): str(as_map(each).get("name"))
+                    for each in as_list(place.data.get("classes"))
                 }
                 if all(names.get(key, label).strip() == label for key, label in labels.items()):
                     return Value(f"{base}.next_route")
@@ -230,7 +224,7 @@ class AppParts:
         """The fields, which must be in the shape of the output where that is known."""
         schema: Any = self.schemas.get(place.source)
         for each in fields:
-            properties = as_mapping(as_mapping(schema).get("properties"))
+            properties = as_map(as_map(schema).get("properties"))
             if not properties:
                 break
             if each not in properties:
@@ -241,7 +235,7 @@ class AppParts:
     def _is_known_tool(self, place: DifyNode) -> bool:
         return is_clock(place.data) or (
             place.data.get("tool_name") in KNOWN_TOOLS
-            and bool({"url", "query"} & as_mapping(place.data.get("tool_parameters")).keys())
+            and bool({"url", "query"} & as_map(place.data.get("tool_parameters")).keys())
         )
 
     def inside(self, container: DifyNode, place: DifyNode, fields: Sequence[str]) -> Value | None:
@@ -260,8 +254,8 @@ class AppParts:
 
     def cases(self, place: DifyNode) -> list[Mapping[str, Any]]:
         """The cases of an if-else; older files have but one."""
-        rows = [as_mapping(each) for each in as_rows(place.data.get("cases"))]
-        return rows or ([place.data] if as_rows(place.data.get("conditions")) else [])
+        rows = as_maps(place.data.get("cases"))
+        return rows or ([place.data] if as_list(place.data.get("conditions")) else [])
 
     def labels(self, place: DifyNode) -> dict[str, str]:
         """Handle of the source → label, for a node that chooses; empty for others."""
@@ -276,7 +270,7 @@ class AppParts:
             case "question-classifier":
                 return _classes(place)
             case "human-input":
-                actions = [as_mapping(each) for each in as_rows(place.data.get("user_actions"))]
+                actions = as_maps(place.data.get("user_actions"))
                 found = {
                     str(each.get("id")): str(each.get("title") or each.get("id")).strip()[:_LONGEST_LABEL]
                     for each in actions
@@ -317,7 +311,7 @@ class AppParts:
         provider = str(model.get("provider") or "").strip("/").rsplit("/", 1)[-1]
         if name:
             step.model = self._model_name(provider, name)
-        given = as_mapping(model.get("completion_params"))
+        given = as_map(model.get("completion_params"))
         for key, (low, high) in {"temperature": (0, 2), **_RANGES}.items():
             value: Any = given.get(key)
             if type(value) in {int, float} and low <= value <= high and not (key == "top_p" and value == 1):
@@ -330,7 +324,7 @@ class AppParts:
             step.keys["max_tokens"] = longest
         if isinstance(given.get("seed"), int):
             step.keys["seed"] = given["seed"]
-        stop = [str(each) for each in as_rows(given.get("stop")) if each]
+        stop = [str(each) for each in as_list(given.get("stop")) if each]
         if stop and step.kind == "agent":
             step.keys["stop"] = stop
         self._drop_refused(step)
@@ -419,18 +413,18 @@ class AppParts:
 
     def _stub_arguments(self, place: DifyNode) -> dict[str, Any]:
         data = place.data
-        rows = [as_mapping(each) for each in as_rows(data.get("variables"))]
+        rows = as_maps(data.get("variables"))
         found: dict[str, Any] = {
             str(each.get("variable")): self.to_template(words_of(each.get("value_selector")), place)
             for each in rows
             if each.get("variable")
         }
-        for key, given in as_mapping(data.get("tool_parameters")).items():
-            row = as_mapping(given)
+        for key, given in as_map(data.get("tool_parameters")).items():
+            row = as_map(given)
             raw: Any = row.get("value") if row else given
             found[str(key)] = (
                 self.to_template(words_of(raw), place)
-                if as_rows(raw)
+                if as_list(raw)
                 else self.text(raw, place)
                 if isinstance(raw, str)
                 else raw
@@ -470,7 +464,7 @@ def is_clock(data: Mapping[str, Any]) -> bool:
 
 def _classes(place: DifyNode) -> dict[str, str]:
     found: dict[str, str] = {}
-    for at, each in enumerate(map(as_mapping, as_rows(place.data.get("classes"))), 1):
+    for at, each in enumerate(as_maps(place.data.get("classes")), 1):
         name = str(each.get("name") or "").strip()
         label = name if 0 < len(name) <= _LONGEST_LABEL and "\n" not in name and "{" not in name else f"class_{at}"
         found[str(each.get("id"))] = label if label not in found.values() else f"class_{at}"
@@ -479,16 +473,14 @@ def _classes(place: DifyNode) -> dict[str, str]:
 
 def _tool_words(tool: Mapping[str, Any]) -> str:
     words = str(
-        as_mapping(tool.get("extra")).get("description") or tool.get("tool_description") or tool.get("tool_label") or ""
+        as_map(tool.get("extra")).get("description") or tool.get("tool_description") or tool.get("tool_label") or ""
     )
     return " ".join(words.split())[:400]
 
 
 def _tool_parameters(tool: Mapping[str, Any]) -> list[str]:
     names = [
-        str(as_mapping(each).get("name"))
-        for each in as_rows(tool.get("schemas"))
-        if as_mapping(each).get("form") == "llm"
+        str(as_map(each).get("name")) for each in as_list(tool.get("schemas")) if as_map(each).get("form") == "llm"
     ]
     return [each for each in dict.fromkeys(names) if each.isidentifier()]
 
@@ -497,7 +489,4 @@ def _output_kinds(place: DifyNode) -> dict[str, str]:
     """Returns the outputs of a node with their types."""
     if place.type == "tool":
         return {"text": "string", "files": "array[object]", "json": "array[object]"}
-    return {
-        str(name)[:60]: str(as_mapping(each).get("type"))
-        for name, each in as_mapping(place.data.get("outputs")).items()
-    }
+    return {str(name)[:60]: str(as_map(each).get("type")) for name, each in as_map(place.data.get("outputs")).items()}

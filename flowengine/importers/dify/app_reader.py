@@ -11,9 +11,7 @@ from typing import Any, Final
 
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
 from flowengine.importers.dify.graph_writer import STATE_TYPES, GraphWriter
-from flowengine.importers.dify.model_nodes import plain_words
 from flowengine.importers.dify.node_converters import NodeConverters
-from flowengine.importers.dify.selectors import as_mapping, as_rows
 from flowengine.importers.form import (
     CarriedFile,
     FieldNames,
@@ -23,8 +21,9 @@ from flowengine.importers.form import (
     ImportLedger,
     Names,
     SourcePlace,
+    plain_words,
 )
-from flowengine.importers.source_tree import SourceError, YamlSource
+from flowengine.importers.source_tree import SourceError, YamlSource, as_list, as_map, as_maps
 
 __all__ = ["AppReader"]
 
@@ -62,8 +61,8 @@ class AppReader:
 
     def __init__(self, source: YamlSource) -> None:
         self._source = source
-        data = as_mapping(source.data)
-        self._app = as_mapping(data.get("app"))
+        data = as_map(source.data)
+        self._app = as_map(data.get("app"))
         self._data = data
         self._mode = str(self._app.get("mode") or "workflow")
         if self._mode not in _MODES:
@@ -85,11 +84,11 @@ class AppReader:
     def read(self) -> ImportedProject:
         if self._mode in _CHAT_MODES or self._mode == "completion":
             self._add_input("query", {"type": "string", "description": "What the user writes"}, ("sys", "query"))
-        workflow = as_mapping(self._data.get("workflow"))
+        workflow = as_map(self._data.get("workflow"))
         if workflow:
             self._read_workflow(workflow)
-        elif as_mapping(self._data.get("model_config")):
-            self._read_basic(as_mapping(self._data["model_config"]))
+        elif as_map(self._data.get("model_config")):
+            self._read_basic(as_map(self._data["model_config"]))
         else:
             raise SourceError(f"{self._source.file}: there is neither a workflow nor a model_config")
         return self._project
@@ -107,7 +106,7 @@ class AppReader:
 
     def _read_variables(self, place: DifyNode, path: tuple[str | int, ...]) -> None:
         """The variables of a start node."""
-        for at, each in enumerate(map(as_mapping, as_rows(place.data.get("variables")))):
+        for at, each in enumerate(as_maps(place.data.get("variables"))):
             self._read_variable(each, self._source.origin(*path, "data", "variables", at))
 
     def _read_variable(self, row: Mapping[str, Any], origin: SourcePlace) -> None:
@@ -122,7 +121,7 @@ class AppReader:
         if kind in {"external_data_tool", "api"}:
             self._ledger.note_lost(what, origin, "its value comes from a service of Dify", "give it as an input")
         field: dict[str, Any] = {"type": _INPUT_TYPES.get(kind, "string")}
-        options = [str(each) for each in as_rows(row.get("options"))]
+        options = [str(each) for each in as_list(row.get("options"))]
         default = row.get("default")
         if kind == "select" and options:
             field["enum"] = list(dict.fromkeys(options))
@@ -159,7 +158,7 @@ class AppReader:
         return isinstance(default, kinds.get(field["type"], ())) and (default != "" or field["type"] == "string")
 
     def _read_environment(self, workflow: Mapping[str, Any]) -> None:
-        for at, each in enumerate(map(as_mapping, as_rows(workflow.get("environment_variables")))):
+        for at, each in enumerate(as_maps(workflow.get("environment_variables"))):
             name, value = str(each.get("name") or ""), each.get("value")
             origin = self._source.origin("workflow", "environment_variables", at)
             what = f"environment variable '{name[:60]}'"
@@ -178,7 +177,7 @@ class AppReader:
 
     def _read_conversation(self, workflow: Mapping[str, Any]) -> None:
         states = FieldNames()
-        for at, each in enumerate(map(as_mapping, as_rows(workflow.get("conversation_variables")))):
+        for at, each in enumerate(as_maps(workflow.get("conversation_variables"))):
             name, kind = str(each.get("name") or ""), str(each.get("value_type") or "string")
             origin = self._source.origin("workflow", "conversation_variables", at)
             id = states.id(name, "variable")
@@ -200,13 +199,13 @@ class AppReader:
     def _read_features(self, features: Mapping[str, Any], *path: str) -> None:
         for key, (what, by_hand) in _FEATURES.items():
             given: Any = features.get(key)
-            if as_mapping(given).get("enabled", given):
+            if as_map(given).get("enabled", given):
                 self._ledger.note_lost(what, self._source.origin(*path, key), "a flow has no page of its own", by_hand)
 
     # --- Workflows
 
     def _read_workflow(self, workflow: Mapping[str, Any]) -> None:
-        graph = self._read_graph(as_mapping(workflow.get("graph")))
+        graph = self._read_graph(as_map(workflow.get("graph")))
         self._read_environment(workflow)
         self._read_conversation(workflow)
         text = json.dumps(self._data.get("workflow"), ensure_ascii=False, default=str)
@@ -227,7 +226,7 @@ class AppReader:
             self._project, self._flow, graph, self._names, self._values, self._constants, self._mode in _CHAT_MODES
         )
         GraphWriter(parts, self._ledger).write()
-        self._read_features(as_mapping(workflow.get("features")), "workflow", "features")
+        self._read_features(as_map(workflow.get("features")), "workflow", "features")
         for edge in graph.dropped:
             one, other = graph.places.get(edge.source), graph.places.get(edge.target)
             if one is not None and other is not None:
@@ -240,13 +239,13 @@ class AppReader:
         parts.carry_steps(_load_steps)
 
     def _read_graph(self, graph: Mapping[str, Any]) -> DifyGraph:
-        rows = as_rows(graph.get("nodes"))
+        rows = as_list(graph.get("nodes"))
         if len(rows) > _MOST_NODES:
             raise SourceError(f"{self._source.file}: the graph has more than {_MOST_NODES} nodes")
         places: dict[str, DifyNode] = {}
         notes: list[str] = []
-        for at, row in enumerate(map(as_mapping, rows)):
-            data = as_mapping(row.get("data"))
+        for at, row in enumerate(map(as_map, rows)):
+            data = as_map(row.get("data"))
             kind, id = str(data.get("type") or ""), str(row.get("id") or "")
             origin = self._source.origin("workflow", "graph", "nodes", at)
             if kind in {"", "custom-note"} or row.get("type") == "custom-note":
@@ -271,7 +270,7 @@ class AppReader:
                 plain_handle(each.get("sourceHandle")),
                 self._source.origin("workflow", "graph", "edges", at),
             )
-            for at, each in enumerate(map(as_mapping, as_rows(graph.get("edges"))))
+            for at, each in enumerate(as_maps(graph.get("edges")))
         ]
         return DifyGraph(places, edges)
 
@@ -279,10 +278,10 @@ class AppReader:
 
     def _read_basic(self, config: Mapping[str, Any]) -> None:
         origin = self._source.origin("model_config")
-        for at, each in enumerate(map(as_mapping, as_rows(config.get("user_input_form")))):
+        for at, each in enumerate(as_maps(config.get("user_input_form"))):
             for kind, row in each.items():
                 self._read_variable(
-                    {"type": kind, **as_mapping(row)}, self._source.origin("model_config", "user_input_form", at)
+                    {"type": kind, **as_map(row)}, self._source.origin("model_config", "user_input_form", at)
                 )
         parts = NodeConverters(
             self._project,
@@ -294,24 +293,24 @@ class AppReader:
             self._mode in _CHAT_MODES,
         )
         step = FlowStep(self._names.id("answer"), "agent", origin)
-        parts.set_model(step, as_mapping(config.get("model")))
+        parts.set_model(step, as_map(config.get("model")))
         written = config.get("pre_prompt")
         if config.get("prompt_type") == "advanced":
-            chat = as_mapping(config.get("chat_prompt_config"))
-            written = "\n\n".join(str(as_mapping(each).get("text") or "") for each in as_rows(chat.get("prompt")))
+            chat = as_map(config.get("chat_prompt_config"))
+            written = "\n\n".join(str(as_map(each).get("text") or "") for each in as_list(chat.get("prompt")))
             parts.note("the messages of the prompt are one text")
         step.instructions = self._simple_text(str(written or "")).strip() or None
         step.prompt = "{{ inputs.query }}"
         if self._mode == "completion" and "query" not in str(config.get("user_input_form")):
             self._flow.inputs.pop("query", None)
             step.prompt, step.instructions = step.instructions or "Answer.", None
-        mode = as_mapping(config.get("agent_mode"))
+        mode = as_map(config.get("agent_mode"))
         if mode.get("enabled"):
-            tools = [as_mapping(each) for each in as_rows(mode.get("tools"))]
+            tools = as_maps(mode.get("tools"))
             parts.add_tools(
                 step, [each for each in tools if each.get("enabled", True) and "dataset" not in each], origin
             )
-        sets = list(as_rows(as_mapping(as_mapping(config.get("dataset_configs")).get("datasets")).get("datasets")))
+        sets = list(as_list(as_map(as_map(config.get("dataset_configs")).get("datasets")).get("datasets")))
         if sets:
             step.keys["context"] = [{"retrieval": {"documents": "knowledge", "max_results": 4}}]
             self._project.files.append(
@@ -323,7 +322,7 @@ class AppReader:
                 "the texts of the folder knowledge",
                 "put the documents there",
             )
-        upload = as_mapping(as_mapping(config.get("file_upload")).get("image"))
+        upload = as_map(as_map(config.get("file_upload")).get("image"))
         if upload.get("enabled"):
             self._add_input(
                 "files", {"type": "file", "default": None, "description": "A file of the user"}, ("sys", "files")
@@ -367,10 +366,10 @@ def _note_text(text: object) -> str:
     def walk(value: Any, depth: int) -> None:
         if depth > 40 or len(found) > 500:
             return
-        row = as_mapping(value)
+        row = as_map(value)
         if isinstance(row.get("text"), str):
             found.append(row["text"])
-        for each in as_rows(row.get("children")) or ([row["root"]] if "root" in row else []):
+        for each in as_list(row.get("children")) or ([row["root"]] if "root" in row else []):
             walk(each, depth + 1)
 
     try:

@@ -6,10 +6,10 @@ import json
 from typing import Any, Final
 
 from flowengine.importers.dify.graph_levels import DifyNode, GraphEdge
-from flowengine.importers.dify.model_nodes import plain_words
 from flowengine.importers.dify.node_converters import NodeConverters
-from flowengine.importers.dify.selectors import UnknownValueError, Value, as_mapping, as_rows, escape_values, words_of
-from flowengine.importers.form import FieldNames, FlowStep, ImportLedger
+from flowengine.importers.dify.selectors import UnknownValueError, Value, escape_values, words_of
+from flowengine.importers.form import FieldNames, FlowStep, ImportLedger, plain_words
+from flowengine.importers.source_tree import as_maps
 
 __all__ = ["STATE_TYPES", "GraphWriter"]
 
@@ -90,7 +90,7 @@ class GraphWriter:
             self._finish_iteration(place, step, inside, notes)
             return []
         tests: list[str] = []
-        for each in map(as_mapping, as_rows(place.data.get("break_conditions"))):
+        for each in as_maps(place.data.get("break_conditions")):
             end = inside[-1] if inside else place
             try:
                 tests.append(self._parts.selectors.compare(each, end))
@@ -121,7 +121,7 @@ class GraphWriter:
             step.keys["result"] = ""
 
     def _declare_loop(self, place: DifyNode) -> None:
-        for each in map(as_mapping, as_rows(place.data.get("loop_variables"))):
+        for each in as_maps(place.data.get("loop_variables")):
             name, kind = str(each.get("label") or each.get("variable") or ""), str(each.get("var_type") or "string")
             key = self._parts.names.id(f"{place.id}_{name}")
             self._parts.flow.shared_state[key] = {
@@ -133,7 +133,7 @@ class GraphWriter:
     def _start_loop(self, place: DifyNode, step: FlowStep) -> list[FlowStep]:
         """The step that sets a loop's variables."""
         given: dict[str, Any] = {}
-        for each in map(as_mapping, as_rows(place.data.get("loop_variables"))):
+        for each in as_maps(place.data.get("loop_variables")):
             key = self._parts.loop_states[place.source, str(each.get("label") or each.get("variable") or "")]
             raw = each.get("value")
             if each.get("value_type") == "variable":
@@ -229,7 +229,7 @@ class GraphWriter:
                     if self._runs(each.source) and not graph.places[each.source].is_start
                 )
             )
-            for each in map(as_mapping, as_rows(place.data.get("outputs"))):
+            for each in as_maps(place.data.get("outputs")):
                 name = str(each.get("variable") or "")
                 try:
                     value = parts.selectors.find(words_of(each.get("value_selector")), place)

@@ -5,21 +5,16 @@ The shape of an answer is noted, so that what reads a field of it is checked.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from flowengine.importers.dify.app_parts import AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
-from flowengine.importers.dify.selectors import (
-    UnknownValueError,
-    as_mapping,
-    as_rows,
-    words_of,
-)
-from flowengine.importers.form import FlowStep
+from flowengine.importers.dify.selectors import UnknownValueError, words_of
+from flowengine.importers.form import FlowStep, plain_words
+from flowengine.importers.source_tree import as_list, as_map, as_maps
 
-__all__ = ["ModelNodes", "plain_words"]
+__all__ = ["ModelNodes"]
 
 _TYPES: Final = {
     "string": {"type": "string"},
@@ -34,22 +29,16 @@ _TYPES: Final = {
 }
 
 
-def plain_words(text: object, longest: int = 400) -> str:
-    """A text for readers: on one line, without what looks like a template."""
-    words = " ".join(str("" if text is None else text).split())[:longest]
-    return re.sub(r"\{(?=[{%#])", "{ ", words)
-
-
 class ModelNodes(AppParts):
     """The converters of nodes that ask a model."""
 
     def _llm(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         data = place.data
-        self.set_model(step, as_mapping(data.get("model")))
+        self.set_model(step, as_map(data.get("model")))
         special = self._context(place)
         rows = data.get("prompt_template")
-        messages = [as_mapping(each) for each in as_rows(rows) or [{"role": "user", **as_mapping(rows)}]]
+        messages = [as_map(each) for each in as_list(rows) or [{"role": "user", **as_map(rows)}]]
         system: list[str] = []
         turns: list[tuple[str, str]] = []
         for message in messages:
@@ -61,7 +50,7 @@ class ModelNodes(AppParts):
                 system.append(text)
             else:
                 turns.append((role, text))
-        memory = as_mapping(data.get("memory"))
+        memory = as_map(data.get("memory"))
         query = memory.get("query_prompt_template")
         if memory and self.is_chat and not any(role == "user" for role, _ in turns):
             turns.append(
@@ -71,7 +60,7 @@ class ModelNodes(AppParts):
                 )
             )
         if self.is_chat:
-            window = as_mapping(memory.get("window"))
+            window = as_map(memory.get("window"))
             size = window.get("size")
             wanted = (size if isinstance(size, int) and window.get("enabled") else 50) if memory else 0
             step.keys["history_size"] = min(max(wanted, 0), 1000)
@@ -87,21 +76,21 @@ class ModelNodes(AppParts):
             step.prompt = "\n\n".join(f"{role}: {text}" for role, text in turns)
             self.note("the messages of several turns are one prompt")
         self._attach(place, step)
-        structured = as_mapping(data.get("structured_output"))
-        schema = as_mapping(structured.get("schema"))
+        structured = as_map(data.get("structured_output"))
+        schema = as_map(structured.get("schema"))
         if schema and data.get("structured_output_enabled", structured.get("enabled", True)):
             self._take_schema(place, step, schema)
 
     def _message(self, place: DifyNode, message: Mapping[str, Any], special: Mapping[str, str]) -> str:
         if message.get("edition_type") == "jinja2" and message.get("jinja2_text"):
-            config = as_mapping(place.data.get("prompt_config"))
-            return self.jinja(str(message["jinja2_text"]), as_rows(config.get("jinja2_variables")), place)
+            config = as_map(place.data.get("prompt_config"))
+            return self.jinja(str(message["jinja2_text"]), as_list(config.get("jinja2_variables")), place)
         return self.text(message.get("text"), place, special)
 
     def _context(self, place: DifyNode) -> dict[str, str]:
         """Returns the value of `{{#context#}}` and similar names in a node's prompts."""
         special = {"histories": "", "context": ""}
-        context = as_mapping(place.data.get("context"))
+        context = as_map(place.data.get("context"))
         selector = words_of(context.get("variable_selector"))
         if context.get("enabled", True) and selector:
             value = self.value(selector, place)
@@ -114,8 +103,8 @@ class ModelNodes(AppParts):
         return special
 
     def _attach(self, place: DifyNode, step: FlowStep) -> None:
-        vision = as_mapping(place.data.get("vision"))
-        configs = as_mapping(vision.get("configs"))
+        vision = as_map(place.data.get("vision"))
+        configs = as_map(vision.get("configs"))
         selector = words_of(configs.get("variable_selector"))
         if vision.get("enabled") and (selector or self.is_chat):
             try:
@@ -130,13 +119,12 @@ class ModelNodes(AppParts):
     def _classifier(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "routing"
         data = place.data
-        self.set_model(step, as_mapping(data.get("model")))
+        self.set_model(step, as_map(data.get("model")))
         labels = self.labels(place)
         if not labels:
             raise UnknownValueError("the classes, of which there are none")
         names = {
-            str(as_mapping(each).get("id")): str(as_mapping(each).get("name") or "")
-            for each in as_rows(data.get("classes"))
+            str(as_map(each).get("id")): str(as_map(each).get("name") or "") for each in as_list(data.get("classes"))
         }
         own = self.text(data.get("instruction") or data.get("instructions"), place)
         step.keys["instruction"] = own.strip() or "Choose the class that the text belongs to."
@@ -150,12 +138,12 @@ class ModelNodes(AppParts):
     def _extractor(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         data = place.data
-        self.set_model(step, as_mapping(data.get("model")))
+        self.set_model(step, as_map(data.get("model")))
         properties: dict[str, Any] = {}
-        for each in map(as_mapping, as_rows(data.get("parameters"))):
+        for each in as_maps(data.get("parameters")):
             kind = dict(_TYPES.get(str(each.get("type")), {"type": "string"}))
-            if each.get("type") == "select" and as_rows(each.get("options")):
-                kind = {"type": "string", "enum": [str(one) for one in as_rows(each.get("options"))]}
+            if each.get("type") == "select" and as_list(each.get("options")):
+                kind = {"type": "string", "enum": [str(one) for one in as_list(each.get("options"))]}
             words = plain_words(each.get("description"))
             if not each.get("required"):
                 words = f"{words} (empty where the text does not say it)".strip()
@@ -173,10 +161,8 @@ class ModelNodes(AppParts):
 
     def _agent(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
-        given = {
-            key: as_mapping(each).get("value") for key, each in as_mapping(place.data.get("agent_parameters")).items()
-        }
-        model = as_mapping(given.get("model"))
+        given = {key: as_map(each).get("value") for key, each in as_map(place.data.get("agent_parameters")).items()}
+        model = as_map(given.get("model"))
         self.set_model(step, {**model, "name": model.get("model") or model.get("name")})
         strategy = str(place.data.get("agent_strategy_name") or "")
         if strategy.lower() not in {"function_calling", "react", "functioncalling"}:
@@ -188,7 +174,7 @@ class ModelNodes(AppParts):
         rounds = given.get("maximum_iterations")
         if isinstance(rounds, int) and 1 <= rounds <= 1000:
             step.keys["max_tool_rounds"] = rounds
-        tools = [as_mapping(each) for each in as_rows(given.get("tools")) if as_mapping(each).get("enabled", True)]
+        tools = [as_map(each) for each in as_list(given.get("tools")) if as_map(each).get("enabled", True)]
         self.add_tools(step, tools, place.origin)
 
 
@@ -202,7 +188,7 @@ def clean_schema(schema: Any, depth: int = 0) -> Any:
             key: plain_words(each) if key == "description" else clean_schema(each, depth + 1)
             for key, each in rows.items()
             if not (key == "description" and not isinstance(each, str))
-            and not (key == "properties" and not as_mapping(each))
+            and not (key == "properties" and not as_map(each))
         }
     if isinstance(schema, list):
         return [clean_schema(each, depth + 1) for each in cast("list[Any]", schema)]

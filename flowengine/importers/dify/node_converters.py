@@ -11,16 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flowengine.importers.dify.graph_levels import DifyNode
-from flowengine.importers.dify.model_nodes import ModelNodes, plain_words
+from flowengine.importers.dify.model_nodes import ModelNodes
 from flowengine.importers.dify.request_nodes import RequestNodes
-from flowengine.importers.dify.selectors import (
-    UnknownValueError,
-    as_mapping,
-    as_rows,
-    words_of,
-)
+from flowengine.importers.dify.selectors import UnknownValueError, words_of
 from flowengine.importers.dify.value_nodes import ValueNodes
-from flowengine.importers.form import FlowStep
+from flowengine.importers.form import FlowStep, plain_words
+from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["NodeConverters"]
 
@@ -84,7 +80,7 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
             step.keys["else"] = {}
 
     def _conditions(self, case: Mapping[str, Any], place: DifyNode) -> str:
-        rows = [as_mapping(each) for each in as_rows(case.get("conditions"))]
+        rows = as_maps(case.get("conditions"))
         found = [self.selectors.compare(each, place) for each in rows]
         if not found:
             raise UnknownValueError("a case without conditions")
@@ -96,7 +92,7 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         data = place.data
         properties: dict[str, Any] = {}
         content = str(data.get("form_content") or data.get("title") or "")
-        for each in map(as_mapping, as_rows(data.get("inputs"))):
+        for each in as_maps(data.get("inputs")):
             name = str(each.get("output_variable_name") or each.get("variable") or "")
             properties[name] = {"type": "string"}
         content = re.sub(r"\{\{#\$output\.[^#]{1,100}#\}\}", "", content)
@@ -138,7 +134,7 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         self.give(step, "end")
 
     def _add_retry(self, place: DifyNode, step: FlowStep) -> None:
-        retry = as_mapping(place.data.get("retry_config"))
+        retry = as_map(place.data.get("retry_config"))
         most = retry.get("max_retries")
         if not (retry.get("retry_enabled", retry.get("enabled")) and isinstance(most, int) and most > 0):
             return

@@ -13,14 +13,9 @@ from urllib.parse import urlsplit
 
 from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
-from flowengine.importers.dify.selectors import (
-    UnknownValueError,
-    as_mapping,
-    as_rows,
-    escape_values,
-    words_of,
-)
+from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
 from flowengine.importers.form import FlowStep, quote
+from flowengine.importers.source_tree import as_list, as_map
 
 __all__ = ["RequestNodes"]
 
@@ -46,8 +41,8 @@ class RequestNodes(AppParts):
 
     def _tool(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
-        given = {key: as_mapping(each) for key, each in as_mapping(data.get("tool_parameters")).items()}
-        settings = as_mapping(data.get("tool_configurations"))
+        given = {key: as_map(each) for key, each in as_map(data.get("tool_parameters")).items()}
+        settings = as_map(data.get("tool_configurations"))
         name = str(data.get("tool_name") or "")
         if is_clock(data):
             step.call = f"steps:{name}"
@@ -137,7 +132,7 @@ class RequestNodes(AppParts):
         return None if isinstance(value, list | dict) or _REFERENCE.search(str(value)) else value
 
     def _setting(self, value: Any) -> Any:
-        return as_mapping(value).get("value", value)
+        return as_map(value).get("value", value)
 
     def _argument(self, given: Mapping[str, Any], place: DifyNode) -> str:
         """An argument of a tool as an expression."""
@@ -172,8 +167,8 @@ class RequestNodes(AppParts):
                 secret[key] = self._secret(place, key, text)
             elif key.lower() not in {"content-length", "host"}:
                 headers[key] = self.text(text, place)
-        authorization = as_mapping(data.get("authorization"))
-        config = as_mapping(authorization.get("config"))
+        authorization = as_map(data.get("authorization"))
+        config = as_map(authorization.get("config"))
         if authorization.get("type") == "api-key" and config:
             header = str(config.get("header") or "Authorization") if config.get("type") == "custom" else "Authorization"
             words = {"basic": "Basic …", "bearer": "Bearer …"}.get(str(config.get("type")), "the key")
@@ -183,14 +178,14 @@ class RequestNodes(AppParts):
         query = {key: self.text(text, place) for key, text in pairs_of(data.get("params"))}
         if query:
             step.keys["query"] = query
-        self._body(as_mapping(data.get("body")), place, step, headers, method)
+        self._body(as_map(data.get("body")), place, step, headers, method)
         if headers:
             step.keys["headers"] = headers
         if secret:
             step.keys["headers_env"] = secret
             self.note("keys come from the environment")
         step.keys["expect"] = {"status": ["2xx", "4xx", "5xx"]}
-        wait = as_mapping(data.get("timeout")).get("max_read_timeout") or as_mapping(data.get("timeout")).get("read")
+        wait = as_map(data.get("timeout")).get("max_read_timeout") or as_map(data.get("timeout")).get("read")
         if isinstance(wait, int) and wait > 0:
             step.keys["timeout"] = f"{wait}s"
         step.sample = "text"
@@ -242,17 +237,13 @@ class RequestNodes(AppParts):
             return
         if kind in {"form-data", "x-www-form-urlencoded"}:
             rows = pairs_of(data)
-            if any(as_mapping(each).get("type") == "file" for each in as_rows(data)):
+            if any(as_map(each).get("type") == "file" for each in as_list(data)):
                 raise UnknownValueError("a form with files")
             step.keys["form"] = {key: self.text(text, place) for key, text in rows}
             return
         if kind == "binary":
             raise UnknownValueError("a body that is a file")
-        text = (
-            "\n".join(str(as_mapping(each).get("value") or "") for each in as_rows(data))
-            if as_rows(data)
-            else str(data)
-        )
+        text = "\n".join(str(as_map(each).get("value") or "") for each in as_list(data)) if as_list(data) else str(data)
         if kind == "json":
             found = self._json(text, place)
             if found is not None:
@@ -296,7 +287,7 @@ class RequestNodes(AppParts):
 def pairs_of(source: object) -> list[tuple[str, str]]:
     """The pairs of headers, parameters or a form: lines of `key:value`, or a list of keys and values."""
     if isinstance(source, list):
-        rows = [as_mapping(each) for each in cast("list[Any]", source)]
+        rows = [as_map(each) for each in cast("list[Any]", source)]
         return [(str(each.get("key") or ""), str(each.get("value") or "")) for each in rows if each.get("key")]
     found: list[tuple[str, str]] = []
     for line in str(source or "").splitlines():
