@@ -27,6 +27,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
     "GIVE",
+    "SECRET_HEADER",
     "CarriedFile",
     "Element",
     "FieldNames",
@@ -300,6 +301,10 @@ class FieldNames(Names):
     def __init__(self) -> None:
         super().__init__()
         self._taken = set[str]()
+
+
+SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
+"""Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
 
 
 def literal(text: str) -> str:

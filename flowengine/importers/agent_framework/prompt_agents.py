@@ -125,10 +125,7 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
         found["model"] = f"{vendor}/{re.sub(r'[^A-Za-z0-9_.:/@+-]+', '-', id)}"
         variable = {"azure": "AZURE_OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(vendor, "OPENAI_API_KEY")
         project.environment[variable] = "the key of the model"
-    if notes:
-        ledger.note_changed("model", origin, "; ".join(notes), by_hand)
-    else:
-        ledger.note_mapped("model", origin, f"`{found['model']}`")
+    ledger.note_done("model", origin, "; ".join(notes), by_hand, f"`{found.get('model')}`")
 
 
 def _read_tool(
@@ -172,15 +169,10 @@ def _read_tool(
 def _schema(source: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     """A JSON Schema of the properties of an agent's answer."""
     rows = source.get("properties")
-    listed = as_list(rows)
-    pairs = (
-        [(str(each.get("name")), as_map(each)) for each in map(as_map, listed)]
-        if listed
-        else list(as_map(rows).items())
-    )
+    listed = {str(each.get("name")): each for each in as_maps(rows)}
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for name, row in ((str(key), as_map(each)) for key, each in pairs):
+    for name, row in ((key, as_map(each)) for key, each in (listed or as_map(rows)).items()):
         kind = str(row.get("kind") or row.get("type") or "string").lower()
         kind = _TYPES.get(kind, kind)
         made: dict[str, Any] = {

@@ -14,12 +14,11 @@ from urllib.parse import urlsplit
 from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
-from flowengine.importers.form import FlowStep, quote
+from flowengine.importers.form import SECRET_HEADER, FlowStep, quote
 from flowengine.importers.source_tree import as_list, as_map
 
 __all__ = ["RequestNodes"]
 
-_SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
 _TAVILY: Final = {
     "search_depth": str,
@@ -163,7 +162,7 @@ class RequestNodes(AppParts):
         headers: dict[str, str] = {}
         secret: dict[str, str] = {}
         for key, text in pairs_of(data.get("headers")):
-            if _SECRET_HEADER.search(key):
+            if SECRET_HEADER.search(key):
                 secret[key] = self._secret(place, key, text)
             elif key.lower() not in {"content-length", "host"}:
                 headers[key] = self.text(text, place)
