@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace
-from flowengine.importers.prompt_flow_code import PromptFlowCode
-from flowengine.importers.prompt_flow_nodes import NodeReader
-from flowengine.importers.prompt_flow_rows import RowReader, answers_json, find_optional
-from flowengine.importers.prompt_flow_values import INPUT_TYPES, read_reference
+from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
+from flowengine.importers.prompt_flow.dag_nodes import NodeReader
+from flowengine.importers.prompt_flow.dag_rows import RowReader, answers_json, find_optional
+from flowengine.importers.prompt_flow.dag_values import INPUT_TYPES, read_reference
 from flowengine.importers.source_tree import SourceError, SourceTree
 
 __all__ = ["find", "read"]

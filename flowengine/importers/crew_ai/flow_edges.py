@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from flowengine.importers.crew_ai_methods import FlowMethod, FlowParts
+from flowengine.importers.crew_ai.flow_methods import FlowMethod, FlowParts
 from flowengine.importers.form import FlowStep, SourcePlace
 
 __all__ = ["EdgeReader"]

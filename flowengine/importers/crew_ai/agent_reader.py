@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from flowengine.core.values import is_map
-from flowengine.importers.crew_ai_classes import CrewClass, config_key, crew_classes
-from flowengine.importers.crew_ai_project import CrewParts
-from flowengine.importers.crew_ai_settings import AGENT_NOTES, OWN_FIELDS, read_model, seconds_of
-from flowengine.importers.crew_ai_tools import tool_elements
+from flowengine.importers.crew_ai.crew_classes import CrewClass, config_key, crew_classes
+from flowengine.importers.crew_ai.crew_parts import CrewParts
+from flowengine.importers.crew_ai.crew_settings import AGENT_NOTES, OWN_FIELDS, read_model
+from flowengine.importers.crew_ai.crew_tools import tool_elements
 from flowengine.importers.form import SourcePlace
 from flowengine.importers.python_code import call_name, literal_of
 
@@ -159,7 +159,7 @@ class AgentReader(CrewParts):
             agent["max_tool_rounds"] = value
             self.tell("mapped", what, place)
         elif key in ("max_execution_time",) and isinstance(value, int) and value > 0:
-            self.tell("changed", what, place, f"the tasks of it have `timeout: {seconds_of(value)}`")
+            self.tell("changed", what, place, f"the tasks of it have `timeout: {value}s`")
         elif key == "memory" and value is True:
             agent["memory"] = {}
             self.tell("changed", what, place, "`memory` of the agent")

@@ -14,14 +14,13 @@ from typing import Any, Final
 
 from flowengine.errors import DefinitionError
 from flowengine.importers.carried_code import CarriedModule, format_import, module_name
-from flowengine.importers.crew_ai_asking import AskingReader
-from flowengine.importers.crew_ai_classes import CrewClass, Method, PythonFiles, crew_classes
-from flowengine.importers.crew_ai_crews import CrewReader
-from flowengine.importers.crew_ai_edges import EdgeReader
-from flowengine.importers.crew_ai_methods import FlowMethod, methods_of
-from flowengine.importers.crew_ai_parts import PARTS
-from flowengine.importers.crew_ai_project import project_base
-from flowengine.importers.crew_ai_state import StateField, fields_of, written_fields
+from flowengine.importers.crew_ai.class_fields import StateField, fields_of, written_fields
+from flowengine.importers.crew_ai.crew_classes import CrewClass, Method, PythonFiles, crew_classes
+from flowengine.importers.crew_ai.crew_parts import project_base
+from flowengine.importers.crew_ai.crew_reader import CrewReader
+from flowengine.importers.crew_ai.crewai_stand_in import PARTS
+from flowengine.importers.crew_ai.flow_edges import EdgeReader
+from flowengine.importers.crew_ai.flow_methods import FlowMethod, methods_of
 from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace, Stub
 from flowengine.importers.python_code import PythonSource, call_name, parse_python
 from flowengine.importers.source_tree import SourceTree
@@ -65,7 +64,7 @@ def _is_flow(found: ast.ClassDef) -> bool:
     return any(call_name(each).rpartition(".")[2] == "Flow" for each in bases)
 
 
-class _FlowReader(AskingReader, EdgeReader):
+class _FlowReader(EdgeReader):
     """Reads one flow."""
 
     def read(self) -> ImportedFlow:

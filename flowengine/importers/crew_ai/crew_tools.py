@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from flowengine.importers.carried_code import CarriedCode, argument_name, format_import, module_name
-from flowengine.importers.crew_ai_classes import CrewClass, Method, PythonFiles
-from flowengine.importers.crew_ai_parts import PARTS
+from flowengine.importers.crew_ai.crew_classes import CrewClass, Method, PythonFiles
+from flowengine.importers.crew_ai.crewai_stand_in import PARTS
 from flowengine.importers.form import Names, Stub
 from flowengine.importers.python_code import PythonSource, call_name, decorators_of, literal_of, parameters_of
 

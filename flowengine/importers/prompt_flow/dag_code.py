@@ -5,45 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from flowengine.importers.carried_code import CarriedCode, argument_name, format_import, format_wrapper, module_name
 from flowengine.importers.form import CarriedFile
-from flowengine.importers.prompt_flow_parts import PARTS, PARTS_MODULE
-from flowengine.importers.python_code import Import, PythonSource, call_name, decorators_of, parameters_of
+from flowengine.importers.prompt_flow.promptflow_stand_in import CONNECTIONS, PARTS, STAND_IN
+from flowengine.importers.python_code import PythonSource, call_name, decorators_of, parameters_of
 from flowengine.importers.source_tree import SourceTree
 
 __all__ = ["Function", "PromptFlowCode"]
-
-_CONNECTIONS: Final = frozenset(
-    {
-        *("AzureOpenAIConnection", "OpenAIConnection", "CustomConnection", "CognitiveSearchConnection"),
-        *("SerpConnection", "FormRecognizerConnection", "AzureContentSafetyConnection", "QdrantConnection"),
-        *("WeaviateConnection", "ServerlessConnection", "CustomStrongTypeConnection"),
-    }
-)
-_NAMES: Final = frozenset(
-    {
-        *(
-            "tool",
-            "trace",
-            "start_trace",
-            "log_metric",
-            "get_logger",
-            "Secret",
-            "InputSetting",
-            "FilePath",
-            "PromptTemplate",
-        ),
-        *("SystemErrorException", "UserErrorException", "Image", "chat"),
-        *_CONNECTIONS,
-    }
-)
-"""What the module has that stands in for promptflow."""
-_HOMES: Final = re.compile(
-    r"promptflow(\.(core(\._connection)?|tracing|connections|_core\.tool|contracts\.(types|multimedia)|exceptions"
-    r"|_utils\.logger_utils|(_sdk\.)?entities|tools\.(aoai|openai)))?"
-)
 
 
 class Function(NamedTuple):
@@ -66,7 +36,7 @@ class PromptFlowCode(CarriedCode):
     """The Python files of a Prompt flow."""
 
     def __init__(self, tree: SourceTree, paths: Mapping[str, str]) -> None:
-        super().__init__(tree, paths, "promptflow", _lead)
+        super().__init__(tree, paths, STAND_IN)
         self.variables: dict[str, str] = {}
         """Variables of the environment that are set before the code is imported."""
 
@@ -109,7 +79,7 @@ class PromptFlowCode(CarriedCode):
         connected = {
             each.arg
             for each in every
-            if each.annotation and _CONNECTIONS & set(re.findall(r"\w+", ast.unparse(each.annotation)))
+            if each.annotation and CONNECTIONS & set(re.findall(r"\w+", ast.unparse(each.annotation)))
         }
         return Function(
             call,
@@ -141,7 +111,7 @@ class PromptFlowCode(CarriedCode):
         if self.uses_parts:
             lines = [f"os.environ.setdefault({key!r}, {value!r})\n" for key, value in self.variables.items()]
             text = "".join(["\n\n# What the flow said of the environment\n\n", *lines]) if lines else ""
-            yield CarriedFile(f"{PARTS}.py", PARTS_MODULE + text)
+            yield CarriedFile(f"{PARTS}.py", STAND_IN.text + text)
 
     def add_package_tool(self, parts: Sequence[str], names: Sequence[str]) -> str:
         """A function that calls one of a package when it is called."""
@@ -155,12 +125,6 @@ class PromptFlowCode(CarriedCode):
 
     def _wrap(self, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         return self.add_wrapper(argument_name(found.name), lambda name: format_wrapper(name, path, found))
-
-
-def _lead(given: Import) -> str | None:
-    if not given.names or any(name not in _NAMES for name, _ in given.names) or not _HOMES.fullmatch(given.module):
-        return None
-    return f"from {PARTS} import {', '.join(f'{name} as {alias}' if alias else name for name, alias in given.names)}"
 
 
 def _tool_of(source: PythonSource) -> ast.FunctionDef | ast.AsyncFunctionDef | str:

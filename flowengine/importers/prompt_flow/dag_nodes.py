@@ -22,9 +22,8 @@ from flowengine.importers.form import (
     Stub,
 )
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
-from flowengine.importers.prompt_flow_code import PromptFlowCode
-from flowengine.importers.prompt_flow_parts import EMBEDDING, EMBEDDING_MODULE
-from flowengine.importers.prompt_flow_values import (
+from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
+from flowengine.importers.prompt_flow.dag_values import (
     SETTINGS,
     NodeReference,
     is_json_format,
@@ -33,6 +32,7 @@ from flowengine.importers.prompt_flow_values import (
     split_roles,
     to_value,
 )
+from flowengine.importers.prompt_flow.promptflow_stand_in import EMBEDDING, EMBEDDING_MODULE
 from flowengine.importers.python_code import is_standard
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 

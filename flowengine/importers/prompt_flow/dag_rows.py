@@ -11,8 +11,8 @@ from typing import Any
 
 from flowengine.core.values import is_map
 from flowengine.importers.form import FlowStep, ImportedFlow
-from flowengine.importers.prompt_flow_files import PromptFlowSource
-from flowengine.importers.prompt_flow_values import NodeReference, is_json_format, read_reference
+from flowengine.importers.prompt_flow.dag_source import PromptFlowSource
+from flowengine.importers.prompt_flow.dag_values import NodeReference, is_json_format, read_reference
 
 __all__ = ["RowReader", "answers_json", "find_optional"]
 

@@ -1,23 +1,26 @@
-"""Reads the tasks of a crew, each into a node, with what they see of each other and what is done with their answers.
+"""Reads the crews of a CrewAI project, each into a flow: agents, tasks, what the tasks see of each other.
 
-Files that a task writes and people that it asks are nodes behind it.
+It reads `agents.yaml`, `tasks.yaml` and the class that makes agents and tasks of them; where the Python is not there,
+the YAML alone. Each task is a node; files that it writes and people that it asks are nodes behind it.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final, cast
 
 from flowengine.core.values import is_map
-from flowengine.importers.crew_ai_agents import AgentReader, config_field
-from flowengine.importers.crew_ai_classes import CrewClass, config_key, crew_classes
-from flowengine.importers.crew_ai_settings import OWN_FIELDS, TASK_NOTES
-from flowengine.importers.crew_ai_texts import schema_of_class, text_with_inputs
-from flowengine.importers.form import CarriedFile, FlowStep, SourcePlace, literal
+from flowengine.importers.crew_ai.agent_reader import AgentReader, config_field
+from flowengine.importers.crew_ai.class_fields import schema_of_class
+from flowengine.importers.crew_ai.crew_classes import CrewClass, config_key, crew_classes
+from flowengine.importers.crew_ai.crew_parts import text_with_inputs
+from flowengine.importers.crew_ai.crew_settings import CREW_NOTES, OWN_FIELDS, TASK_NOTES
+from flowengine.importers.form import CarriedFile, FlowStep, ImportedFlow, Names, SourcePlace, literal
 from flowengine.importers.python_code import call_name, literal_of
 
-__all__ = ["TaskReader"]
+__all__ = ["CrewReader"]
 
 _FILES_MODULE: Final = '''\
 """Writes what tasks give into files of the project."""
@@ -41,8 +44,78 @@ def write_text(path: str, text: Any) -> str:
 '''
 
 
-class TaskReader(AgentReader):
-    """Reads the tasks of a crew into nodes."""
+class CrewReader(AgentReader):
+    """Reads the crews of one project, each into a flow."""
+
+    def read_crew(self, tasks_file: str, crew: CrewClass | None, *, typed: bool = True) -> ImportedFlow:
+        """The flow of a crew; `crew` is None where only the YAML is there."""
+        key = (tasks_file, crew.name if crew else "")
+        if key in self.made:
+            return self.made[key]
+        self.crew = crew
+        tasks = self._yaml(tasks_file)
+        agents_file = self._agents_file(tasks_file, crew)
+        agents = self._yaml(agents_file) if agents_file else None
+        self.tasks_source, self.agents_source = tasks, agents
+        folder = PurePosixPath(self.files.base if self.files.base != "." else self.tree.root.name).name
+        flow = ImportedFlow(self.names.id(crew.name if crew else folder, "crew"), SourcePlace(tasks_file))
+        flow.description = ast.get_docstring(crew.found) if crew else None
+        self.flow = flow
+        self.input_names = Names()
+        self.inputs = {}
+        self.typed = typed
+        self.step_names = Names()
+        self.agent_ids = {}
+        self.settings = self._read_settings(crew)
+        self._read_agents(crew)
+        self._read_tasks(crew)
+        self._read_hooks(crew)
+        self.made[key] = flow
+        self.input_ids[flow.name] = dict(self.inputs)
+        self.project.flows.append(flow)
+        return flow
+
+    def _read_settings(self, crew: CrewClass | None) -> dict[str, Any]:
+        """Reads the settings of the crew: process, memory, planning."""
+        found: dict[str, Any] = {}
+        if crew is None or crew.crew is None:
+            return found
+        for key, node in crew.crew.keywords.items():
+            place, what = crew.place(node), f"crew {crew.name}: {key}"
+            value = literal_of(crew.resolve(node))
+            if key == "process":
+                if call_name(node).endswith("hierarchical"):
+                    why = "no manager hands the tasks out: each is done by its agent, in their order"
+                    self.tell("lost", what, place, why, "let a `routing` node choose, as flows/handoff.yaml does")
+                else:
+                    self.tell("mapped", what, place, "each task sees what those before it gave")
+            elif key == "memory" and value is True:
+                found["memory"] = {}
+                self.tell("changed", what, place, "`memory` of each agent")
+            elif key == "planning" and value is True:
+                self.tell(
+                    "lost",
+                    what,
+                    place,
+                    "nothing plans the tasks before they begin",
+                    "put an agent before the first task",
+                )
+            elif key in CREW_NOTES:
+                outcome, note = CREW_NOTES[key] if value is not False else ("mapped", "")
+                self.tell(outcome, what, place, note)
+            elif value in (False, None) and isinstance(crew.resolve(node), ast.Constant):
+                self.tell("mapped", what, place)
+            else:
+                self.tell("lost", what, place, "it has no counterpart")
+        return found
+
+    def _read_hooks(self, crew: CrewClass | None) -> None:
+        for mark, method in crew.hooks if crew is not None else ():
+            assert crew is not None
+            self.tell(
+                "lost", f"{mark} {method.name}", crew.place(method), "it is code round the whole crew",
+                "write it as a function node before the first task, or after the last",
+            )  # fmt: skip
 
     def _read_tasks(self, crew: CrewClass | None) -> None:
         data: Mapping[str, Any] = self.tasks_source.data

@@ -14,8 +14,8 @@ from flowengine.core.flow_paths import is_withheld
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
 from flowengine.importers.form import CarriedFile, ImportedProject, ImportLedger, Names, SourcePlace
-from flowengine.importers.prompt_flow_code import PromptFlowCode
-from flowengine.importers.prompt_flow_parts import PARTS
+from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
+from flowengine.importers.prompt_flow.promptflow_stand_in import PARTS
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
 __all__ = ["PromptFlowSource"]
