@@ -27,7 +27,6 @@ class Function(NamedTuple):
     """Parameters that take a connection."""
     needs: tuple[str, ...]
     """Packages that have to be installed."""
-    line: int
     asks_models: bool
     """It asks a model by itself."""
 
@@ -62,48 +61,33 @@ class PromptFlowCode(CarriedCode):
         if len({argument_name(each.arg) for each in given}) < len(given):
             return "two of its parameters differ by signs that arguments of a node do not have"
         if needs or found.name.startswith("_") or any(argument_name(each.arg) != each.arg for each in given):
-            call = self._wrap(path, found)
-        arguments = found.args
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        optional = (
-            {each.arg for each in [*arguments.posonlyargs, *arguments.args][-len(arguments.defaults) :]}
-            if arguments.defaults
-            else set[str]()
-        )
-        optional |= {
-            each.arg
-            for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-            if default is not None
-        }
-        names = [each.arg for each in every] + (["**"] if arguments.kwarg else [])
+            call = self.add_wrapper(argument_name(found.name), lambda name: format_wrapper(name, path, found))
+        defaults = found.args.defaults
+        optional = {each.arg for each in [*found.args.posonlyargs, *found.args.args][-len(defaults) :] if defaults}
+        keywords = zip(found.args.kwonlyargs, found.args.kw_defaults, strict=True)
+        optional |= {each.arg for each, default in keywords if default is not None}
         connected = {
             each.arg
-            for each in every
+            for each in given
             if each.annotation and CONNECTIONS & set(re.findall(r"\w+", ast.unparse(each.annotation)))
         }
+        imports = (each for one in self.closure(name) for each in self.modules[one].source.imports())
         return Function(
             call,
-            tuple(names),
-            frozenset({each.arg for each in every} - optional),
+            (*(each.arg for each in given), *(["**"] if found.args.kwarg else [])),
+            frozenset({each.arg for each in given} - optional),
             frozenset(connected),
             tuple(needs),
-            found.lineno,
-            any(
-                each.module.startswith("promptflow.tools.")
-                for one in self.closure(name)
-                for each in self.modules[one].source.imports()
-            ),
+            any(each.module.startswith("promptflow.tools.") for each in imports),
         )
 
     def stub_of(self, name: str) -> tuple[list[str], str]:
         """Parameters and text of a file's tool, for a stub."""
         module = self.modules.get(name)
         found = "" if module is None else _tool_of(module.source)
-        return (
-            ([], "")
-            if module is None or isinstance(found, str)
-            else (parameters_of(found), module.source.segment(found))
-        )
+        if module is None or isinstance(found, str):
+            return [], ""
+        return parameters_of(found), module.source.segment(found)
 
     def files(self) -> Iterator[CarriedFile]:
         """Yields the files to copy: all files without a problem, the wrappers, and the used part of promptflow."""
@@ -122,9 +106,6 @@ class PromptFlowCode(CarriedCode):
             f"    return original({', '.join(f'{each}={each}' for each in names)})\n"
         )
         return self.add_wrapper(parts[-1], lambda name: text.replace(f"def {parts[-1]}(", f"def {name}(", 1))
-
-    def _wrap(self, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-        return self.add_wrapper(argument_name(found.name), lambda name: format_wrapper(name, path, found))
 
 
 def _tool_of(source: PythonSource) -> ast.FunctionDef | ast.AsyncFunctionDef | str:
