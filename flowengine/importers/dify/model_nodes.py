@@ -6,27 +6,18 @@ The shape of an answer is noted, so that what reads a field of it is checked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
 from flowengine.importers.form import FlowStep, plain_words
-from flowengine.importers.source_tree import as_list, as_map, as_maps
+from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["ModelNodes"]
 
-_TYPES: Final = {
-    "string": {"type": "string"},
-    "number": {"type": "number"},
-    "boolean": {"type": "boolean"},
-    "bool": {"type": "boolean"},
-    "object": {"type": "object"},
-    "array[string]": {"type": "array", "items": {"type": "string"}},
-    "array[number]": {"type": "array", "items": {"type": "number"}},
-    "array[boolean]": {"type": "array", "items": {"type": "boolean"}},
-    "array[object]": {"type": "array", "items": {"type": "object"}},
-}
+_TYPES: Final = ("string", "number", "boolean", "object")
 
 
 class ModelNodes(AppParts):
@@ -53,12 +44,8 @@ class ModelNodes(AppParts):
         memory = as_map(data.get("memory"))
         query = memory.get("query_prompt_template")
         if memory and self.is_chat and not any(role == "user" for role, _ in turns):
-            turns.append(
-                (
-                    "user",
-                    self.text(query if isinstance(query, str) and query.strip() else "{{#sys.query#}}", place, special),
-                )
-            )
+            asked = query if isinstance(query, str) and query.strip() else "{{#sys.query#}}"
+            turns.append(("user", self.text(asked, place, special)))
         if self.is_chat:
             window = as_map(memory.get("window"))
             size = window.get("size")
@@ -108,7 +95,7 @@ class ModelNodes(AppParts):
         selector = words_of(configs.get("variable_selector"))
         if vision.get("enabled") and (selector or self.is_chat):
             try:
-                step.keys["attach"] = [self.value(selector or ["sys", "files"], place)._replace().printed]
+                step.keys["attach"] = [self.value(selector or ["sys", "files"], place).printed]
             except UnknownValueError as error:
                 self.note(f"no file is attached: {error}")
 
@@ -123,9 +110,7 @@ class ModelNodes(AppParts):
         labels = self.labels(place)
         if not labels:
             raise UnknownValueError("the classes, of which there are none")
-        names = {
-            str(as_map(each).get("id")): str(as_map(each).get("name") or "") for each in as_list(data.get("classes"))
-        }
+        names = {str(each.get("id")): str(each.get("name") or "") for each in as_maps(data.get("classes"))}
         own = self.text(data.get("instruction") or data.get("instructions"), place)
         step.keys["instruction"] = own.strip() or "Choose the class that the text belongs to."
         step.keys["target"] = self.value(words_of(data.get("query_variable_selector")), place).printed
@@ -141,7 +126,7 @@ class ModelNodes(AppParts):
         self.set_model(step, as_map(data.get("model")))
         properties: dict[str, Any] = {}
         for each in as_maps(data.get("parameters")):
-            kind = dict(_TYPES.get(str(each.get("type")), {"type": "string"}))
+            kind = _shape_of(str(each.get("type")))
             if each.get("type") == "select" and as_list(each.get("options")):
                 kind = {"type": "string", "enum": [str(one) for one in as_list(each.get("options"))]}
             words = plain_words(each.get("description"))
@@ -152,16 +137,15 @@ class ModelNodes(AppParts):
         if not properties:
             raise UnknownValueError("the parameters, of which there are none")
         own = self.text(data.get("instruction"), place).strip()
-        step.instructions = (
-            f"Extract the parameters from the text.\n\n{own}" if own else "Extract the parameters from the text."
-        )
+        step.instructions = "\n\n".join(filter(None, ("Extract the parameters from the text.", own)))
         step.prompt = self.value(words_of(data.get("query")), place).printed
         self._attach(place, step)
         self._take_schema(place, step, {"type": "object", "properties": properties, "required": list(properties)})
 
     def _agent(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
-        given = {key: as_map(each).get("value") for key, each in as_map(place.data.get("agent_parameters")).items()}
+        parameters = as_map(place.data.get("agent_parameters"))
+        given = {key: as_map(each).get("value") for key, each in parameters.items()}
         model = as_map(given.get("model"))
         self.set_model(step, {**model, "name": model.get("model") or model.get("name")})
         strategy = str(place.data.get("agent_strategy_name") or "")
@@ -174,22 +158,28 @@ class ModelNodes(AppParts):
         rounds = given.get("maximum_iterations")
         if isinstance(rounds, int) and 1 <= rounds <= 1000:
             step.keys["max_tool_rounds"] = rounds
-        tools = [as_map(each) for each in as_list(given.get("tools")) if as_map(each).get("enabled", True)]
+        tools = [each for each in as_maps(given.get("tools")) if each.get("enabled", True)]
         self.add_tools(step, tools, place.origin)
+
+
+def _shape_of(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a type such as `array[number]`; a text where it is not known."""
+    item = kind.removeprefix("array[").removesuffix("]")
+    if kind == f"array[{item}]" and item in _TYPES:
+        return {"type": "array", "items": {"type": item}}
+    kind = "boolean" if kind == "bool" else kind
+    return {"type": kind if kind in _TYPES else "string"}
 
 
 def clean_schema(schema: Any, depth: int = 0) -> Any:
     """A schema without what only Dify's editor reads."""
     if depth > 30:
         return {}
-    if isinstance(schema, Mapping):
-        rows = cast("Mapping[str, Any]", schema)
+    if is_map(schema):
         return {
             key: plain_words(each) if key == "description" else clean_schema(each, depth + 1)
-            for key, each in rows.items()
+            for key, each in schema.items()
             if not (key == "description" and not isinstance(each, str))
             and not (key == "properties" and not as_map(each))
         }
-    if isinstance(schema, list):
-        return [clean_schema(each, depth + 1) for each in cast("list[Any]", schema)]
-    return schema
+    return [clean_schema(each, depth + 1) for each in schema] if is_list(schema) else schema

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from flowengine.importers.dify.graph_levels import DifyNode
@@ -24,8 +25,9 @@ __all__ = ["NodeConverters"]
 class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
     """The functions by type, and what they need of the app."""
 
-    def __post_init__(self) -> None:
-        self.converters: Mapping[str, Callable[[DifyNode, FlowStep], None]] = {
+    @cached_property
+    def converters(self) -> Mapping[str, Callable[[DifyNode, FlowStep], None]]:
+        return {
             "llm": self._llm,
             "code": self._code,
             "template-transform": self._template,
@@ -66,7 +68,7 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
 
     def _if_else(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "condition"
-        labels = list(self.labels(place).items())
+        labels = self.labels(place).values()
         cases = self.cases(place)
         expressions = [self._conditions(each, place) for each in cases]
         if not cases:
@@ -74,14 +76,12 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         if len(cases) == 1:
             step.keys["if"] = expressions[0]
         else:
-            step.keys["cases"] = [
-                {"if": each, "label": label} for each, (_, label) in zip(expressions, labels, strict=False)
-            ]
+            rows = zip(expressions, labels, strict=False)
+            step.keys["cases"] = [{"if": each, "label": label} for each, label in rows]
             step.keys["else"] = {}
 
     def _conditions(self, case: Mapping[str, Any], place: DifyNode) -> str:
-        rows = as_maps(case.get("conditions"))
-        found = [self.selectors.compare(each, place) for each in rows]
+        found = [self.selectors.compare(each, place) for each in as_maps(case.get("conditions"))]
         if not found:
             raise UnknownValueError("a case without conditions")
         word = " or " if str(case.get("logical_operator")) == "or" else " and "
@@ -90,11 +90,9 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
     def _human(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "approval"
         data = place.data
-        properties: dict[str, Any] = {}
+        names = (each.get("output_variable_name") or each.get("variable") for each in as_maps(data.get("inputs")))
+        properties: dict[str, Any] = {str(each or ""): {"type": "string"} for each in names}
         content = str(data.get("form_content") or data.get("title") or "")
-        for each in as_maps(data.get("inputs")):
-            name = str(each.get("output_variable_name") or each.get("variable") or "")
-            properties[name] = {"type": "string"}
         content = re.sub(r"\{\{#\$output\.[^#]{1,100}#\}\}", "", content)
         step.keys["message"] = self.text(content, place).strip() or plain_words(place.title)
         if properties:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
 from flowengine.importers.form import SECRET_HEADER, FlowStep, quote
-from flowengine.importers.source_tree import as_list, as_map
+from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["RequestNodes"]
 
@@ -33,6 +34,10 @@ _TAVILY: Final = {
     "exclude_domains": list,
 }
 """What Dify's search by Tavily takes, which its service takes under the same names."""
+
+
+Given = Mapping[str, Mapping[str, Any]]
+"""The arguments of a tool."""
 
 
 class RequestNodes(AppParts):
@@ -53,17 +58,13 @@ class RequestNodes(AppParts):
                     step.arguments[key] = escape_values(found)
             step.sample = "2025-01-01 12:00:00"
         elif name == "webscraper" and "url" in given:
-            step.kind = "http"
-            step.keys["url"] = f"{{{{ {self._argument(given['url'], place)} }}}}"
-            step.sample = "text"
+            self._ask(step, f"{{{{ {self._argument(given['url'], place)} }}}}")
             self._leave_open()
             self.note("what comes back is the page as it is, not its text alone")
         elif name == "jina_reader" and "url" in given:
             address = self._argument(given["url"], place)
-            step.kind = "http"
-            step.keys["url"] = f'{{{{ "https://r.jina.ai/" ~ {address} }}}}'
+            self._ask(step, f'{{{{ "https://r.jina.ai/" ~ {address} }}}}')
             self.project.allow_http("https://r.jina.ai/")
-            step.sample = "text"
             self.note("the service is asked without a key and without further settings")
         elif name == "tavily_search" and "query" in given:
             self._ask_tavily(place, step, given, settings)
@@ -73,9 +74,11 @@ class RequestNodes(AppParts):
             provider = str(data.get("provider_name") or data.get("provider_id") or "")
             raise UnknownValueError(f"the tool '{name[:60]}' of '{provider[:80]}', a plugin of Dify")
 
-    def _ask_tavily(
-        self, place: DifyNode, step: FlowStep, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
-    ) -> None:
+    def _ask(self, step: FlowStep, url: str) -> None:
+        step.kind, step.sample = "http", "text"
+        step.keys["url"] = url
+
+    def _ask_tavily(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
         """A search of Tavily, as its service is asked by everybody."""
         wanted: dict[str, Any] = {"query": f"{{{{ {self._argument(given['query'], place)} }}}}"}
         for key, kind in _TAVILY.items():
@@ -90,27 +93,23 @@ class RequestNodes(AppParts):
                 wanted[key] = int(value) if re.fullmatch(r"[0-9]{1,4}", str(value)) else 5
             else:
                 wanted[key] = str(value)
-        step.kind = "http"
+        self._ask(step, "https://api.tavily.com/search")
         step.keys = {
             "method": "POST",
-            "url": "https://api.tavily.com/search",
+            **step.keys,
             "json": {key: escape_values(each) if key != "query" else each for key, each in wanted.items()},
             "headers_env": {"Authorization": "TAVILY_AUTHORIZATION"},
             "effect": "none",
         }
         self.project.allow_http("https://api.tavily.com/", ["TAVILY_AUTHORIZATION"])
         self.project.environment["TAVILY_AUTHORIZATION"] = f"the header Authorization of '{place.id}', as `Bearer …`"
-        step.sample = "text"
         self.note("the service is asked itself; what it answers is its JSON, where Dify made a text of it")
 
-    def _ask_wikipedia(
-        self, place: DifyNode, step: FlowStep, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
-    ) -> None:
+    def _ask_wikipedia(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
         """The beginnings of the articles that Wikipedia finds."""
         language = str(self._constant("language", given, settings) or "en")
         host = f"https://{language if re.fullmatch(r'[a-z]{2,3}', language) else 'en'}.wikipedia.org/"
-        step.kind = "http"
-        step.keys["url"] = f"{host}w/api.php"
+        self._ask(step, f"{host}w/api.php")
         step.keys["query"] = {
             "action": "query",
             "format": "json",
@@ -122,10 +121,9 @@ class RequestNodes(AppParts):
             "explaintext": "1",
         }
         self.project.allow_http(host)
-        step.sample = "text"
         self.note("Wikipedia is asked itself; what it answers is its JSON, where Dify made a text of it")
 
-    def _constant(self, key: str, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> Any:
+    def _constant(self, key: str, given: Given, settings: Mapping[str, Any]) -> Any:
         """A setting of a tool that stands in the file; None where a run alone knows it."""
         value = given[key].get("value") if key in given else self._setting(settings.get(key))
         return None if isinstance(value, list | dict) or _REFERENCE.search(str(value)) else value
@@ -158,7 +156,6 @@ class RequestNodes(AppParts):
             raise UnknownValueError(f"the method '{method[:20]}'")
         if method != "GET":
             step.keys["method"] = method
-        names: list[str] = []
         headers: dict[str, str] = {}
         secret: dict[str, str] = {}
         for key, text in pairs_of(data.get("headers")):
@@ -172,8 +169,7 @@ class RequestNodes(AppParts):
             header = str(config.get("header") or "Authorization") if config.get("type") == "custom" else "Authorization"
             words = {"basic": "Basic …", "bearer": "Bearer …"}.get(str(config.get("type")), "the key")
             secret[header] = self._secret(place, header, str(config.get("api_key") or ""), words)
-        names += sorted(set(secret.values()))
-        step.keys["url"] = self._url(str(data.get("url") or ""), place, names)
+        step.keys["url"] = self._url(str(data.get("url") or ""), place, sorted(set(secret.values())))
         query = {key: self.text(text, place) for key, text in pairs_of(data.get("params"))}
         if query:
             step.keys["query"] = query
@@ -184,7 +180,8 @@ class RequestNodes(AppParts):
             step.keys["headers_env"] = secret
             self.note("keys come from the environment")
         step.keys["expect"] = {"status": ["2xx", "4xx", "5xx"]}
-        wait = as_map(data.get("timeout")).get("max_read_timeout") or as_map(data.get("timeout")).get("read")
+        timeout = as_map(data.get("timeout"))
+        wait = timeout.get("max_read_timeout") or timeout.get("read")
         if isinstance(wait, int) and wait > 0:
             step.keys["timeout"] = f"{wait}s"
         step.sample = "text"
@@ -235,10 +232,9 @@ class RequestNodes(AppParts):
         if kind == "none" or method in {"GET", "HEAD"} or not data:
             return
         if kind in {"form-data", "x-www-form-urlencoded"}:
-            rows = pairs_of(data)
-            if any(as_map(each).get("type") == "file" for each in as_list(data)):
+            if any(each.get("type") == "file" for each in as_maps(data)):
                 raise UnknownValueError("a form with files")
-            step.keys["form"] = {key: self.text(text, place) for key, text in rows}
+            step.keys["form"] = {key: self.text(text, place) for key, text in pairs_of(data)}
             return
         if kind == "binary":
             raise UnknownValueError("a body that is a file")
@@ -272,10 +268,10 @@ class RequestNodes(AppParts):
             return None
 
         def restore(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {str(key): restore(each) for key, each in cast("dict[Any, Any]", value).items()}
-            if isinstance(value, list):
-                return [restore(each) for each in cast("list[Any]", value)]
+            if is_map(value):
+                return {key: restore(each) for key, each in value.items()}
+            if is_list(value):
+                return [restore(each) for each in value]
             if isinstance(value, str):
                 return self.text(re.sub("\x02(\\d+)\x03", lambda found: marked[int(found[1])], value), place)
             return value
@@ -285,9 +281,8 @@ class RequestNodes(AppParts):
 
 def pairs_of(source: object) -> list[tuple[str, str]]:
     """The pairs of headers, parameters or a form: lines of `key:value`, or a list of keys and values."""
-    if isinstance(source, list):
-        rows = [as_map(each) for each in cast("list[Any]", source)]
-        return [(str(each.get("key") or ""), str(each.get("value") or "")) for each in rows if each.get("key")]
+    if is_list(source):
+        return [(str(each["key"]), str(each.get("value") or "")) for each in as_maps(source) if each.get("key")]
     found: list[tuple[str, str]] = []
     for line in str(source or "").splitlines():
         key, colon, value = line.partition(":")

@@ -17,6 +17,7 @@ from flowengine.importers.form import escape_text, key_path, quote
 from flowengine.importers.source_tree import as_list, as_map, is_list
 
 __all__ = [
+    "COMPARISONS",
     "Selectors",
     "UnknownValueError",
     "Value",
@@ -28,6 +29,17 @@ __all__ = [
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
 _TYPES: Final = {"image": "image/", "audio": "audio/", "video": "video/"}
+
+
+COMPARISONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("is", "=", "==", "all of"), "=="),
+    **dict.fromkeys(("is not", "≠", "!="), "!="),
+    **dict.fromkeys((">", "after"), ">"),
+    **dict.fromkeys(("<", "before"), "<"),
+    **dict.fromkeys(("≥", ">="), ">="),
+    **dict.fromkeys(("≤", "<="), "<="),
+}
+"""Comparison of the source → ours."""
 
 
 class UnknownValueError(Exception):
@@ -192,10 +204,6 @@ class Selectors:
         value = self.find(words_of(condition.get("variable_selector")), at)
         kind = str(condition.get("varType") or condition.get("var_type") or "")
         operator = str(condition.get("comparison_operator") or "")
-        return self.compare_value(value, kind, operator, condition, at)
-
-    def compare_value(self, value: Value, kind: str, operator: str, condition: Mapping[str, Any], at: DifyNode) -> str:
-        """As `compare`, of a value that was found already."""
         wanted = condition.get("value")
         if operator in {"empty", "is empty", "not empty", "is not empty", "null", "not null", "exists", "not exists"}:
             left = value.with_default("none")
@@ -215,12 +223,9 @@ class Selectors:
             size = f"({right} | length)"
             part = f"[:{size}]" if operator.startswith("start") else f"[({left} | length) - {size}:]"
             return f"{left}{part} == {right}"
-        symbol = {"is": "==", "=": "==", "==": "==", "is not": "!=", "≠": "!=", "!=": "!=", ">": ">", "<": "<"} | {
-            "≥": ">=", ">=": ">=", "≤": "<=", "<=": "<=", "before": "<", "after": ">", "all of": "=="
-        }  # fmt: skip
-        if operator not in symbol:
+        if operator not in COMPARISONS:
             raise UnknownValueError(f"the comparison '{operator}'")
-        return f"{left} {symbol[operator]} {right}"
+        return f"{left} {COMPARISONS[operator]} {right}"
 
     def _right(self, wanted: Any, kind: str, at: DifyNode) -> str:
         if isinstance(wanted, list):

@@ -14,7 +14,14 @@ from typing import Any, Final
 
 from flowengine.importers.dify.app_parts import SAMPLES, AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
-from flowengine.importers.dify.selectors import UnknownValueError, Value, escape_values, quote_value, words_of
+from flowengine.importers.dify.selectors import (
+    COMPARISONS,
+    UnknownValueError,
+    Value,
+    escape_values,
+    quote_value,
+    words_of,
+)
 from flowengine.importers.form import FlowStep, Names, quote
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 
@@ -84,14 +91,11 @@ class ValueNodes(AppParts):
     def _aggregator(self, place: DifyNode, step: FlowStep) -> None:
         settings = as_map(place.data.get("advanced_settings"))
         if settings.get("group_enabled"):
-            groups = as_maps(settings.get("groups"))
-            self.give(
-                step,
-                {
-                    str(each.get("group_name")): {"output": self._first_of(as_list(each.get("variables")), place)}
-                    for each in groups
-                },
-            )
+            groups = {
+                str(each.get("group_name")): {"output": self._first_of(as_list(each.get("variables")), place)}
+                for each in as_maps(settings.get("groups"))
+            }
+            self.give(step, groups)
         else:
             self.give(step, self._first_of(as_list(place.data.get("variables")), place))
 
@@ -209,17 +213,7 @@ class ValueNodes(AppParts):
     def _convert_filter(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
         key, operator, wanted = (condition.get(each) for each in ("key", "comparison_operator", "value"))
         name = _FILE_KEYS.get(str(key or ""), str(key or ""))
-        symbols = {
-            "is": "==",
-            "=": "==",
-            "is not": "!=",
-            "≠": "!=",
-            ">": ">",
-            "<": "<",
-            "≥": ">=",
-            "≤": "<=",
-            "in": "in",
-        }
+        symbols = {key: COMPARISONS[key] for key in ("is", "=", "is not", "≠", ">", "<", "≥", "≤")} | {"in": "in"}
         if key == "type":
             kinds = [str(each) for each in (as_list(wanted) or [wanted])]
             parts = {"image": _IMAGES, "document": _DOCUMENTS}
