@@ -139,9 +139,8 @@ class _FlowReader(EdgeReader):
             step.kind = "subflow"
             step.keys["flow"] = f"./{flow.name}.yaml"
             step.arguments = {names[key]: value for key, value in inputs.items() if key in names}
-            step.keys["set"] = {self.keys[field]: text for field, text in kept.items()}
-            if not kept:
-                del step.keys["set"]
+            if kept:
+                step.keys["set"] = {self.keys[field]: text for field, text in kept.items()}
             self.ledger.note_mapped(what, place, f"the crew is the subflow {flow.name}.yaml")
             return step
         module = module_name(self.crews.new_paths[self.source.file])
@@ -159,8 +158,8 @@ class _FlowReader(EdgeReader):
         kept = {self.keys[each]: f"{{{{ output.state.{each} }}}}" for each in sorted(changed)}
         if kept:
             step.keys["set"] = kept
-        sets = ", ".join(f"{name}: none" for name in changed) and dict.fromkeys(sorted(changed))
-        step.sample = {"result": method.labels[0] if method.labels else "made up", "state": sets or {}}
+        result = method.labels[0] if method.labels else "made up"
+        step.sample = {"result": result, "state": dict.fromkeys(sorted(changed))}
         note = "a function node calls it"
         note += ", and it runs its crews" if "kickoff" in ast.unparse(method.node) else ""
         self.ledger.note_changed(what, place, note)
@@ -197,9 +196,8 @@ class _FlowReader(EdgeReader):
         original = self.source.segment(method.node)
         self.crews.project.stubs.append(Stub(step.call, ["state: dict"], why, step.origin, original=original))
         step.sample = {"result": method.labels[0] if method.labels else "made up", "state": {}}
-        self.ledger.note_lost(
-            f"method {method.name}", step.origin, why, f"write {step.id} in imported_stubs.py, or as nodes"
-        )
+        by_hand = f"write {step.id} in imported_stubs.py, or as nodes"
+        self.ledger.note_lost(f"method {method.name}", step.origin, why, by_hand)
 
 
 def _crew_module(

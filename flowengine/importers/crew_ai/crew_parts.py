@@ -98,6 +98,8 @@ class CrewParts:
     agents_source: YamlSource | None
     settings: dict[str, Any]
     agent_ids: dict[str, str]
+    timeouts: dict[str, str]
+    """Agent → how long each of its tasks may take."""
     input_names: Names
     inputs: dict[str, str]
     step_names: Names

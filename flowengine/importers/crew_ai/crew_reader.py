@@ -17,8 +17,9 @@ from flowengine.importers.crew_ai.class_fields import schema_of_class
 from flowengine.importers.crew_ai.crew_classes import CrewClass, config_key, crew_classes
 from flowengine.importers.crew_ai.crew_parts import text_with_inputs
 from flowengine.importers.crew_ai.crew_settings import CREW_NOTES, OWN_FIELDS, TASK_NOTES
-from flowengine.importers.form import CarriedFile, FlowStep, ImportedFlow, Names, SourcePlace, literal
+from flowengine.importers.form import FlowStep, ImportedFlow, Names, SourcePlace, literal
 from flowengine.importers.python_code import call_name, literal_of
+from flowengine.importers.source_tree import as_map
 
 __all__ = ["CrewReader"]
 
@@ -66,6 +67,7 @@ class CrewReader(AgentReader):
         self.typed = typed
         self.step_names = Names()
         self.agent_ids = {}
+        self.timeouts = {}
         self.settings = self._read_settings(crew)
         self._read_agents(crew)
         self._read_tasks(crew)
@@ -93,13 +95,8 @@ class CrewReader(AgentReader):
                 found["memory"] = {}
                 self.tell("changed", what, place, "`memory` of each agent")
             elif key == "planning" and value is True:
-                self.tell(
-                    "lost",
-                    what,
-                    place,
-                    "nothing plans the tasks before they begin",
-                    "put an agent before the first task",
-                )
+                why = "nothing plans the tasks before they begin"
+                self.tell("lost", what, place, why, "put an agent before the first task")
             elif key in CREW_NOTES:
                 outcome, note = CREW_NOTES[key] if value is not False else ("mapped", "")
                 self.tell(outcome, what, place, note)
@@ -110,12 +107,12 @@ class CrewReader(AgentReader):
         return found
 
     def _read_hooks(self, crew: CrewClass | None) -> None:
-        for mark, method in crew.hooks if crew is not None else ():
-            assert crew is not None
-            self.tell(
-                "lost", f"{mark} {method.name}", crew.place(method), "it is code round the whole crew",
-                "write it as a function node before the first task, or after the last",
-            )  # fmt: skip
+        if crew is None:
+            return
+        by_hand = "write it as a function node before the first task, or after the last"
+        for mark, method in crew.hooks:
+            place, why = crew.place(method), "it is code round the whole crew"
+            self.tell("lost", f"{mark} {method.name}", place, why, by_hand)
 
     def _read_tasks(self, crew: CrewClass | None) -> None:
         data: Mapping[str, Any] = self.tasks_source.data
@@ -132,14 +129,13 @@ class CrewReader(AgentReader):
             ids[name] = step.id
             if key is not None:
                 ids.setdefault(key, step.id)
-            after = self._read_task(step, name, key, held if is_map(held) else {}, keywords, place, ids, done, waiting)
+            after = self._read_task(step, name, key, as_map(held), keywords, place, ids, done, waiting)
             self.flow.steps += [step, *after]
         others = set[str]() if crew is None else self._task_keys_of_others(crew)
         for name in data:
             if name not in keyed and name not in others:
-                self.tell(
-                    "changed", f"task {name}", self.tasks_source.origin(name), "left out: the crew does not do it"
-                )
+                place = self.tasks_source.origin(name)
+                self.tell("changed", f"task {name}", place, "left out: the crew does not do it")
         if self.flow.steps:
             last = next(each for each in reversed(self.flow.steps) if each.kind == "agent")
             self.flow.outputs["result"] = f"{{{{ nodes.{last.id}.output }}}}"
@@ -242,10 +238,6 @@ class CrewReader(AgentReader):
             waiting.clear()
         self._set_agent(step, name, held, keywords)
         step.prompt = self._prompt(texts, context)
-        for one in after:
-            if one.kind == "approval":
-                step.keys.setdefault("description", "")
-                del step.keys["description"]
         return after
 
     def _prompt(self, texts: Mapping[str, str], context: Sequence[str]) -> str:
@@ -269,6 +261,8 @@ class CrewReader(AgentReader):
                 self.tell("changed", f"task {name}", step.origin, f"it names no agent: {found} does it, by their order")
         if found is not None and found in self.agent_ids:
             step.keys = {"agent": self.agent_ids[found], **step.keys}
+            if found in self.timeouts:
+                step.keys["timeout"] = self.timeouts[found]
         else:
             self.tell("lost", f"task {name}: agent", step.origin, "it is not known which agent does it", "name one")
 
@@ -302,15 +296,13 @@ class CrewReader(AgentReader):
         unknown: list[str] = []
         shape = schema_of_class(found[0], lambda name: _first(crew.files.class_of(found[1], name)), unknown)
         if shape is None or shape.get("type") != "object":
-            self.tell(
-                "lost", what, place, "a field of it has a type that is not known", "write `output`, a JSON Schema"
-            )
+            why = "a field of it has a type that is not known"
+            self.tell("lost", what, place, why, "write `output`, a JSON Schema")
             return
         step.keys["output"] = shape
         if unknown:
-            self.tell(
-                "changed", what, place, f"`output`: its JSON Schema, open where it says {', '.join(unknown)[:100]}"
-            )
+            change = f"`output`: its JSON Schema, open where it says {', '.join(unknown)[:100]}"
+            self.tell("changed", what, place, change)
         else:
             self.tell("mapped", what, place, "`output`: its JSON Schema")
 
@@ -318,9 +310,8 @@ class CrewReader(AgentReader):
         """A text judges the answer and has it improved; a function may refuse it, and the node is tried again."""
         if isinstance(value, str):
             step.keys["improve"] = {"instructions": literal(value.strip())}
-            self.tell(
-                "changed", what, place, "`improve`: the answer is judged by this text, and improved until it passes"
-            )
+            change = "`improve`: the answer is judged by this text, and improved until it passes"
+            self.tell("changed", what, place, change)
             return
         call = self.tools.guard_of(node, self.crew) if node is not None and self.crew is not None else None
         if call is None:
@@ -339,8 +330,7 @@ class CrewReader(AgentReader):
         if path.startswith("..") or not path:
             self.tell("lost", what, place, "the path leaves the project", "write a node that keeps the output")
             return []
-        if not any(each.path == "imported_files.py" for each in self.project.files):
-            self.project.files.append(CarriedFile("imported_files.py", _FILES_MODULE))
+        self.project.carry("imported_files.py", _FILES_MODULE)
         writing = FlowStep(self.step_names.id(f"{step.id}_file"), "function", place, call="imported_files:write_text")
         writing.arguments = {"path": text_with_inputs(path, self._input), "text": f"{{{{ nodes.{step.id}.output }}}}"}
         writing.keys["effect"] = "idempotent"

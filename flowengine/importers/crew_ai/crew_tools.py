@@ -112,7 +112,7 @@ class ToolCode:
             )
 
         self.uses_parts = True
-        return self._code.add_wrapper(self._base(f"{found.name}_passes"), write)
+        return self._code.add_wrapper(argument_name(f"{found.name}_passes"), write)
 
     def _read(self, node: ast.expr, crew: CrewClass) -> ToolFound:
         resolved = crew.resolve(node) or node
@@ -163,7 +163,7 @@ class ToolCode:
             )
 
         return ToolFound(
-            self._code.add_wrapper(self._base(name), write), "it needs the package crewai-tools to be installed"
+            self._code.add_wrapper(argument_name(name), write), "it needs the package crewai-tools to be installed"
         )
 
     def _own_class(
@@ -251,7 +251,7 @@ class ToolCode:
             else "the crew's file goes along for it"
         )
         change += f"; it needs {', '.join(needs)} to be installed" if needs else ""
-        return ToolFound(self._code.add_wrapper(self._base(name), write), change)
+        return ToolFound(self._code.add_wrapper(argument_name(name), write), change)
 
     def _stub(
         self, node: ast.expr, crew: CrewClass, why: str, run: Method | None = None, source: PythonSource | None = None
@@ -266,9 +266,6 @@ class ToolCode:
         call = f"imported_stubs:{name}"
         self.stubs.append(Stub(call, parameters, why, crew.place(node), original=original, is_tool=True))
         return ToolFound(call, lost=why)
-
-    def _base(self, name: str) -> str:
-        return argument_name(name)
 
 
 def _bare(parameter: str) -> str:
