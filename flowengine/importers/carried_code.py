@@ -19,7 +19,16 @@ from flowengine.importers.form import CarriedFile
 from flowengine.importers.python_code import Import, PythonSource, is_standard, parameters_of, parse_python
 from flowengine.importers.source_tree import SourceError, SourceTree
 
-__all__ = ["STEPS", "CarriedCode", "CarriedModule", "argument_name", "format_import", "format_wrapper", "module_name"]
+__all__ = [
+    "STEPS",
+    "CarriedCode",
+    "CarriedModule",
+    "StandIn",
+    "argument_name",
+    "format_import",
+    "format_wrapper",
+    "module_name",
+]
 
 STEPS: Final = "imported_steps"
 _STEPS_HEAD: Final = '''\
@@ -29,8 +38,27 @@ from __future__ import annotations
 
 from typing import Any
 '''
-Lead = Callable[[Import], str | None]
-"""The line that stands for an import of the framework; None where nothing can."""
+
+
+class StandIn(NamedTuple):
+    """The module that stands in a new project for the framework that the code was written for."""
+
+    framework: str
+    """Its package."""
+    module: str
+    text: str
+    names: frozenset[str]
+    """What it has of the framework."""
+    homes: str = ".*"
+    """The modules of the framework that these come from, as a regular expression."""
+
+    def lead(self, given: Import) -> str | None:
+        """The line that stands for an import of the framework; None where nothing can."""
+        has_all = given.names and all(name in self.names for name, _ in given.names)
+        if not has_all or not re.fullmatch(self.homes, given.module):
+            return None
+        names = ", ".join(f"{name} as {alias}" if alias else name for name, alias in given.names)
+        return f"from {self.module} import {names}"
 
 
 class CarriedModule(NamedTuple):
@@ -46,15 +74,15 @@ class CarriedModule(NamedTuple):
 class CarriedCode:
     """The Python files of one source; `files` are those that go along."""
 
-    def __init__(self, tree: SourceTree, paths: Mapping[str, str], framework: str, lead: Lead) -> None:
-        """`paths`: path in the new project → path in the tree, of every Python file; `framework`: its package."""
+    def __init__(self, tree: SourceTree, paths: Mapping[str, str], stand_in: StandIn) -> None:
+        """`paths`: path in the new project → path in the tree, of every Python file."""
         self.modules: dict[str, CarriedModule] = {}
-        self._framework = framework
+        self._stand_in = stand_in
         self._needed: set[str] | None = None
         self._wrappers: dict[str, str] = {}
         for name, path in paths.items():
             if name.endswith(".py"):
-                self.modules[name] = self._read(tree, path, lead)
+                self.modules[name] = self._read(tree, path)
 
     @property
     def uses_parts(self) -> bool:
@@ -123,14 +151,14 @@ class CarriedCode:
     def _packages(self, name: str) -> Iterator[str]:
         for each in self.modules[name].source.imports():
             first = each.module.partition(".")[0]
-            is_ours = first in (self._framework, "__future__", "flowengine") or bool(
+            is_ours = first in (self._stand_in.framework, "__future__", "flowengine") or bool(
                 list(self.own_files(each.module, each.names, name))
             )
             is_local = any(one.startswith((f"{first}/", f"{first}.py")) for one in self.modules)
             if first and not (is_ours or is_local or is_standard(first) or each.module.startswith(".")):
                 yield first
 
-    def _read(self, tree: SourceTree, path: str, lead: Lead) -> CarriedModule:
+    def _read(self, tree: SourceTree, path: str) -> CarriedModule:
         try:
             source = parse_python(path, tree.read_text(path))
         except (SourceError, DefinitionError) as error:
@@ -138,9 +166,9 @@ class CarriedCode:
         edits: dict[int, tuple[int, str]] = {}
         problem = ""
         for each in source.imports():
-            if each.module.partition(".")[0] != self._framework:
+            if each.module.partition(".")[0] != self._stand_in.framework:
                 continue
-            line = lead(each) if each.is_alone else None
+            line = self._stand_in.lead(each) if each.is_alone else None
             if line is not None:
                 edits[each.line] = (each.end, line)
             elif not problem:

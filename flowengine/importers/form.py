@@ -27,6 +27,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
     "GIVE",
+    "SECRET_HEADER",
     "CarriedFile",
     "Element",
     "FieldNames",
@@ -38,7 +39,10 @@ __all__ = [
     "Outcome",
     "SourcePlace",
     "Stub",
+    "escape_text",
+    "key_path",
     "literal",
+    "plain_words",
     "quote",
 ]
 
@@ -92,6 +96,13 @@ class ImportLedger:
     def note_lost(self, what: str, origin: SourcePlace, why: str, by_hand: str) -> None:
         """The written flow does not do it."""
         self.elements.append(Element(what, origin, "lost", why, by_hand))
+
+    def note_done(self, what: str, origin: SourcePlace, change: str = "", by_hand: str = "", note: str = "") -> None:
+        """Mapped, or changed where there is a change or something left to do."""
+        if change or by_hand:
+            self.note_changed(what, origin, change or note, by_hand)
+        else:
+            self.note_mapped(what, origin, note)
 
     def note_kept(self, what: str, origin: SourcePlace, note: str = "") -> None:
         """A file that is copied as it is."""
@@ -222,6 +233,18 @@ class ImportedProject:
     environment: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     """Variables that a run needs → what for; they stand in IMPORT.md."""
 
+    def carry(self, path: str, data: bytes | str) -> None:
+        """A file that goes along, however often it is named."""
+        if not any(each.path == path for each in self.files):
+            self.files.append(CarriedFile(path, data))
+
+    def add_stub(self, stub: Stub) -> bool:
+        """A function that is to be written; False where it is there already."""
+        is_new = not any(each.call == stub.call for each in self.stubs)
+        if is_new:
+            self.stubs.append(stub)
+        return is_new
+
     def allow_http(self, address: str, variables: Iterable[str] = ()) -> None:
         """An address that the project allows, and the variables of keys that may go there."""
         entries: list[str] = self.settings.setdefault("allow_http", [])
@@ -236,6 +259,7 @@ class ImportedProject:
 
 # --- Names and texts
 
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAKEN: Final = frozenset({"inputs", "nodes", "outputs", "result", "item", "each", "round", "run", "env", "output"})
 
 
@@ -279,6 +303,10 @@ class FieldNames(Names):
         self._taken = set[str]()
 
 
+SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
+"""Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
+
+
 def literal(text: str) -> str:
     """A plain text as a template that gives it.
 
@@ -286,6 +314,34 @@ def literal(text: str) -> str:
     '{"a": {{ "{{" }}b}} }'
     """
     return re.sub(r"\{[{%#]", lambda found: f'{{{{ "{found[0]}" }}}}', text)
+
+
+def escape_text(text: str) -> str:
+    """A plain text as a template that prints it, whatever follows it.
+
+    >>> print(escape_text("{{b}} {"))
+    {{ "{" }}{b}} {{ "{" }}
+    """
+    return re.sub(r"\{(?=[{%#]|\Z)", '{{ "{" }}', text)
+
+
+def plain_words(text: object, longest: int = 400) -> str:
+    """A text for readers: on one line, without what looks like a template."""
+    return re.sub(r"\{(?=[{%#])", "{ ", " ".join(str("" if text is None else text).split())[:longest])
+
+
+def key_path(start: str, keys: Iterable[str | int]) -> str:
+    """A path in an expression.
+
+    >>> key_path("a", ["b", "c d", 0])
+    'a.b["c d"][0]'
+    """
+    return start + "".join(
+        f".{key}"
+        if isinstance(key, str) and _NAME.fullmatch(key)
+        else f"[{quote(key) if isinstance(key, str) else key}]"
+        for key in keys
+    )
 
 
 def quote(text: str) -> str:

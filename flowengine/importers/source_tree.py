@@ -7,23 +7,55 @@ are refused with the reason. It knows no format.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from flowengine.core.flow_paths import RefusedPathError, is_withheld, open_regular, resolve_path
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, FlowError
 from flowengine.flowfile.yaml.parser import decode, parse_yaml
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.importers.form import SourcePlace
 
-__all__ = ["MAX_FILES", "SourceError", "SourceTree", "YamlSource"]
+__all__ = [
+    "MAX_FILES",
+    "SourceError",
+    "SourceTree",
+    "YamlSource",
+    "as_list",
+    "as_map",
+    "as_maps",
+    "is_list",
+    "parse_source",
+]
 
 MAX_BYTES: Final = 1_000_000
 """Of a file that is read; a file that is copied may have ten times as much."""
 MAX_TOTAL: Final = 100_000_000
 MAX_FILES: Final = 5_000
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "site-packages", "dist", "build"})
+
+
+def as_map(value: object) -> Mapping[str, Any]:
+    """The value where it is a map, else an empty one: files of others hold anything."""
+    return value if is_map(value) else {}
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Tells whether a value is a list."""
+    return isinstance(value, list)
+
+
+def as_list(value: object) -> list[Any]:
+    """The value where it is a list, else an empty one."""
+    return value if is_list(value) else []
+
+
+def as_maps(value: object) -> list[Mapping[str, Any]]:
+    """The elements of a list, those that are no maps as empty ones."""
+    return [as_map(each) for each in as_list(value)]
 
 
 class SourceError(DefinitionError):
@@ -41,6 +73,14 @@ class YamlSource(NamedTuple):
         """Returns the position of a key, or of the nearest part around it."""
         at: KeyPath = path
         return SourcePlace(self.file, self.text.key_position(at)[0] if at else 1)
+
+
+def parse_source(file: str, text: str) -> YamlSource:
+    """The YAML of a text; `FlowError` with every problem of it where our reader refuses it."""
+    parsed = parse_yaml(text, file)
+    if parsed.problems:
+        raise FlowError(parsed.problems)
+    return YamlSource(file, parsed.data, SourceText(text, Path(file), parsed.place))
 
 
 class SourceTree:
@@ -77,11 +117,14 @@ class SourceTree:
 
     def read_yaml(self, path: str) -> YamlSource:
         """A YAML file; `FlowError` with every problem of it where our reader refuses it."""
-        text = self.read_text(path)
-        parsed = parse_yaml(text, path)
-        if parsed.problems:
-            raise FlowError(parsed.problems)
-        return YamlSource(path, parsed.data, SourceText(text, Path(path), parsed.place))
+        return parse_source(path, self.read_text(path))
+
+    def yaml_texts(self, files: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """The YAML files among some, with their texts; those that cannot be read are left out."""
+        for each in files:
+            if each.endswith((".yaml", ".yml")):
+                with suppress(SourceError):
+                    yield each, self.read_text(each)
 
     def has(self, path: str) -> bool:
         """Tells whether a file may be read."""

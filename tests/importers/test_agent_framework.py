@@ -325,3 +325,16 @@ def test_formulas_give_what_power_fx_gives(formula: str, value: Any) -> None:
 def test_rows_are_made_into_a_text() -> None:
     template = Fx(lambda path: f"v.{path[1]}").template('Concat(Local.rows, k & "=" & n, ", ")')
     assert compile_template(template)({"v": VALUES}) == "x=1, y=2"
+
+
+def test_a_key_in_any_header_comes_from_the_environment(import_files) -> None:
+    source = workflow("""
+- kind: HttpRequestAction
+  id: ask
+  url: https://example.com/data
+  headers: {x-functions-key: abc-123, Accept: text/plain}
+  response: Local.Answer
+""")
+    _, written, folder = import_files({"flow.yaml": source})
+    assert not written.errors
+    assert not any("abc-123" in each.read_text("utf-8") for each in folder.rglob("*.*") if each.suffix != ".png")

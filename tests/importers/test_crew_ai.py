@@ -343,3 +343,12 @@ class Go(Flow):
     assert not written.errors
     assert Flow.from_yaml(folder / "go.yaml").name == "go"
     assert (f"file {name}", "lost") in [(each.what, each.outcome) for each in project.ledger.elements]
+
+
+def test_the_tasks_of_an_agent_have_the_time_that_it_may_take(import_files) -> None:
+    agents = CREW["config/agents.yaml"].replace("  role: Scout", "  max_execution_time: 90\n  role: Scout")
+    project, written, _ = import_files({**CREW, "config/agents.yaml": agents})
+    assert not written.errors
+    timeouts = {each.id: each.keys.get("timeout") for each in project.flows[0].steps}
+    assert timeouts == {"look": "90s", "listen": "90s", "note": None, "note_file": None}
+    assert all("timeout" not in each for each in project.flows[0].agents.values())

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
+from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, FlowError
-from flowengine.flowfile.yaml.parser import ParsedYaml, parse_yaml
-from flowengine.flowfile.yaml.positions import SourceText
-from flowengine.importers.agent_framework.prompt_agents import PromptAgent, as_list, as_map, read_agent
+from flowengine.importers.agent_framework.prompt_agents import PromptAgent, read_agent
 from flowengine.importers.agent_framework.workflow_reader import WorkflowReader
 from flowengine.importers.form import ImportedProject
-from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
+from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource, as_list, as_map, parse_source
 
 __all__ = ["find", "read"]
 
@@ -29,15 +29,12 @@ _MOST_BESIDE = 200
 
 def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
     """The files that hold a workflow or an agent."""
-    return [each for each in files if each.endswith((".yml", ".yaml")) and _kind(tree, each)]
+    return [file for file, text in tree.yaml_texts(files) if _kind(file, text)]
 
 
-def _kind(tree: SourceTree, file: str) -> str:
+def _kind(file: str, text: str) -> str:
     try:
-        text = tree.read_text(file)
-        if not _KINDS.search(text):
-            return ""
-        data = as_map(_parse(file, text).data)
+        data = as_map(_parse(file, text).data if _KINDS.search(text) else None)
     except DefinitionError:
         return ""
     kind = str(data.get("kind") or "").lower()
@@ -51,37 +48,33 @@ def _kind(tree: SourceTree, file: str) -> str:
 
 def read(tree: SourceTree, file: str) -> ImportedProject:
     """The workflow, or the agent, of one file."""
-    source = _parse(file, tree.read_text(file))
-    if not isinstance(source.data, dict):
+    text = tree.read_text(file)
+    source = _parse(file, text)
+    if not is_map(source.data):
         raise SourceError(f"{file}: there is neither a workflow nor an agent")
-    if _kind(tree, file) == "agent":
+    if _kind(file, text) == "agent":
         return PromptAgent(source).read()
     return WorkflowReader(source, _agents_beside(tree, file)).read()
 
 
 def _parse(file: str, text: str) -> YamlSource:
-    parsed = parse_yaml(text, file)
-    if parsed.problems:
+    """The YAML, where need be with the formulas quoted that are no YAML."""
+    try:
+        return parse_source(file, text)
+    except FlowError as error:
         quoted = _FORMULA.sub(lambda found: found[1] + "'" + found[2].strip().replace("'", "''") + "'", text)
-        again: ParsedYaml = parse_yaml(quoted, file)
-        if again.problems:
-            raise FlowError(parsed.problems)
-        parsed, text = again, quoted
-    return YamlSource(file, parsed.data, SourceText(text, Path(file), parsed.place))
+        try:
+            return parse_source(file, quoted)
+        except FlowError:
+            raise error from None
 
 
 def _agents_beside(tree: SourceTree, file: str) -> dict[str, YamlSource]:
     """The agents of the same folder, by their names in small letters."""
     found: dict[str, YamlSource] = {}
     folder = str(Path(file).parent)
-    for at, each in enumerate(tree.files(folder)):
-        if at >= _MOST_BESIDE:
-            break
-        if each != file and each.endswith((".yml", ".yaml")) and _kind(tree, each) == "agent":
-            try:
-                source = _parse(each, tree.read_text(each))
-            except DefinitionError:
-                continue
-            if isinstance(source.data, dict):
-                found.setdefault(read_agent(source).lower(), source)
+    for each, text in tree.yaml_texts(list(islice(tree.files(folder), _MOST_BESIDE))):
+        if each != file and _kind(each, text) == "agent":
+            source = _parse(each, text)
+            found.setdefault(read_agent(source).lower(), source)
     return found

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from flowengine.importers.form import GIVE, FlowStep, Names, SourcePlace, quote
 
-__all__ = ["Action", "ActionLevel", "Exit", "form_loops", "kind_of"]
+__all__ = ["Action", "ActionLevel", "Exit", "Exits", "form_loops"]
 
 _NEXT, _END, _BREAK = "next", "end", "break"
 ENDS: Final = frozenset({"EndWorkflow", "EndConversation", "CancelWorkflow", "CancelAllDialogs", "EndDialog"})
-_LISTS: Final = ("actions", "elseActions", "then", "else", "default", "defaultActions")
 _DEEPEST: Final = 40
 
 
@@ -53,8 +52,7 @@ class Exit(NamedTuple):
     label: str = ""
 
 
-def kind_of(value: object) -> str:
-    return str(cast("Mapping[str, Any]", value).get("kind") or "") if isinstance(value, dict) else ""
+Exits = list[Exit]
 
 
 def form_loops(actions: list[Action]) -> list[Action]:
@@ -93,7 +91,7 @@ class ActionLevel:
         self,
         names: Names,
         states: dict[str, dict[str, Any]],
-        convert: Callable[[Action, ActionLevel, list[Exit] | None], list[Exit] | None],
+        convert: Callable[[Action, ActionLevel, Exits | None], Exits | None],
         parent: ActionLevel | None = None,
         key: str = "",
         own: str = "",
@@ -115,12 +113,13 @@ class ActionLevel:
 
     # --- One action after the other
 
-    def run(self, actions: Sequence[Action], before: list[Exit] | None) -> list[Exit] | None:
+    def run(self, actions: Sequence[Action], before: Exits | None) -> Exits | None:
         """Make the nodes of some actions; gives what runs before the next one. None: nothing has run yet."""
         exits = before
         for each in actions:
             self._targets.discard(each.id)
-            exits = self._join(exits, self._waiting.pop(each.id, []))
+            if waiting := self._waiting.pop(each.id, []):
+                exits = [*(exits or []), *waiting]
             exits = self._convert(each, self, exits)
         return exits
 
@@ -132,10 +131,7 @@ class ActionLevel:
                 for block in each.blocks.values():
                     self.expect(block, depth + 1)
 
-    def _join(self, exits: list[Exit] | None, more: list[Exit]) -> list[Exit] | None:
-        return exits if not more else [*(exits or []), *more]
-
-    def add(self, step: FlowStep, exits: list[Exit] | None) -> list[Exit]:
+    def add(self, step: FlowStep, exits: Exits | None) -> Exits:
         """Put a node behind what runs before it."""
         if exits:
             _connect(step, exits)
@@ -151,14 +147,16 @@ class ActionLevel:
 
     # --- Jumps
 
-    def go(self, target: str, exits: list[Exit] | None, action: Action) -> bool:
+    def go(self, target: str, exits: Exits | None, action: Action) -> bool:
         """Lead some exits to a target; False where that cannot be said."""
         if self._own and target == self._own:
             self._mark(_NEXT, exits, action)
             self.returns = True
             return True
         if target in self._targets:
-            self._waiting.setdefault(target, []).extend(self._here(exits, action))
+            if exits is None:
+                exits = self.add(self.give(action.id or "go", "go", action.origin, {}), None)
+            self._waiting.setdefault(target, []).extend(exits)
             return True
         if self.parent is not None and self._may_leave(target):
             self._mark(target, exits, action)
@@ -166,7 +164,7 @@ class ActionLevel:
             return True
         return False
 
-    def end(self, exits: list[Exit] | None, action: Action) -> None:
+    def end(self, exits: Exits | None, action: Action) -> None:
         """End the whole flow behind some exits."""
         if self.parent is not None:
             self._mark(_END, exits, action)
@@ -174,7 +172,7 @@ class ActionLevel:
         elif exits is None:
             self.add(self.give(action.id, "done", action.origin, {}), exits)
 
-    def leave_round(self, exits: list[Exit] | None, action: Action, *, whole: bool) -> bool:
+    def leave_round(self, exits: Exits | None, action: Action, *, whole: bool) -> bool:
         """End the round, or the whole loop."""
         if self.parent is None:
             return False
@@ -191,26 +189,21 @@ class ActionLevel:
             level = level.parent
         return False
 
-    def _mark(self, where: str, exits: list[Exit] | None, action: Action) -> None:
+    def _mark(self, where: str, exits: Exits | None, action: Action) -> None:
         self.add(self.give(action.id or where, where, action.origin, {self._key: "{{ output }}"}), exits)
-
-    def _here(self, exits: list[Exit] | None, action: Action) -> list[Exit]:
-        if exits is None:
-            return self.add(self.give(action.id or "go", "go", action.origin, {}), None)
-        return exits
 
     # --- Loops
 
     def loop(
         self,
         action: Action,
-        exits: list[Exit] | None,
+        exits: Exits | None,
         *,
         own: str = "",
         sets: Mapping[str, Any] | None = None,
         until: str = "",
         rounds: int = 100,
-    ) -> list[Exit]:
+    ) -> Exits:
         """Make a loop of the actions inside one; `sets` is written at the start of a round."""
         id = self.names.id(f"{action.id}_loop" if own else action.id, "loop")
         key = self.names.id(f"{id}_next")
@@ -240,7 +233,7 @@ class ActionLevel:
         out = self.add(step, exits)
         return self._after_loop(action, inner, key, out)
 
-    def _after_loop(self, action: Action, inner: ActionLevel, key: str, out: list[Exit]) -> list[Exit]:
+    def _after_loop(self, action: Action, inner: ActionLevel, key: str, out: list[Exit]) -> Exits:
         """Go on where the last round led."""
         targets = [each for each in inner.jumps if each != _BREAK]
         if not targets:

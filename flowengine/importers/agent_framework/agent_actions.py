@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exit
-from flowengine.importers.agent_framework.prompt_agents import agent_settings, as_list, as_map, words
+from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
+from flowengine.importers.agent_framework.prompt_agents import agent_settings
 from flowengine.importers.agent_framework.variable_actions import VariableActions
 from flowengine.importers.agent_framework.workflow_values import inner, split_name
-from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, quote
+from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, plain_words, quote
+from flowengine.importers.source_tree import as_list, as_map
 
 __all__ = ["AgentActions"]
 
@@ -27,33 +28,37 @@ class AgentActions(VariableActions):
             self._flow.outputs["messages"] = "{{ shared_state.messages }}"
         return "messages"
 
-    def _do_send_activity(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_send_activity(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         text = self._text(action.data.get("activity", action.data.get("message")))
         step = level.give(action.id, text, action.origin, {self._messages(): "{{ [output] }}"})
         return level.add(step, exits)
 
     _do_send_message = _do_send_activity
 
-    def _do_question(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_question(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         asked = data.get("prompt", data.get("question", data.get("message")))
         message = self._text(as_map(asked).get("text", asked)) if asked else "Please answer."
-        step = FlowStep(self._names.id(action.id), "approval", action.origin)
         answer: dict[str, Any] = {"type": "string"}
         if isinstance(data.get("default"), str):
             answer["default"] = data["default"]
-        step.keys["message"] = message or "Please answer."
-        step.keys["form"] = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
-        step.keys["routes"] = {"answer": {}}
-        step.keys["set"] = {self._last_message(): "{{ output.form.answer }}"} if self._hears else {}
+        step = self._ask_user(action.id, message or "Please answer.", answer, action.origin)
         target = data.get("property") or data.get("variable") or data.get("output")
         if target:
             step.keys["set"][self._variable(as_map(target).get("property", target))] = "{{ output.form.answer }}"
-        step.sample = self._answer()
         entity = as_map(data.get("entity"))
         if entity and entity.get("kind") not in {"StringPrebuiltEntity", None}:
             self._changes.append("the answer is a text; its kind is not checked")
         return level.add(step, exits)
+
+    def _ask_user(self, id: str, message: str, answer: dict[str, Any], origin: SourcePlace) -> FlowStep:
+        """A node that waits for what the user says, and keeps it where a formula reads it."""
+        step = FlowStep(self._names.id(id), "approval", origin, sample=self._answer())
+        step.keys["message"] = message
+        step.keys["form"] = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+        step.keys["routes"] = {"answer": {}}
+        step.keys["set"] = {self._last_message(): "{{ output.form.answer }}"} if self._hears else {}
+        return step
 
     _do_request_external_input = _do_question
     _do_wait_for_input = _do_question
@@ -86,12 +91,12 @@ class AgentActions(VariableActions):
             or "conversation"
         )
 
-    def _do_create_conversation(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_create_conversation(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         conversation = self._conversation(action.data.get("conversationId"))
         key = self._variable(action.data.get("conversationId"))
         return self._set(action, level, exits, {key: conversation or key})
 
-    def _do_add_conversation_message(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_add_conversation_message(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         conversation = self._list_of(data)
         parts = [self._text(as_map(each).get("value")) for each in as_list(data.get("content"))]
@@ -107,9 +112,7 @@ class AgentActions(VariableActions):
         self._spoken.add(conversation)
         return level.add(step, exits)
 
-    def _do_retrieve_conversation_message(
-        self, action: Action, level: ActionLevel, exits: list[Exit] | None
-    ) -> list[Exit]:
+    def _do_retrieve_conversation_message(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         conversation = self._list_of(data)
         wanted = inner(self._value(data.get("messageId")))
@@ -117,34 +120,20 @@ class AgentActions(VariableActions):
         found = f'(shared_state.{conversation} | selectattr("Id", "==", {wanted}) | list | first | default(""))'
         return self._set(action, level, exits, {key: f"{{{{ {found} }}}}"})
 
-    def _do_retrieve_conversation_messages(
-        self, action: Action, level: ActionLevel, exits: list[Exit] | None
-    ) -> list[Exit]:
-        conversation = self._list_of(action.data)
-        return self._set(
-            action,
-            level,
-            exits,
-            {self._variable(action.data.get("messages")): f"{{{{ shared_state.{conversation} }}}}"},
-        )
+    def _do_retrieve_conversation_messages(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
+        value = f"{{{{ shared_state.{self._list_of(action.data)} }}}}"
+        return self._set(action, level, exits, {self._variable(action.data.get("messages")): value})
 
-    def _do_copy_conversation_messages(
-        self, action: Action, level: ActionLevel, exits: list[Exit] | None
-    ) -> list[Exit]:
+    def _do_copy_conversation_messages(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         conversation = self._list_of(action.data)
-        value = self._value(action.data.get("messages"))
-        step = level.give(
-            action.id,
-            value,
-            action.origin,
-            {conversation: "{{ output if output is sequence and output is not string else [output] }}"},
-        )
+        more = "{{ output if output is sequence and output is not string else [output] }}"
+        step = level.give(action.id, self._value(action.data.get("messages")), action.origin, {conversation: more})
         self._spoken.add(conversation)
         return level.add(step, exits)
 
     # --- Agents
 
-    def _do_invoke_azure_agent(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_invoke_azure_agent(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         raw: Any = data.get("input")
         given, output = as_map({"messages": raw} if isinstance(raw, str) else raw), as_map(data.get("output"))
@@ -242,9 +231,9 @@ class AgentActions(VariableActions):
                 "add a condition with a node for each agent",
             )
             return id
-        self._flow.agents[id] = {"instructions": f"You are {literal(words(plain, 100))}."}
+        self._flow.agents[id] = {"instructions": f"You are {literal(plain_words(plain, 100))}."}
         self._ledger.note_changed(
-            f"agent '{words(plain, 60)}'",
+            f"agent '{plain_words(plain, 60)}'",
             origin,
             "an agent that is told its name alone: what else it is told, its model and its tools are not in the file",
             f"write them at `agents.{id}`",
@@ -271,40 +260,23 @@ class AgentActions(VariableActions):
                 at["required"] = list(dict.fromkeys([*at["required"], parts[-1]]))
         return root
 
-    def _agent_with_user(self, action: Action, level: ActionLevel, exits: list[Exit] | None, outer: str) -> list[Exit]:
+    def _agent_with_user(self, action: Action, level: ActionLevel, exits: Exits | None, outer: str) -> Exits:
         """An agent that is asked again with what the user says to its answer, while a condition holds."""
-        given = as_map(action.data.get("input"))
-        agent = Action(
-            action.kind,
-            {**action.data, "input": {key: each for key, each in given.items() if key != "externalLoop"}},
-            action.origin,
-            action.id,
-        )
-        conversation = self._conversation(action.data.get("conversationId") or f"Local.{action.id}")
-        agent.data = {**agent.data, "conversationId": action.data.get("conversationId") or f"Local.{action.id}"}
+        conversation_id = action.data.get("conversationId") or f"Local.{action.id}"
+        conversation = self._conversation(conversation_id)
+        given = {key: each for key, each in as_map(action.data.get("input")).items() if key != "externalLoop"}
+        agent = Action(action.kind, {**action.data, "conversationId": conversation_id}, action.origin, action.id)
         again = self._condition(outer)
-        loop = Action("While", {}, action.origin, f"{action.id}_talk", {"actions": []})
-        inner: list[FlowStep] = []
         step = FlowStep(self._names.id(action.id), "agent", action.origin)
         self._take_message()
-        self._fill_agent(
-            agent,
-            step,
-            as_map(agent.data["input"]),
-            as_map(action.data.get("output")),
-            in_loop=True,
-        )
-        ask = FlowStep(self._names.id(f"{action.id}_answer"), "approval", action.origin, needs=[step.id])
+        self._fill_agent(agent, step, given, as_map(action.data.get("output")), in_loop=True)
+        shown = f"{{{{ nodes.{step.id}.output }}}}"
+        ask = self._ask_user(f"{action.id}_answer", shown, {"type": "string"}, action.origin)
+        ask.needs = [step.id]
         ask.when = again
-        ask.sample = self._answer()
-        ask.keys["message"] = f"{{{{ nodes.{step.id}.output }}}}"
-        ask.keys["form"] = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
-        ask.keys["routes"] = {"answer": {}}
-        ask.keys["set"] = {self._last_message(): "{{ output.form.answer }}"} if self._hears else {}
         if conversation is not None:
             ask.keys["set"][conversation] = "{{ [{'Role': 'User', 'Text': output.form.answer }] }}"
-        inner += [step, ask]
-        turn = FlowStep(self._names.id(loop.id), "loop", action.origin)
+        turn = FlowStep(self._names.id(f"{action.id}_talk"), "loop", action.origin)
         turn.keys |= {"max_iterations": 100, "until": f'nodes.{ask.id}.status != "succeeded"'}
-        turn.body = inner
+        turn.body = [step, ask]
         return level.add(turn, exits)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.form import quote
+from flowengine.importers.form import key_path, quote
 
 __all__ = ["Fx", "FxError", "FxNode", "names_in", "parse_fx"]
 
@@ -219,6 +219,9 @@ def _filled_parts(text: str) -> list[FxNode]:
 # --- Writing
 
 _BLANKS: Final = '[none, "", []]'
+_FIND: Final = (
+    "((({inside_1} | string | split({inside_0}, 1) | first | length) + 1) if {inside_0} in {inside_1} else none)"
+)
 _FILTERS: Final = {
     "Upper": "string | upper",
     "Lower": "string | lower",
@@ -242,7 +245,46 @@ _FILTERS: Final = {
 _AS_THEY_ARE: Final = frozenset(
     {"UserMessage", "AgentMessage", "AssistantMessage", "SystemMessage", "Float", "Decimal", "Table", "AsType"}
 )
-_TEST_SIGNS: Final = {"==": "==", "!=": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
+_CALLS: Final = {
+    ("Blank", 0): "none",
+    ("MessageText", 1): "{written_0}",
+    ("Boolean", 1): '({inside_0} | string | lower) == "true"',
+    ("Find", 2): _FIND,
+    ("Find", 3): _FIND,
+    ("StartsWith", 2): "({inside_0} | string)[:({inside_1} | length)] == {inside_1}",
+    ("Left", 2): "({inside_0} | string)[:{inside_1}]",
+    ("Mid", 3): "({inside_0} | string)[{number_1} - 1:{number_1} - 1 + {number_2}]",
+    ("Substitute", 3): "({inside_0} | replace({written_1}, {written_2}))",
+    ("Split", 2): "({inside_0} | split({written_1}))",
+    ("Mod", 2): "({number_0} % {number_1})",
+    ("Round", 2): "({number_0} | round({inside_1}))",
+    ("Power", 2): "({number_0} ** {number_1})",
+    ("Index", 2): "{inside_0}[{number_1} - 1]",
+    ("FirstN", 1): "{inside_0}[:1]",
+    ("FirstN", 2): "{inside_0}[:{inside_1}]",
+    ("LastN", 1): "{inside_0}[-1:]",
+    ("LastN", 2): "{inside_0}[-{inside_1}:]",
+    ("Sort", 1): "({inside_0} | sort)",
+    ("Sort", 2): "({inside_0} | sort)",
+    ("Distinct", 2): "({inside_0} | map(attribute={column_1}) | unique | list)",
+}
+"""Function and how many arguments it has → our expression; `Fx.argument` says what the words mean."""
+_COMPARISONS: Final = frozenset({"==", "!=", "<", ">", "<=", ">="})
+_OF_NUMBERS: Final = frozenset({"+", "-", "*", "/", "**", "<", ">", "<=", ">="})
+
+
+class _Written(dict[str, str]):
+    """The arguments of a call, each written once, where its place is."""
+
+    def __init__(self, fx: Fx, parts: Sequence[FxNode]) -> None:
+        super().__init__()
+        self._fx = fx
+        self._parts = parts
+
+    def __missing__(self, key: str) -> str:
+        how, _, number = key.partition("_")
+        self[key] = self._fx.argument(how, self._parts[int(number)])
+        return self[key]
 
 
 class Fx:
@@ -278,7 +320,7 @@ class Fx:
                 return self._translate_negation(node.parts[0])
             if name in {"IsBlank", "IsEmpty", "IsMatch", "StartsWith", "EndsWith"}:
                 return self._write(node)
-        if node.kind == "binary" and node.value in {"==", "!=", "<", ">", "<=", ">=", "in"}:
+        if node.kind == "binary" and node.value in _COMPARISONS | {"in"}:
             return self._write(node)
         if node.kind == "value" and isinstance(node.value, bool):
             return "true" if node.value else "false"
@@ -311,7 +353,7 @@ class Fx:
                 path = path_of(node)
                 if path is not None:
                     return self._resolve(path)
-                return _field(self._inside(node.parts[0]), str(node.value))
+                return key_path(self._inside(node.parts[0]), [str(node.value)])
             case "list":
                 return "[" + ", ".join(self._write(each) for each in node.parts) + "]"
             case "record":
@@ -341,9 +383,7 @@ class Fx:
         if operator in {"==", "!="} and right.kind == "call" and right.value == "Blank":
             word = "in" if operator == "==" else "not in"
             return f"{self._there(left)} {word} {_BLANKS}"
-        if operator in {"+", "-", "*", "/", "**"}:
-            return f"{self._number(left)} {operator} {self._number(right)}"
-        if operator in {"<", ">", "<=", ">="}:
+        if operator in _OF_NUMBERS:
             return f"{self._number(left)} {operator} {self._number(right)}"
         if operator == "~":
             return " ~ ".join(
@@ -363,21 +403,22 @@ class Fx:
     def _there(self, node: FxNode) -> str:
         return f"({self._inside(node)} | default(none))" if path_of(node) is not None else self._inside(node)
 
+    def argument(self, how: str, node: FxNode) -> str:
+        """An argument as `_CALLS` wants it: alone, inside another expression, as a number, as a column."""
+        ways = {"written": self._write, "inside": self._inside, "number": self._number, "column": self._column}
+        return ways[how](node)
+
     def _call(self, name: str, parts: Sequence[FxNode]) -> str:
         if name in _AS_THEY_ARE and parts:
             return self._write(parts[0])
-        if name == "MessageText" and len(parts) == 1:
-            return self._write(parts[0])
         if name in _FILTERS and len(parts) >= 1:
             return f"({self._inside(parts[0])} | {_FILTERS[name]})"
+        if (name, len(parts)) in _CALLS:
+            return _CALLS[name, len(parts)].format_map(_Written(self, parts))
         match name, len(parts):
-            case "Blank", 0:
-                return "none"
             case "IsBlank" | "IsEmpty", 1:
                 return self._blank(parts[0], "in")
-            case "And" | "Or", _:
-                return self._truth(FxNode("call", name, tuple(parts)))
-            case "Not", 1:
+            case ("And" | "Or", _) | ("Not", 1):
                 return self._truth(FxNode("call", name, tuple(parts)))
             case "If", count if count >= 2:
                 return self._if(parts)
@@ -388,48 +429,16 @@ class Fx:
                 return " ~ ".join(self._inside(each) for each in parts) or '""'
             case "Concat", _:
                 return self._concat(parts)
-            case "Find", 2 | 3:
-                needle, hay = self._inside(parts[0]), self._inside(parts[1])
-                return f"((({hay} | string | split({needle}, 1) | first | length) + 1) if {needle} in {hay} else none)"
-            case "StartsWith", 2:
-                begin = self._inside(parts[1])
-                return f"({self._inside(parts[0])} | string)[:({begin} | length)] == {begin}"
-            case "Mod", 2:
-                return f"({self._number(parts[0])} % {self._number(parts[1])})"
-            case "Round", 2:
-                return f"({self._number(parts[0])} | round({self._inside(parts[1])}))"
-            case "Power", 2:
-                return f"({self._number(parts[0])} ** {self._number(parts[1])})"
-            case "Left", 2:
-                return f"({self._inside(parts[0])} | string)[:{self._inside(parts[1])}]"
-            case "Mid", 3:
-                begin = f"{self._number(parts[1])} - 1"
-                return f"({self._inside(parts[0])} | string)[{begin}:{begin} + {self._number(parts[2])}]"
-            case "Substitute", 3:
-                return f"({self._inside(parts[0])} | replace({self._write(parts[1])}, {self._write(parts[2])}))"
-            case "Split", 2:
-                return f"({self._inside(parts[0])} | split({self._write(parts[1])}))"
-            case "Index", 2:
-                return f"{self._inside(parts[0])}[{self._number(parts[1])} - 1]"
-            case "FirstN" | "LastN", 1 | 2:
-                amount = self._inside(parts[1]) if len(parts) > 1 else "1"
-                return f"{self._inside(parts[0])}[{':' + amount if name == 'FirstN' else f'-{amount}:'}]"
             case "Filter" | "LookUp", count if count >= 2:
                 return self._filter(name, parts)
             case "CountIf", 2:
                 return f"({self._filter('Filter', parts)} | length)"
-            case "Sort", 1 | 2:
-                return f"({self._inside(parts[0])} | sort)"
-            case "Distinct", 2:
-                return f"({self._inside(parts[0])} | map(attribute={self._column(parts[1])}) | unique | list)"
             case "ForAll", 2 if path_of(parts[1]) is not None:
                 return f"({self._inside(parts[0])} | map(attribute={self._column(parts[1])}) | list)"
             case "Sum" | "Max" | "Min" | "Average", count if count >= 1:
                 return self._translate_reduction(name, parts)
             case "Char", 1 if parts[0].value in {9, 10, 13}:
                 return {9: '"\\t"', 10: '"\\n"', 13: '"\\r"'}[parts[0].value]
-            case "Boolean", 1:
-                return f'({self._inside(parts[0])} | string | lower) == "true"'
             case _:
                 raise FxError(f"the function {name[:40]} of Power Fx")
 
@@ -442,8 +451,7 @@ class Fx:
 
     def _concat(self, parts: Sequence[FxNode]) -> str:
         """Texts that are put together, or the rows of a table by one column."""
-        is_table = len(parts) >= 2 and path_of(parts[1]) is not None and len(path_of(parts[1]) or ()) == 1
-        if not is_table:
+        if len(parts) < 2 or len(path_of(parts[1]) or ()) != 1:
             return " ~ ".join(self._inside(each) for each in parts) or '""'
         between = self._write(parts[2]) if len(parts) > 2 else '""'
         column = "" if parts[1].value == "Value" else f" | map(attribute={self._column(parts[1])})"
@@ -467,14 +475,14 @@ class Fx:
         return f"({found} | list)[0]{column}"
 
     def _row_test(self, node: FxNode) -> str:
-        if node.kind == "binary" and node.value in _TEST_SIGNS and path_of(node.parts[0]) is not None:
+        if node.kind == "binary" and node.value in _COMPARISONS and path_of(node.parts[0]) is not None:
             return f'selectattr({self._column(node.parts[0])}, "{node.value}", {self._write(node.parts[1])})'
         if path_of(node) is not None:
             return f"selectattr({self._column(node)})"
         raise FxError("a condition on rows that is no comparison of a column")
 
     def _translate_reduction(self, name: str, parts: Sequence[FxNode]) -> str:
-        if len(parts) == 2 and path_of(parts[1]) is not None and len(path_of(parts[1]) or ()) == 1:
+        if len(parts) == 2 and len(path_of(parts[1]) or ()) == 1:
             rows = f"{self._inside(parts[0])} | map(attribute={self._column(parts[1])}) | list"
         else:
             rows = f"[{', '.join(self._write(each) for each in parts)}]"
@@ -501,11 +509,7 @@ class Fx:
     def _in_row(self, path: Sequence[str]) -> str:
         if path[0] in {"Local", "System", "Topic", "Global", "Workflow", "Env"}:
             return self._resolve(path)
-        names = [each for each in path if each != "ThisRecord"]
-        found = "row"
-        for each in names:
-            found = _field(found, each)
-        return found
+        return key_path("row", [each for each in path if each != "ThisRecord"])
 
 
 def _both(node: FxNode) -> list[FxNode]:
@@ -527,7 +531,3 @@ def _is_closed(text: str) -> bool:
         if depth == 0:
             return at == len(text) - 1
     return False
-
-
-def _field(base: str, name: str) -> str:
-    return f"{base}.{name}" if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else f"{base}[{quote(name)}]"

@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
-from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Names, Stub, literal
-from flowengine.importers.source_tree import YamlSource
+from flowengine.importers.form import (
+    FlowStep,
+    ImportedFlow,
+    ImportedProject,
+    ImportLedger,
+    Names,
+    Stub,
+    literal,
+    plain_words,
+)
+from flowengine.importers.source_tree import YamlSource, as_list, as_map, as_maps
 
-__all__ = ["PromptAgent", "agent_settings", "as_list", "as_map", "is_list", "is_map", "read_agent", "words"]
+__all__ = ["PromptAgent", "agent_settings", "read_agent"]
 
 _TITLE: Final = "Microsoft Agent Framework"
 _TYPES: Final = {"float": "number", "double": "number", "int": "integer", "text": "string", "record": "object"}
@@ -24,31 +33,6 @@ _OPTIONS: Final = {
     "stopSequences": "stop",
     "allowMultipleToolCalls": "parallel_tool_calls",
 }
-
-
-def is_map(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Tells whether a value is a map."""
-    return isinstance(value, Mapping)
-
-
-def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Tells whether a value is a list."""
-    return isinstance(value, list)
-
-
-def as_map(value: object) -> Mapping[str, Any]:
-    """The value where it is a map, else an empty one."""
-    return value if is_map(value) else {}
-
-
-def as_list(value: object) -> list[Any]:
-    """The value where it is a list, else an empty one."""
-    return value if is_list(value) else []
-
-
-def words(value: object, longest: int = 400) -> str:
-    """A text for readers: on one line, without what looks like a template."""
-    return re.sub(r"\{(?=[{%#])", "{ ", " ".join(str("" if value is None else value).split())[:longest])
 
 
 def read_agent(source: YamlSource) -> str:
@@ -68,7 +52,7 @@ class PromptAgent:
         names = Names({"stubs"})
         name = names.id(read_agent(self._source), "agent")
         flow = ImportedFlow(
-            name, self._source.origin("kind"), words(as_map(self._source.data).get("description")) or None
+            name, self._source.origin("kind"), plain_words(as_map(self._source.data).get("description")) or None
         )
         flow.inputs["message"] = {"type": "string", "description": "What the user writes"}
         self.project.flows.append(flow)
@@ -100,7 +84,7 @@ def agent_settings(source: YamlSource, project: ImportedProject, names: Names) -
     if as_map(data.get("outputSchema")):
         found["output"] = _schema(as_map(data["outputSchema"]))
         ledger.note_mapped("outputSchema", source.origin("outputSchema"))
-    for at, each in enumerate(map(as_map, as_list(data.get("tools")))):
+    for at, each in enumerate(as_maps(data.get("tools"))):
         _read_tool(each, source, at, project, names, found)
     return found
 
@@ -141,10 +125,7 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
         found["model"] = f"{vendor}/{re.sub(r'[^A-Za-z0-9_.:/@+-]+', '-', id)}"
         variable = {"azure": "AZURE_OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(vendor, "OPENAI_API_KEY")
         project.environment[variable] = "the key of the model"
-    if notes:
-        ledger.note_changed("model", origin, "; ".join(notes), by_hand)
-    else:
-        ledger.note_mapped("model", origin, f"`{found['model']}`")
+    ledger.note_done("model", origin, "; ".join(notes), by_hand, f"`{found.get('model')}`")
 
 
 def _read_tool(
@@ -152,7 +133,7 @@ def _read_tool(
 ) -> None:
     kind, name = str(tool.get("kind") or ""), str(tool.get("name") or tool.get("kind") or "tool")
     origin, ledger = source.origin("tools", at), project.ledger
-    what = f"tool '{words(name, 60)}'"
+    what = f"tool '{plain_words(name, 60)}'"
     url = str(tool.get("url") or tool.get("serverUrl") or "")
     if kind.lower() == "function":
         function = names.id(name, "tool")
@@ -160,7 +141,9 @@ def _read_tool(
         rows = as_map(parameters.get("properties")) or parameters
         stub = [f"{key}: str" for key in rows if str(key).isidentifier()]
         found.setdefault("tools", []).append(f"stubs:{function}")
-        project.stubs.append(Stub(f"stubs:{function}", stub, words(tool.get("description")), origin, is_tool=True))
+        project.stubs.append(
+            Stub(f"stubs:{function}", stub, plain_words(tool.get("description")), origin, is_tool=True)
+        )
         ledger.note_lost(what, origin, "its code is not in the file", f"write the function {function} in stubs.py")
     elif kind.lower() == "mcp" and re.fullmatch(r"https?://[^\s{}\"'@]+", url):
         server: dict[str, Any] = {"name": names.id(name, "server"), "url": url}
@@ -178,7 +161,7 @@ def _read_tool(
         ledger.note_lost(
             what,
             origin,
-            f"'{words(kind, 40)}' is a tool that the service runs",
+            f"'{plain_words(kind, 40)}' is a tool that the service runs",
             "add a function or a server that does it",
         )
 
@@ -186,22 +169,17 @@ def _read_tool(
 def _schema(source: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     """A JSON Schema of the properties of an agent's answer."""
     rows = source.get("properties")
-    listed = as_list(rows)
-    pairs = (
-        [(str(each.get("name")), as_map(each)) for each in map(as_map, listed)]
-        if listed
-        else list(as_map(rows).items())
-    )
+    listed = {str(each.get("name")): each for each in as_maps(rows)}
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for name, row in ((str(key), as_map(each)) for key, each in pairs):
+    for name, row in ((key, as_map(each)) for key, each in (listed or as_map(rows)).items()):
         kind = str(row.get("kind") or row.get("type") or "string").lower()
         kind = _TYPES.get(kind, kind)
         made: dict[str, Any] = {
             "type": kind if kind in {"string", "number", "integer", "boolean", "array", "object"} else "string"
         }
         if row.get("description"):
-            made["description"] = words(row["description"])
+            made["description"] = plain_words(row["description"])
         if as_list(row.get("enum")):
             made["enum"] = as_list(row["enum"])
         if made["type"] == "object" and depth < 20:

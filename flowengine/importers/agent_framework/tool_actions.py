@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exit
+from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.agent_actions import AgentActions
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.agent_framework.prompt_agents import as_map, words
-from flowengine.importers.form import FlowStep, Names, Stub
+from flowengine.importers.form import SECRET_HEADER, FlowStep, Names, Stub, plain_words
 from flowengine.importers.sample_values import sample_of_schema
+from flowengine.importers.source_tree import as_map
 
 __all__ = ["ToolActions"]
-
-_SECRET: Final = re.compile(r"authori[sz]ation|token|secret|password|api-?key|cookie", re.IGNORECASE)
 
 
 class ToolActions(AgentActions):
@@ -23,7 +21,7 @@ class ToolActions(AgentActions):
 
     # --- Tools and requests
 
-    def _do_invoke_function_tool(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_invoke_function_tool(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         name = str(data.get("functionName") or action.id)
         step = FlowStep(self._names.id(action.id), "function", action.origin)
@@ -33,18 +31,13 @@ class ToolActions(AgentActions):
         for key, value in as_map(data.get("arguments")).items():
             if re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII):
                 step.arguments[self._output(str(key))] = self._value(value)
-        if not any(each.call == step.call for each in self.project.stubs):
-            self.project.stubs.append(
-                Stub(step.call, list(step.arguments), f"The function {words(name, 60)}.", action.origin)
-            )
-            self._ledger.note_lost(
-                f"function '{words(name, 60)}'",
-                action.origin,
-                "its code is not in the file",
-                f"write {function} in stubs.py",
-            )
+        what = f"function '{plain_words(name, 60)}'"
+        stub = Stub(step.call, list(step.arguments), f"The function {plain_words(name, 60)}.", action.origin)
+        if self.project.add_stub(stub):
+            by_hand = f"write {function} in stubs.py"
+            self._ledger.note_lost(what, action.origin, "its code is not in the file", by_hand)
         self._take_result(step, as_map(data.get("output")))
-        return level.add(self._add_approval(action, step, level, exits), self._after_approval(step, level, exits))
+        return self._add_tool(action, step, level, exits)
 
     def _take_result(self, step: FlowStep, output: Mapping[str, Any], value: str = "output") -> None:
         sets: dict[str, Any] = {}
@@ -56,33 +49,25 @@ class ToolActions(AgentActions):
         if sets:
             step.keys["set"] = sets
 
-    def _add_approval(self, action: Action, step: FlowStep, level: ActionLevel, exits: list[Exit] | None) -> FlowStep:
-        """Ask a person before a tool is called, where the action wants it."""
+    def _add_tool(self, action: Action, step: FlowStep, level: ActionLevel, exits: Exits | None) -> Exits:
+        """Add a tool's node, behind one that asks a person where the action wants it."""
         wanted = action.data.get("requireApproval")
-        self._asked: FlowStep | None = None
         if not wanted or str(wanted).lower() == "false":
-            return step
+            return level.add(step, exits)
         ask = FlowStep(self._names.id(f"approve_{action.id}"), "approval", action.origin)
-        ask.keys["message"] = f"Call {words(action.data.get('toolName') or action.data.get('functionName'), 80)}?"
+        ask.keys["message"] = f"Call {plain_words(action.data.get('toolName') or action.data.get('functionName'), 80)}?"
         ask.keys["routes"] = {"yes": {"to": step.id}, "no": {}}
         if isinstance(wanted, str) and wanted.startswith("="):
             ask.keys["routes"] = {"yes": {}, "no": {}}
             ask.when = self._condition(wanted)
             step.when = f'nodes.{ask.id}.status == "skipped" or nodes.{ask.id}.output.choice == "yes"'
+            step.needs = [ask.id]
             step.keys["join"] = "always"
             self._changes.append("who refuses the call ends this way of the flow")
         level.add(ask, exits)
-        self._asked = ask
-        return step
+        return level.add(step, None)
 
-    def _after_approval(self, step: FlowStep, level: ActionLevel, exits: list[Exit] | None) -> list[Exit] | None:
-        if self._asked is None:
-            return exits
-        if step.when:
-            step.needs = [self._asked.id]
-        return None
-
-    def _do_invoke_mcp_tool(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_invoke_mcp_tool(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         raw, tool = str(data.get("serverUrl") or ""), str(data.get("toolName") or "")
         step = FlowStep(self._names.id(action.id), "tool", action.origin)
@@ -91,42 +76,39 @@ class ToolActions(AgentActions):
         if not re.fullmatch(r"https?://[^\s{}\"'@]+", raw) and not raw.startswith("=Env."):
             raise FxError("a server whose address is a formula")
         if raw.startswith("=Env."):
-            self._by_hand = f"put the address of {words(raw, 60)} in the place of https://mcp.example.com/"
+            self._by_hand = f"put the address of {plain_words(raw, 60)} in the place of https://mcp.example.com/"
             raw = "https://mcp.example.com/"
         servers: list[dict[str, Any]] = self._flow.keys.setdefault("mcp_servers", [])
         server = next((each for each in servers if each["url"] == raw), None)
         if server is None:
             label = str(data.get("serverLabel") or "server")
-            made: dict[str, Any] = {
-                "name": Names(each["name"] for each in servers).id(label if not label.startswith("=") else "server"),
-                "url": raw,
-            }
-            server = made
+            name = Names(each["name"] for each in servers).id(label if not label.startswith("=") else "server")
+            server = dict[str, Any](name=name, url=raw)
             servers.append(server)
             self.project.settings.setdefault("allow_mcp", []).append(raw)
         for header in as_map(data.get("headers")):
             variable = re.sub(r"[^A-Z0-9]+", "_", f"{server['name']}_{header}".upper())
             server.setdefault("headers_env", {})[str(header)] = variable
-            self.project.environment[variable] = f"the header {words(header, 40)} of the server {server['name']}"
+            self.project.environment[variable] = f"the header {plain_words(header, 40)} of the server {server['name']}"
         step.keys["tool"] = f"{server['name']}.{tool}"
         step.arguments = {str(key): self._value(each) for key, each in as_map(data.get("arguments")).items()}
         for key in step.arguments:
             if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
-                raise FxError(f"an argument called '{words(key, 60)}', which is no name of the format")
+                raise FxError(f"an argument called '{plain_words(key, 60)}', which is no name of the format")
         step.sample = "made up"
         self._take_result(step, as_map(data.get("output")))
         conversation = self._conversation(data.get("conversationId"))
         if conversation is not None:
             step.keys.setdefault("set", {})[conversation] = "{{ [{'Role': 'Tool', 'Text': output }] }}"
             self._spoken.add(conversation)
-        return level.add(self._add_approval(action, step, level, exits), self._after_approval(step, level, exits))
+        return self._add_tool(action, step, level, exits)
 
-    def _do_http_request_action(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_http_request_action(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         step = FlowStep(self._names.id(action.id), "http", action.origin)
         method = str(data.get("method") or "GET").upper()
         if method not in {"GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"}:
-            raise FxError(f"the method '{words(method, 20)}'")
+            raise FxError(f"the method '{plain_words(method, 20)}'")
         if method != "GET":
             step.keys["method"] = method
         url = str(data.get("url") or "")
@@ -134,21 +116,16 @@ class ToolActions(AgentActions):
         if host is None or not re.match(r"=?\s*(\$?\"|Concatenate\(\s*\"|Concat\(\s*\")?https?://", url):
             raise FxError("an address whose host is a formula")
         step.keys["url"] = self._text(url)
-        secret = {
-            str(key): str(value) for key, value in as_map(data.get("headers")).items() if _SECRET.search(str(key))
-        }
-        plain = {
-            str(key): self._text(value) for key, value in as_map(data.get("headers")).items() if str(key) not in secret
-        }
         variables: list[str] = []
-        for key in secret:
+        for key, value in as_map(data.get("headers")).items():
+            if not SECRET_HEADER.search(key):
+                step.keys.setdefault("headers", {})[key] = self._text(value)
+                continue
             variable = re.sub(r"[^A-Z0-9]+", "_", f"{step.id}_{key}".upper())
             variables.append(variable)
             step.keys.setdefault("headers_env", {})[key] = variable
-            self.project.environment[variable] = f"the header {words(key, 40)} of `{step.id}`"
+            self.project.environment[variable] = f"the header {plain_words(key, 40)} of `{step.id}`"
             self._changes.append("keys come from the environment")
-        if plain:
-            step.keys["headers"] = plain
         query = {str(key): self._value(each) for key, each in as_map(data.get("queryParameters")).items()}
         if query:
             step.keys["query"] = query

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exit
+from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.agent_framework.prompt_agents import as_list, as_map, words
 from flowengine.importers.agent_framework.workflow_values import WorkflowValues, inner
+from flowengine.importers.form import plain_words
+from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["VariableActions"]
 
@@ -19,9 +20,7 @@ _SETTERS: Final = frozenset({"SetVariable", "SetValue", "SetTextVariable", "SetM
 class VariableActions(WorkflowValues):
     """The actions by the names of their kinds."""
 
-    def _set(
-        self, action: Action, level: ActionLevel, exits: list[Exit] | None, given: Mapping[str, Any]
-    ) -> list[Exit]:
+    def _set(self, action: Action, level: ActionLevel, exits: Exits | None, given: Mapping[str, Any]) -> Exits:
         """Write values to the state: by the node before, where that is free to do it, else by a node."""
         last = exits[0].step if exits and len(exits) == 1 and not exits[0].label else None
         text = str(given)
@@ -38,44 +37,42 @@ class VariableActions(WorkflowValues):
             step = level.give(action.id, dict(given), action.origin, {key: f"{{{{ output.{key} }}}}" for key in given})
         return level.add(step, exits)
 
-    def _do_set_variable(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_set_variable(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         key = self._variable(data.get("variable") or data.get("path"))
         return self._set(action, level, exits, {key: self._value(data.get("value"))})
 
     _do_set_value = _do_set_variable
 
-    def _do_set_text_variable(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_set_text_variable(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         return self._set(
             action, level, exits, {self._variable(action.data.get("variable")): self._text(action.data.get("value"))}
         )
 
-    def _do_set_multiple_variables(
-        self, action: Action, level: ActionLevel, exits: list[Exit] | None
-    ) -> list[Exit] | None:
+    def _do_set_multiple_variables(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits | None:
         out = exits
-        for at, each in enumerate(map(as_map, as_list(action.data.get("assignments") or action.data.get("variables")))):
+        for at, each in enumerate(as_maps(action.data.get("assignments") or action.data.get("variables"))):
             key = self._variable(each.get("variable") or each.get("path"))
             part = Action("SetVariable", each, action.origin, action.id if at == 0 else f"{action.id}_{at + 1}")
             out = self._set(part, level, out, {key: self._value(each.get("value"))})
         return out
 
-    def _do_append_value(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_append_value(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         key = self._variable(action.data.get("path") or action.data.get("variable"))
         value = inner(self._value(action.data.get("value")))
         return self._set(action, level, exits, {key: f"{{{{ (shared_state.{key} | default([], true)) + [{value}] }}}}"})
 
-    def _do_reset_variable(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_reset_variable(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         key = self._variable(action.data.get("variable"))
         return self._set(action, level, exits, {key: self._flow.shared_state[key]["default"]})
 
-    def _do_clear_all_variables(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_clear_all_variables(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         keys = [key for variable, key in self._states.items() if variable[0] == "Local"]
         if not keys:
             return self._set(action, level, exits, {self._state(("Local", "cleared")): ""})
         return self._set(action, level, exits, {key: self._flow.shared_state[key]["default"] for key in keys})
 
-    def _do_parse_value(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_parse_value(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         key = self._variable(action.data.get("variable"))
         kind = action.data.get("valueType")
         name = str(as_map(kind).get("kind") or kind or "Record")
@@ -87,7 +84,7 @@ class VariableActions(WorkflowValues):
         }.get(name, f"{value} if {value} is not string else ({value} | from_json)")
         return self._set(action, level, exits, {key: f"{{{{ {made} }}}}"})
 
-    def _do_edit_table(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_edit_table(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         key = self._variable(data.get("itemsVariable"))
         change = data.get("changeType")
@@ -106,7 +103,7 @@ class VariableActions(WorkflowValues):
             case "takelast":
                 made = f"{table}[:-1]"
             case _:
-                raise FxError(f"the change '{words(kind, 40)}' of a table")
+                raise FxError(f"the change '{plain_words(kind, 40)}' of a table")
         given = {key: f"{{{{ {made} }}}}"}
         result = as_map(change).get("resultVariable") or data.get("resultVariable")
         if result and kind.startswith("take"):

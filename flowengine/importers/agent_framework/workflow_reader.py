@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from flowengine.importers.agent_framework.action_flow import ENDS, Action, ActionLevel, Exit, form_loops
+from flowengine.importers.agent_framework.action_flow import ENDS, Action, ActionLevel, Exit, Exits, form_loops
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.agent_framework.prompt_agents import as_list, as_map, words
 from flowengine.importers.agent_framework.tool_actions import ToolActions
 from flowengine.importers.agent_framework.workflow_values import MOST_NESTED, inner
-from flowengine.importers.form import GIVE, FlowStep, ImportedProject, ImportLedger, Names, SourcePlace, Stub
-from flowengine.importers.source_tree import SourceError
+from flowengine.importers.form import GIVE, Element, FlowStep, ImportedProject, Names, Stub, plain_words
+from flowengine.importers.source_tree import SourceError, as_list, as_map, as_maps
 
 __all__ = ["WorkflowReader"]
 
 _MOST_ACTIONS: Final = 2_000
-_BLOCKS: Final = ("actions", "elseActions", "then", "else", "defaultActions", "default")
+_OTHERWISE: Final = ("elseActions", "else", "defaultActions", "default")
+_BLOCKS: Final = ("actions", "then", *_OTHERWISE)
 
 
 class WorkflowReader(ToolActions):
@@ -29,7 +29,7 @@ class WorkflowReader(ToolActions):
             if as_map(self._data.get(key)):
                 path = (key, "actions") if as_list(as_map(self._data[key]).get("actions")) else path
                 self._ledger.note_mapped(
-                    f"trigger {words(as_map(self._data[key]).get('kind'), 60)}", self._source.origin(key), "a run"
+                    f"trigger {plain_words(as_map(self._data[key]).get('kind'), 60)}", self._source.origin(key), "a run"
                 )
         self._read_inputs()
         rows: Any = self._data
@@ -57,17 +57,14 @@ class WorkflowReader(ToolActions):
             kind = kind if kind in {"string", "number", "integer", "boolean", "array", "object"} else "string"
             field: dict[str, Any] = {"type": kind}
             if row.get("description"):
-                field["description"] = words(row["description"])
+                field["description"] = plain_words(row["description"])
             if "default" in row:
                 field["default"] = row["default"]
             id = self._input_names.id(name, "input")
             self._input_ids[str(name).lower()] = id
             self._flow.inputs[id] = field
-            what, origin = f"input '{words(name, 60)}'", self._source.origin("inputs", str(name))
-            if id == name:
-                self._ledger.note_mapped(what, origin)
-            else:
-                self._ledger.note_changed(what, origin, f"it is called `{id}`")
+            what, origin = f"input '{plain_words(name, 60)}'", self._source.origin("inputs", str(name))
+            self._ledger.note_done(what, origin, f"it is called `{id}`" if id != name else "")
 
     def _actions(self, rows: Sequence[Any], path: tuple[str | int, ...], depth: int) -> list[Action]:
         found: list[Action] = []
@@ -86,7 +83,7 @@ class WorkflowReader(ToolActions):
                 if as_list(each.get(key)):
                     action.blocks[key] = self._actions(as_list(each[key]), (*place, key), depth + 1)
             for key in ("conditions", "cases"):
-                for number, case in enumerate(map(as_map, as_list(each.get(key)))):
+                for number, case in enumerate(as_maps(each.get(key))):
                     action.blocks[f"{key}:{number}"] = self._actions(
                         as_list(case.get("actions")), (*place, key, number, "actions"), depth + 1
                     )
@@ -95,59 +92,54 @@ class WorkflowReader(ToolActions):
 
     # --- Actions
 
-    def _convert(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit] | None:
+    def _convert(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits | None:
         """The nodes of one action, and what runs before the next."""
         if action.kind == "#goto":
             rounds = self._data.get("maxTurns")
-            out = level.loop(
-                action, exits, own=action.id, rounds=rounds if isinstance(rounds, int) and 1 <= rounds <= 10000 else 100
-            )
-            return out
-        what = f"{words(action.kind, 60) or 'action'} '{words(action.id, 60)}'"
+            rounds = rounds if isinstance(rounds, int) and 1 <= rounds <= 10000 else 100
+            return level.loop(action, exits, own=action.id, rounds=rounds)
+        what = f"{plain_words(action.kind, 60) or 'action'} '{plain_words(action.id, 60)}'"
         if exits == []:
             self._ledger.note_changed(what, action.origin, "left out, since nothing leads to it")
             self._drop(action)
             return []
-        self._changes, self._by_hand = [], ""
-        convert: Callable[[Action, ActionLevel, list[Exit] | None], list[Exit] | None] | None = getattr(
-            self, f"_do_{_snake(action.kind)}", None
-        )
         if action.kind in ENDS:
             level.end(exits, action)
             self._ledger.note_mapped(what, action.origin, "the end of the flow")
             return []
+        around = (self._changes, self._by_hand)
+        self._changes, self._by_hand = [], ""
         count = len(level.steps)
         before = {key: dict(each) for key, each in self._flow.shared_state.items()}
         at = len(self._ledger.elements)
+        convert = getattr(self, f"_do_{_snake(action.kind)}", None)
         try:
             if convert is None:
-                raise FxError(f"there is no counterpart to '{words(action.kind, 60)}'")
-            out = convert(action, level, exits)
+                raise FxError(f"there is no counterpart to '{plain_words(action.kind, 60)}'")
+            out: Exits | None = convert(action, level, exits)
+            note = f"the step `{level.steps[count].id}`" if len(level.steps) > count else "no step of its own"
+            outcome = "changed" if self._changes or self._by_hand else "mapped"
+            told = Element(what, action.origin, outcome, "; ".join(self._changes) or note, self._by_hand)
+            self._ledger.elements.insert(at, told)
+            return out
         except FxError as error:
             del level.steps[count:]
             self._flow.shared_state |= before
             self._drop(action)
             self._ledger.note_lost(what, action.origin, _why(str(error)), "do it by a step of your own")
             step = FlowStep(self._names.id(action.id), "function", action.origin)
-            function = self._stub_names.id(action.id, "step")
-            step.call, step.sample = f"stubs:{function}", ""
+            step.call, step.sample = f"stubs:{self._stub_names.id(action.id, 'step')}", ""
             self.project.stubs.append(Stub(step.call, (), f"{action.kind}: {error}", action.origin))
             return level.add(step, exits)
-        note = f"the step `{level.steps[count].id}`" if len(level.steps) > count else "no step of its own"
-        if self._changes or self._by_hand:
-            self._ledger.elements.insert(
-                at, _element(what, action.origin, "; ".join(self._changes) or note, self._by_hand)
-            )
-        else:
-            self._ledger.elements.insert(at, _element(what, action.origin, note))
-        return out
+        finally:
+            self._changes, self._by_hand = around
 
     def _drop(self, action: Action) -> None:
         """Tell of the actions inside one that is left out."""
         told = {(each.what, each.origin) for each in self._ledger.elements}
         for block in action.blocks.values():
             for each in block:
-                what = f"{words(each.kind, 60) or 'action'} '{words(each.id, 60)}'"
+                what = f"{plain_words(each.kind, 60) or 'action'} '{plain_words(each.id, 60)}'"
                 if (what, each.origin) not in told:
                     self._ledger.note_lost(
                         what, each.origin, "the action that it is in is left out", "do it by a step of your own"
@@ -156,44 +148,33 @@ class WorkflowReader(ToolActions):
 
     # --- Choices, jumps, loops
 
-    def _do_condition_group(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
-        rows = [as_map(each) for each in as_list(action.data.get("conditions") or action.data.get("cases"))]
+    def _do_condition_group(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
+        rows = as_maps(action.data.get("conditions") or action.data.get("cases"))
         key = "conditions" if action.data.get("conditions") else "cases"
-        tests = [self._condition(each.get("condition")) for each in rows]
+        tests = [(str(each.get("id") or ""), self._condition(each.get("condition"))) for each in rows]
         blocks = [action.blocks.get(f"{key}:{at}", []) for at in range(len(rows))]
-        return self._choose(
-            action,
-            level,
-            exits,
-            [(str(each.get("id") or ""), test) for each, test in zip(rows, tests, strict=True)],
-            blocks,
-        )
+        return self._choose(action, level, exits, tests, blocks)
 
-    def _do_if(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
-        test = self._condition(action.data.get("condition"))
-        return self._choose(
-            action, level, exits, [("then", test)], [action.blocks.get("then", action.blocks.get("actions", []))]
-        )
+    def _do_if(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
+        tests = [("then", self._condition(action.data.get("condition")))]
+        return self._choose(action, level, exits, tests, [action.blocks.get("then", action.blocks.get("actions", []))])
 
-    def _do_switch(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_switch(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         value = inner(self._value(action.data.get("value")))
-        rows = [as_map(each) for each in as_list(action.data.get("cases"))]
-        tests = [
-            (str(each.get("id") or ""), f"{value} == {inner(self._value(each.get('match', each.get('value'))))}")
-            for each in rows
-        ]
-        return self._choose(
-            action, level, exits, tests, [action.blocks.get(f"cases:{at}", []) for at in range(len(rows))]
-        )
+        rows = as_maps(action.data.get("cases"))
+        matches = [inner(self._value(each.get("match", each.get("value")))) for each in rows]
+        tests = [(str(each.get("id") or ""), f"{value} == {match}") for each, match in zip(rows, matches, strict=True)]
+        blocks = [action.blocks.get(f"cases:{at}", []) for at in range(len(rows))]
+        return self._choose(action, level, exits, tests, blocks)
 
     def _choose(
         self,
         action: Action,
         level: ActionLevel,
-        exits: list[Exit] | None,
+        exits: Exits | None,
         tests: Sequence[tuple[str, str]],
         blocks: Sequence[list[Action]],
-    ) -> list[Exit]:
+    ) -> Exits:
         if not tests:
             raise FxError("a choice without conditions")
         step = FlowStep(self._names.id(action.id), "condition", action.origin)
@@ -206,84 +187,62 @@ class WorkflowReader(ToolActions):
             step.keys["cases"] = [{"if": test, "label": label} for (_, test), label in zip(tests, labels, strict=True)]
             step.keys["else"] = {}
         level.add(step, exits)
-        told = (self._changes, self._by_hand)
-        otherwise: list[Action] = next(
-            (
-                action.blocks[key]
-                for key in ("elseActions", "else", "defaultActions", "default")
-                if key in action.blocks
-            ),
-            list[Action](),
-        )
+        otherwise = next((action.blocks[key] for key in _OTHERWISE if key in action.blocks), list[Action]())
         out: list[Exit] = []
         for label, block in zip([*labels, "else"], [*blocks, otherwise], strict=True):
             out += level.run(block, [Exit(step, label)]) or []
-        self._changes, self._by_hand = told
         return out
 
-    def _do_goto_action(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_goto_action(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         if not level.go(action.target, exits, action):
             self._ledger.note_lost(
                 "jump",
                 action.origin,
-                f"'{words(action.target, 60)}' is not where a loop or a way forward could lead",
+                f"'{plain_words(action.target, 60)}' is not where a loop or a way forward could lead",
                 "draw it as a loop",
             )
             level.end(exits, action)
         return []
 
-    def _do_break_loop(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
-        if not level.leave_round(exits, action, whole=True):
+    def _do_break_loop(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
+        if not level.leave_round(exits, action, whole=action.kind == "BreakLoop"):
             raise FxError("it stands in no loop")
         return []
 
-    def _do_continue_loop(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
-        if not level.leave_round(exits, action, whole=False):
-            raise FxError("it stands in no loop")
-        return []
+    _do_continue_loop = _do_break_loop
 
-    def _do_foreach(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_foreach(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         items = inner(self._value(data.get("items") or data.get("source") or data.get("itemsSource")))
-        sets: dict[str, Any] = {}
-        for key, value in (
-            ("value", f"{items}[round.index]"),
-            ("itemName", f"{items}[round.index]"),
-            ("index", "round.index"),
-        ):
-            if data.get(key):
-                sets[self._variable(data[key])] = f"{{{{ {value} }}}}"
-        told = (self._changes, self._by_hand)
-        test = FlowStep(
-            self._names.id(f"{action.id}_any"), "condition", action.origin, keys={"if": f"({items} | length) > 0"}
-        )
-        level.add(test, exits)
+        item = f"{{{{ {items}[round.index] }}}}"
+        parts = {"value": item, "itemName": item, "index": "{{ round.index }}"}
+        sets = {self._variable(data[key]): value for key, value in parts.items() if data.get(key)}
+        test = self._test(f"{action.id}_any", f"({items} | length) > 0", action, level, exits)
         action.blocks.setdefault("actions", action.blocks.get("then", []))
         out = level.loop(
             action, [Exit(test, "then")], sets=sets, until=f"round.index + 1 >= ({items} | length)", rounds=1000
         )
-        self._changes, self._by_hand = told
         return [*out, Exit(test, "else")]
 
     _do_for_each = _do_foreach
 
-    def _do_while(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _test(self, name: str, test: str, action: Action, level: ActionLevel, exits: Exits | None) -> FlowStep:
+        """The choice before a loop, which may have no round."""
+        step = FlowStep(self._names.id(name), "condition", action.origin, keys={"if": test})
+        level.add(step, exits)
+        return step
+
+    def _do_while(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         again = self._condition(action.data.get("condition"))
-        told = (self._changes, self._by_hand)
-        test = FlowStep(self._names.id(f"{action.id}_first"), "condition", action.origin, keys={"if": again})
-        level.add(test, exits)
+        test = self._test(f"{action.id}_first", again, action, level, exits)
         action.blocks.setdefault("actions", [])
         out = level.loop(action, [Exit(test, "then")], until=f"not ({again})", rounds=1000)
-        self._changes, self._by_hand = told
         return [*out, Exit(test, "else")]
 
-    def _do_repeat_until(self, action: Action, level: ActionLevel, exits: list[Exit] | None) -> list[Exit]:
+    def _do_repeat_until(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         done = self._condition(action.data.get("condition") or action.data.get("until"))
-        told = (self._changes, self._by_hand)
         action.blocks.setdefault("actions", [])
-        out = level.loop(action, exits, until=done, rounds=1000)
-        self._changes, self._by_hand = told
-        return out
+        return level.loop(action, exits, until=done, rounds=1000)
 
     # --- At the end
 
@@ -312,15 +271,6 @@ def _targets(step: FlowStep) -> list[str]:
     found = [keys.get("then"), keys.get("else"), *(each.get("then") for each in keys.get("cases", []))]
     found += [as_map(each).get("to") for each in as_map(keys.get("routes")).values()]
     return [each for each in found if isinstance(each, str)]
-
-
-def _element(what: str, origin: SourcePlace, note: str, by_hand: str = "") -> Any:
-    ledger = ImportLedger()
-    if by_hand or not note.startswith(("the step `", "no step")):
-        ledger.note_changed(what, origin, note, by_hand)
-    else:
-        ledger.note_mapped(what, origin, note)
-    return ledger.elements[0]
 
 
 def _why(text: str) -> str:

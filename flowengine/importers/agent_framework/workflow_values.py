@@ -11,11 +11,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from flowengine.core.values import is_map
 from flowengine.importers.agent_framework.action_flow import Action
 from flowengine.importers.agent_framework.power_fx import Fx, FxError, FxNode, names_in, parse_fx, path_of
-from flowengine.importers.agent_framework.prompt_agents import as_list, as_map, is_list, is_map, words
-from flowengine.importers.form import FieldNames, ImportedFlow, ImportedProject, ImportLedger, Names, literal, quote
-from flowengine.importers.source_tree import YamlSource
+from flowengine.importers.form import (
+    FieldNames,
+    ImportedFlow,
+    ImportedProject,
+    ImportLedger,
+    Names,
+    escape_text,
+    key_path,
+    literal,
+    plain_words,
+    quote,
+)
+from flowengine.importers.source_tree import YamlSource, as_list, as_map, is_list
 
 __all__ = ["MOST_NESTED", "WorkflowValues", "inner", "split_name"]
 
@@ -41,7 +52,7 @@ class WorkflowValues:
             or source.file.rsplit("/", 1)[-1].partition(".")[0]
         )
         self._flow = ImportedFlow(
-            Names().id(name, "workflow"), source.origin("kind"), words(self._data.get("description")) or None
+            Names().id(name, "workflow"), source.origin("kind"), plain_words(self._data.get("description")) or None
         )
         self.project.flows.append(self._flow)
         self._names = Names({"stubs", "imported_values"})
@@ -123,11 +134,11 @@ class WorkflowValues:
             return self._environment(rest[0])
         if (low == "workflow" and rest and rest[0].lower() == "inputs") or low in {"inputs", "input"}:
             fields = rest[1:] if low == "workflow" else rest
-            return _join_fields("inputs", [self._input(fields[0]), *fields[1:]]) if fields else "inputs.message"
+            return key_path("inputs", [self._input(fields[0]), *fields[1:]]) if fields else "inputs.message"
         if not rest:
             raise FxError(f"the name {scope[:40]}")
         variable, fields = split_name(tuple(path))
-        return _join_fields(f"shared_state.{self._state(variable)}", fields)
+        return key_path(f"shared_state.{self._state(variable)}", fields)
 
     def _input(self, name: str) -> str:
         if name.lower() not in self._input_ids:
@@ -214,7 +225,7 @@ class WorkflowValues:
                 if re.match(r"\s*(Local|Topic|Global|System|Workflow|Env)\.", found[1]):
                     raise
                 continue  # Braces that hold no formula are text.
-            parts += [_escape(text[end : found.start()]), shown]
+            parts += [escape_text(text[end : found.start()]), shown]
             end = found.end()
         return "".join(parts) + (literal(text[end:]) if end else literal(text))
 
@@ -252,16 +263,6 @@ def split_name(path: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
     if scope == "workflow" and len(path) > 2 and path[1].lower() == "outputs":
         return ("Outputs", path[2]), path[3:]
     return path[:2], path[2:]
-
-
-def _join_fields(base: str, fields: Sequence[str]) -> str:
-    return base + "".join(
-        f".{each}" if re.fullmatch(r"[A-Za-z_]\w*", each, re.ASCII) else f"[{quote(each)}]" for each in fields
-    )
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"\{(?=[{%#]|\Z)", '{{ "{" }}', text)
 
 
 def inner(value: Any) -> str:

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from flowengine.errors import DefinitionError, FlowError
-from flowengine.flowfile.yaml.parser import parse_yaml
-from flowengine.flowfile.yaml.positions import SourceText
 from flowengine.importers.dify.app_reader import AppReader
-from flowengine.importers.dify.selectors import as_mapping
 from flowengine.importers.form import ImportedProject
-from flowengine.importers.source_tree import SourceTree, YamlSource
+from flowengine.importers.source_tree import SourceTree, YamlSource, as_map, parse_source
 
 __all__ = ["find", "read"]
 
@@ -26,14 +21,10 @@ _PAIR: Final = re.compile(r"\\u[dD]([89abAB][0-9a-fA-F]{2})\\u[dD]([c-fC-F][0-9a
 
 def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
     """The files that hold an app of Dify."""
-    return [each for each in files if each.endswith((".yml", ".yaml")) and _is_app(tree, each)]
+    return [file for file, text in tree.yaml_texts(files) if _is_app(text)]
 
 
-def _is_app(tree: SourceTree, file: str) -> bool:
-    try:
-        text = tree.read_text(file)
-    except DefinitionError:
-        return False
+def _is_app(text: str) -> bool:
     return bool(
         re.search(r"""(?m)^["'{ \t]*+(app|data["']\s*+:\s*+["']app)["']?\s*+:""", text)
         and re.search(r"""mode["']?\s*:\s*["']?(advanced-chat|chat|agent-chat|workflow|completion)\b""", text)
@@ -44,18 +35,14 @@ def _is_app(tree: SourceTree, file: str) -> bool:
 def read(tree: SourceTree, file: str) -> ImportedProject:
     """The app of one file; of an answer of Dify's server, the text in its `data`."""
     source = _parse(file, tree.read_text(file))
-    inner = as_mapping(source.data).get("data")
+    inner = as_map(source.data).get("data")
     if isinstance(inner, str):
         source = _parse(file, inner)
     return AppReader(source).read()
 
 
 def _parse(file: str, text: str) -> YamlSource:
-    text = _PAIR.sub(_join_surrogates, text)
-    parsed = parse_yaml(text, file)
-    if parsed.problems:
-        raise FlowError(parsed.problems)
-    return YamlSource(file, parsed.data, SourceText(text, Path(file), parsed.place))
+    return parse_source(file, _PAIR.sub(_join_surrogates, text))
 
 
 def _join_surrogates(found: re.Match[str]) -> str:

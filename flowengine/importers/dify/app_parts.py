@@ -6,20 +6,14 @@ What a node gives is said here once (`outputs`), and so are the labels that a no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files as package_files
 from typing import Any, Final
 
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
-from flowengine.importers.dify.selectors import (
-    Selectors,
-    UnknownValueError,
-    Value,
-    as_mapping,
-    as_rows,
-    key_path,
-    words_of,
-)
+from flowengine.importers.dify.selectors import Selectors, UnknownValueError, Value, words_of
 from flowengine.importers.form import (
     GIVE,
     CarriedFile,
@@ -29,12 +23,14 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
     Stub,
+    key_path,
     quote,
 )
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
+from flowengine.importers.source_tree import as_list, as_map, as_maps
 from flowengine.models.option_refusals import find_refusals
 
-__all__ = ["CLOCK", "SAMPLES", "AppParts", "is_clock"]
+__all__ = ["CLOCK", "EMPTY", "SAMPLES", "AppParts", "is_clock", "state_type"]
 
 _VENDORS: Final = {
     "openai": "openai",
@@ -76,12 +72,14 @@ SAMPLES: Final[dict[str, Any]] = {
 }
 """What flow tests have a node give, by the type of the source."""
 _LONGEST_LABEL: Final = 60
-_EMPTY: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boolean": False, "object": {}}
-_RANGES: Final = {
-    "top_p": (0, 1),
-    "presence_penalty": (-2, 2),
-    "frequency_penalty": (-2, 2),
-}
+EMPTY: Final[Mapping[str, Any]] = {"number": 0, "boolean": False, "array": [], "object": {}}
+"""Type of a state or an input → its value where none is given; a text's is empty."""
+_RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+
+
+def state_type(kind: str) -> str:
+    """The JSON type of a variable of the source."""
+    return "array" if kind.startswith("array") else kind if kind in ("number", "boolean", "object") else "string"
 
 
 @dataclass
@@ -105,13 +103,9 @@ class AppParts:
     stub_names: Names = field(default_factory=Names)
     needs_steps: bool = False
 
-    def __post_init__(self) -> None: ...
-
-    @property
+    @cached_property
     def selectors(self) -> Selectors:
-        if not hasattr(self, "_selectors"):
-            self._selectors = Selectors(self.graph, self.outputs, self.values, self.inside)
-        return self._selectors
+        return Selectors(self.graph, self.outputs, self.values, self.inside)
 
     # --- Values
 
@@ -147,7 +141,7 @@ class AppParts:
     def jinja(self, text: str, variables: Sequence[Any], place: DifyNode, step: FlowStep | None = None) -> str:
         """A Jinja template of the source as one of ours; where ours cannot say it, by code that `step` calls."""
         given: dict[str, Value] = {}
-        for each in map(as_mapping, variables):
+        for each in map(as_map, variables):
             try:
                 given[str(each.get("variable"))] = self.value(words_of(each.get("value_selector")), place)
             except UnknownValueError as error:
@@ -159,8 +153,7 @@ class AppParts:
             raise UnknownValueError(f"a template: {converted.problem}")
         file = f"{place.id}.jinja"
         self.project.files.append(CarriedFile(f"templates/{file}", text))
-        if not any(each.path == "rendering.py" for each in self.project.files):
-            self.project.files.append(CarriedFile("rendering.py", RENDERING_MODULE))
+        self.project.carry("rendering.py", RENDERING_MODULE)
         step.call = "rendering:render"
         step.arguments = {"template": file, "values": {name: each.printed for name, each in given.items()}}
         step.sample = "A text."
@@ -177,7 +170,7 @@ class AppParts:
             case "template-transform" | "answer" | "document-extractor" | "iteration" | "knowledge-retrieval":
                 return Value(key_path(base, rest))
             case "variable-aggregator" | "variable-assigner":
-                grouped = as_mapping(place.data.get("advanced_settings")).get("group_enabled")
+                grouped = as_map(place.data.get("advanced_settings")).get("group_enabled")
                 return Value(key_path(base, [first, *rest] if grouped else rest))
             case "list-operator":
                 if first in {"first_record", "last_record"}:
@@ -186,10 +179,7 @@ class AppParts:
                 return Value(key_path(base, rest))
             case "question-classifier":
                 labels = self.labels(place)
-                names = {
-                    str(as_mapping(each).get("id")): str(as_mapping(each).get("name"))
-                    for each in as_rows(place.data.get("classes"))
-                }
+                names = {str(each.get("id")): str(each.get("name")) for each in as_maps(place.data.get("classes"))}
                 if all(names.get(key, label).strip() == label for key, label in labels.items()):
                     return Value(f"{base}.next_route")
                 pairs = ", ".join(f"{quote(label)}: {quote(names.get(key, label))}" for key, label in labels.items())
@@ -230,7 +220,7 @@ class AppParts:
         """The fields, which must be in the shape of the output where that is known."""
         schema: Any = self.schemas.get(place.source)
         for each in fields:
-            properties = as_mapping(as_mapping(schema).get("properties"))
+            properties = as_map(as_map(schema).get("properties"))
             if not properties:
                 break
             if each not in properties:
@@ -241,7 +231,7 @@ class AppParts:
     def _is_known_tool(self, place: DifyNode) -> bool:
         return is_clock(place.data) or (
             place.data.get("tool_name") in KNOWN_TOOLS
-            and bool({"url", "query"} & as_mapping(place.data.get("tool_parameters")).keys())
+            and bool({"url", "query"} & as_map(place.data.get("tool_parameters")).keys())
         )
 
     def inside(self, container: DifyNode, place: DifyNode, fields: Sequence[str]) -> Value | None:
@@ -260,8 +250,8 @@ class AppParts:
 
     def cases(self, place: DifyNode) -> list[Mapping[str, Any]]:
         """The cases of an if-else; older files have but one."""
-        rows = [as_mapping(each) for each in as_rows(place.data.get("cases"))]
-        return rows or ([place.data] if as_rows(place.data.get("conditions")) else [])
+        rows = as_maps(place.data.get("cases"))
+        return rows or ([place.data] if as_list(place.data.get("conditions")) else [])
 
     def labels(self, place: DifyNode) -> dict[str, str]:
         """Handle of the source → label, for a node that chooses; empty for others."""
@@ -274,14 +264,19 @@ class AppParts:
                 found = {str(each.get("case_id") or each.get("id")): f"case_{at}" for at, each in enumerate(cases, 1)}
                 return {**found, "false": "else"}
             case "question-classifier":
-                return _classes(place)
+                found = dict[str, str]()
+                for at, each in enumerate(as_maps(place.data.get("classes")), 1):
+                    name = str(each.get("name") or "").strip()
+                    is_fit = 0 < len(name) <= _LONGEST_LABEL and not set("\n{") & set(name)
+                    label = name if is_fit and name not in found.values() else f"class_{at}"
+                    found[str(each.get("id"))] = label
+                return found
             case "human-input":
-                actions = [as_mapping(each) for each in as_rows(place.data.get("user_actions"))]
-                found = {
-                    str(each.get("id")): str(each.get("title") or each.get("id")).strip()[:_LONGEST_LABEL]
-                    for each in actions
-                }
-                found = {key: label for key, label in found.items() if label and "{" not in label}
+                found: dict[str, str] = {}
+                for each in as_maps(place.data.get("user_actions")):
+                    label = str(each.get("title") or each.get("id")).strip()[:_LONGEST_LABEL]
+                    if label and "{" not in label:
+                        found[str(each.get("id"))] = label
                 uses_timeout = any(edge.handle == "__timeout" for edge in self.graph.targets.get(place.source, []))
                 return {**found, **({"__timeout": "timeout"} if uses_timeout else {})}
             case _:
@@ -307,7 +302,7 @@ class AppParts:
     def empty_of_state(self, key: str) -> Any:
         """The empty value of a key's type."""
         kind = str(self.flow.shared_state.get(key, {}).get("type", ""))
-        return _EMPTY.get(kind, "{{ [] }}" if kind == "array" else "")
+        return "{{ [] }}" if kind == "array" else EMPTY.get(kind, "")
 
     # --- Models, tools, stubs
 
@@ -317,8 +312,8 @@ class AppParts:
         provider = str(model.get("provider") or "").strip("/").rsplit("/", 1)[-1]
         if name:
             step.model = self._model_name(provider, name)
-        given = as_mapping(model.get("completion_params"))
-        for key, (low, high) in {"temperature": (0, 2), **_RANGES}.items():
+        given = as_map(model.get("completion_params"))
+        for key, (low, high) in _RANGES.items():
             value: Any = given.get(key)
             if type(value) in {int, float} and low <= value <= high and not (key == "top_p" and value == 1):
                 step.keys[key] = value
@@ -330,23 +325,19 @@ class AppParts:
             step.keys["max_tokens"] = longest
         if isinstance(given.get("seed"), int):
             step.keys["seed"] = given["seed"]
-        stop = [str(each) for each in as_rows(given.get("stop")) if each]
+        stop = [str(each) for each in as_list(given.get("stop")) if each]
         if stop and step.kind == "agent":
             step.keys["stop"] = stop
         self._drop_refused(step)
-        known = {"temperature", *_RANGES, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
-        left = sorted(
-            str(key)[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {})
-        )
+        known = {*_RANGES, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
+        left = sorted(key[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {}))
         if left:
             self.note(f"options left out: {', '.join(left)}")
 
     def _drop_refused(self, step: FlowStep) -> None:
         """Leave out what a model is known to refuse: other products do not send it either."""
         vendor, _, name = (step.model or "").partition("/")
-        given = {
-            key: step.keys[key] for key in ("temperature", *_RANGES, "max_tokens", "seed", "stop") if key in step.keys
-        }
+        given = {key: step.keys[key] for key in (*_RANGES, "max_tokens", "seed", "stop") if key in step.keys}
         for refusal in list(find_refusals(vendor, name, given)):
             if step.keys.pop(refusal.option, None) is not None:
                 self.note(f"`{refusal.option}` is left out, since {refusal.reason}")
@@ -379,18 +370,15 @@ class AppParts:
                 self.project.ledger.note_mapped(what, origin, f"the function {name} of steps.py")
                 continue
             function = self.stub_names.id(f"{name}_tool", "tool")
-            words = _tool_words(tool)
+            extra = as_map(tool.get("extra"))
+            words = extra.get("description") or tool.get("tool_description") or tool.get("tool_label") or ""
+            words = " ".join(str(words).split())[:400] or f"The tool {name} of {provider}."
             step.keys.setdefault("tools", []).append(f"stubs:{function}")
-            parameters = [f"{each}: str" for each in _tool_parameters(tool)]
-            self.project.stubs.append(
-                Stub(f"stubs:{function}", parameters, words or f"The tool {name} of {provider}.", origin, is_tool=True)
-            )
-            self.project.ledger.note_lost(
-                what,
-                origin,
-                f"it is a plugin of Dify, of '{provider[:80]}'",
-                f"write the function {function} in stubs.py",
-            )
+            names = [str(each.get("name")) for each in as_maps(tool.get("schemas")) if each.get("form") == "llm"]
+            parameters = [f"{each}: str" for each in dict.fromkeys(names) if each.isidentifier()]
+            self.project.stubs.append(Stub(f"stubs:{function}", parameters, words, origin, is_tool=True))
+            why, by_hand = f"it is a plugin of Dify, of '{provider[:80]}'", f"write the function {function} in stubs.py"
+            self.project.ledger.note_lost(what, origin, why, by_hand)
 
     def stub(self, place: DifyNode, why: str) -> FlowStep:
         """A step that calls a function which is to be written."""
@@ -405,47 +393,37 @@ class AppParts:
         kinds = _output_kinds(place)
         step.sample = {name: SAMPLES.get(kind, "text") for name, kind in kinds.items()}
         gives = f"; it gives a map with {', '.join(kinds)}" if kinds else ""
-        self.project.stubs.append(
-            Stub(
-                f"stubs:{function}",
-                list(step.arguments),
-                f"{place.title}: {why}{gives}",
-                place.origin,
-                returns="dict[str, object]" if kinds else "",
-                original=original,
-            )
-        )
+        returns = "dict[str, object]" if kinds else ""
+        why = f"{place.title}: {why}{gives}"
+        stub = Stub(f"stubs:{function}", list(step.arguments), why, place.origin, returns=returns, original=original)
+        self.project.stubs.append(stub)
         return step
 
     def _stub_arguments(self, place: DifyNode) -> dict[str, Any]:
         data = place.data
-        rows = [as_mapping(each) for each in as_rows(data.get("variables"))]
         found: dict[str, Any] = {
             str(each.get("variable")): self.to_template(words_of(each.get("value_selector")), place)
-            for each in rows
+            for each in as_maps(data.get("variables"))
             if each.get("variable")
         }
-        for key, given in as_mapping(data.get("tool_parameters")).items():
-            row = as_mapping(given)
+        for key, given in as_map(data.get("tool_parameters")).items():
+            row = as_map(given)
             raw: Any = row.get("value") if row else given
-            found[str(key)] = (
-                self.to_template(words_of(raw), place)
-                if as_rows(raw)
-                else self.text(raw, place)
-                if isinstance(raw, str)
-                else raw
-            )
+            if as_list(raw):
+                found[key] = self.to_template(words_of(raw), place)
+            else:
+                found[key] = self.text(raw, place) if isinstance(raw, str) else raw
         for key in ("variable_selector", "query_variable_selector", "variable", "query"):
             if isinstance(data.get(key), list) and key not in found:
-                found[key.removesuffix("_variable_selector").removesuffix("_selector")] = self.to_template(
-                    words_of(data[key]), place
-                )
+                name = key.removesuffix("_variable_selector").removesuffix("_selector")
+                found[name] = self.to_template(words_of(data[key]), place)
         return {key: value for key, value in found.items() if value is not None}
 
-    def carry_steps(self, load: Callable[[], str]) -> None:
+    def carry_steps(self) -> None:
         """Put the functions along that steps call."""
         if self.needs_steps:
-            self.project.files.append(CarriedFile("steps.py", load()))
+            steps = package_files("flowengine.importers.dify").joinpath("carried_steps.py")
+            self.project.carry("steps.py", steps.read_text("utf-8"))
 
 
 CLOCK: Final = {
@@ -468,36 +446,8 @@ def is_clock(data: Mapping[str, Any]) -> bool:
     return str(data.get("tool_name")) in CLOCK and provider in {"time", ""}
 
 
-def _classes(place: DifyNode) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for at, each in enumerate(map(as_mapping, as_rows(place.data.get("classes"))), 1):
-        name = str(each.get("name") or "").strip()
-        label = name if 0 < len(name) <= _LONGEST_LABEL and "\n" not in name and "{" not in name else f"class_{at}"
-        found[str(each.get("id"))] = label if label not in found.values() else f"class_{at}"
-    return found
-
-
-def _tool_words(tool: Mapping[str, Any]) -> str:
-    words = str(
-        as_mapping(tool.get("extra")).get("description") or tool.get("tool_description") or tool.get("tool_label") or ""
-    )
-    return " ".join(words.split())[:400]
-
-
-def _tool_parameters(tool: Mapping[str, Any]) -> list[str]:
-    names = [
-        str(as_mapping(each).get("name"))
-        for each in as_rows(tool.get("schemas"))
-        if as_mapping(each).get("form") == "llm"
-    ]
-    return [each for each in dict.fromkeys(names) if each.isidentifier()]
-
-
 def _output_kinds(place: DifyNode) -> dict[str, str]:
     """Returns the outputs of a node with their types."""
     if place.type == "tool":
         return {"text": "string", "files": "array[object]", "json": "array[object]"}
-    return {
-        str(name)[:60]: str(as_mapping(each).get("type"))
-        for name, each in as_mapping(place.data.get("outputs")).items()
-    }
+    return {str(name)[:60]: str(as_map(each).get("type")) for name, each in as_map(place.data.get("outputs")).items()}

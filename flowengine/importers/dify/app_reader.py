@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any, Final
 
+from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
-from flowengine.importers.dify.graph_writer import STATE_TYPES, GraphWriter
-from flowengine.importers.dify.model_nodes import plain_words
+from flowengine.importers.dify.graph_writer import GraphWriter
 from flowengine.importers.dify.node_converters import NodeConverters
-from flowengine.importers.dify.selectors import as_mapping, as_rows
 from flowengine.importers.form import (
-    CarriedFile,
     FieldNames,
     FlowStep,
     ImportedFlow,
@@ -23,8 +20,10 @@ from flowengine.importers.form import (
     ImportLedger,
     Names,
     SourcePlace,
+    escape_text,
+    plain_words,
 )
-from flowengine.importers.source_tree import SourceError, YamlSource
+from flowengine.importers.source_tree import SourceError, YamlSource, as_list, as_map, as_maps
 
 __all__ = ["AppReader"]
 
@@ -40,13 +39,10 @@ _INPUT_TYPES: Final = {
     "file-list": "file",
 }
 _SYSTEM: Final = {
-    "user_id": ("user_id", "string", ""),
-    "conversation_id": ("conversation_id", "string", ""),
-    "app_id": ("app_id", "string", ""),
-    "workflow_id": ("workflow_id", "string", ""),
-    "dialogue_count": ("dialogue_count", "integer", 0),
-    "timestamp": ("timestamp", "integer", 0),
+    **dict.fromkeys(("user_id", "conversation_id", "app_id", "workflow_id"), ("string", "")),
+    **dict.fromkeys(("dialogue_count", "timestamp"), ("integer", 0)),
 }
+_FILE: Final = {"type": "file", "default": None, "description": "A file of the user"}
 _FEATURES: Final = {
     "opening_statement": ("the first words of a chat", "the page that talks to users says them"),
     "suggested_questions": ("suggested questions", "the page that talks to users shows them"),
@@ -62,8 +58,8 @@ class AppReader:
 
     def __init__(self, source: YamlSource) -> None:
         self._source = source
-        data = as_mapping(source.data)
-        self._app = as_mapping(data.get("app"))
+        data = as_map(source.data)
+        self._app = as_map(data.get("app"))
         self._data = data
         self._mode = str(self._app.get("mode") or "workflow")
         if self._mode not in _MODES:
@@ -85,11 +81,11 @@ class AppReader:
     def read(self) -> ImportedProject:
         if self._mode in _CHAT_MODES or self._mode == "completion":
             self._add_input("query", {"type": "string", "description": "What the user writes"}, ("sys", "query"))
-        workflow = as_mapping(self._data.get("workflow"))
+        workflow = as_map(self._data.get("workflow"))
         if workflow:
             self._read_workflow(workflow)
-        elif as_mapping(self._data.get("model_config")):
-            self._read_basic(as_mapping(self._data["model_config"]))
+        elif as_map(self._data.get("model_config")):
+            self._read_basic(as_map(self._data["model_config"]))
         else:
             raise SourceError(f"{self._source.file}: there is neither a workflow nor a model_config")
         return self._project
@@ -107,7 +103,7 @@ class AppReader:
 
     def _read_variables(self, place: DifyNode, path: tuple[str | int, ...]) -> None:
         """The variables of a start node."""
-        for at, each in enumerate(map(as_mapping, as_rows(place.data.get("variables")))):
+        for at, each in enumerate(as_maps(place.data.get("variables"))):
             self._read_variable(each, self._source.origin(*path, "data", "variables", at))
 
     def _read_variable(self, row: Mapping[str, Any], origin: SourcePlace) -> None:
@@ -122,7 +118,7 @@ class AppReader:
         if kind in {"external_data_tool", "api"}:
             self._ledger.note_lost(what, origin, "its value comes from a service of Dify", "give it as an input")
         field: dict[str, Any] = {"type": _INPUT_TYPES.get(kind, "string")}
-        options = [str(each) for each in as_rows(row.get("options"))]
+        options = [str(each) for each in as_list(row.get("options"))]
         default = row.get("default")
         if kind == "select" and options:
             field["enum"] = list(dict.fromkeys(options))
@@ -132,8 +128,7 @@ class AppReader:
         elif self._fits(default, field):
             field["default"] = default
         elif not row.get("required"):
-            empty: dict[str, Any] = {"number": 0, "boolean": False, "object": {}}
-            field["default"] = empty.get(field["type"], "")
+            field["default"] = EMPTY.get(field["type"], "")
             if "enum" in field and "" not in field["enum"]:
                 field["enum"].append("")
         label = plain_words(row.get("label"), 200)
@@ -145,10 +140,8 @@ class AppReader:
         if kind == "file-list":
             self._values["start", name] = _write_list(id, "default" in field)
             self._ledger.note_changed(what, origin, f"`{id}`: one file instead of a list of files")
-        elif id == name:
-            self._ledger.note_mapped(what, origin)
         else:
-            self._ledger.note_changed(what, origin, f"it is called `{id}`")
+            self._ledger.note_done(what, origin, f"it is called `{id}`" if id != name else "")
 
     def _fits(self, default: Any, field: Mapping[str, Any]) -> bool:
         if default is None or (default == "" and field["type"] != "string"):
@@ -159,7 +152,7 @@ class AppReader:
         return isinstance(default, kinds.get(field["type"], ())) and (default != "" or field["type"] == "string")
 
     def _read_environment(self, workflow: Mapping[str, Any]) -> None:
-        for at, each in enumerate(map(as_mapping, as_rows(workflow.get("environment_variables")))):
+        for at, each in enumerate(as_maps(workflow.get("environment_variables"))):
             name, value = str(each.get("name") or ""), each.get("value")
             origin = self._source.origin("workflow", "environment_variables", at)
             what = f"environment variable '{name[:60]}'"
@@ -178,15 +171,14 @@ class AppReader:
 
     def _read_conversation(self, workflow: Mapping[str, Any]) -> None:
         states = FieldNames()
-        for at, each in enumerate(map(as_mapping, as_rows(workflow.get("conversation_variables")))):
+        for at, each in enumerate(as_maps(workflow.get("conversation_variables"))):
             name, kind = str(each.get("name") or ""), str(each.get("value_type") or "string")
             origin = self._source.origin("workflow", "conversation_variables", at)
             id = states.id(name, "variable")
-            state: dict[str, Any] = {"type": "array" if kind.startswith("array") else STATE_TYPES.get(kind, "string")}
-            empty: dict[str, Any] = {"array": [], "number": 0, "boolean": False, "object": {}}
+            state: dict[str, Any] = {"type": state_type(kind)}
             given = each.get("value")
             fits = self._fits(given, state) or (state["type"] == "array" and isinstance(given, list))
-            state["default"] = given if fits else empty.get(state["type"], "")
+            state["default"] = given if fits else EMPTY.get(state["type"], "")
             state["merge"] = "replace"
             self._flow.shared_state[id] = state
             self._values["conversation", name] = f"shared_state.{id}"
@@ -200,62 +192,56 @@ class AppReader:
     def _read_features(self, features: Mapping[str, Any], *path: str) -> None:
         for key, (what, by_hand) in _FEATURES.items():
             given: Any = features.get(key)
-            if as_mapping(given).get("enabled", given):
+            if as_map(given).get("enabled", given):
                 self._ledger.note_lost(what, self._source.origin(*path, key), "a flow has no page of its own", by_hand)
+
+    def _converters(self, graph: DifyGraph) -> NodeConverters:
+        is_chat = self._mode in _CHAT_MODES
+        return NodeConverters(
+            self._project, self._flow, graph, self._names, self._values, self._constants, is_chat=is_chat
+        )
 
     # --- Workflows
 
     def _read_workflow(self, workflow: Mapping[str, Any]) -> None:
-        graph = self._read_graph(as_mapping(workflow.get("graph")))
+        graph = self._read_graph(as_map(workflow.get("graph")))
         self._read_environment(workflow)
         self._read_conversation(workflow)
         text = json.dumps(self._data.get("workflow"), ensure_ascii=False, default=str)
-        if (
-            "sys.files" in text
-            or '["sys", "files"]' in text
-            or ('"vision": {' in text and self._mode in _CHAT_MODES and '"enabled": true' in text)
-        ):
-            self._add_input(
-                "files", {"type": "file", "default": None, "description": "A file of the user"}, ("sys", "files")
-            )
+        sees = self._mode in _CHAT_MODES and '"vision": {' in text and '"enabled": true' in text
+        if sees or "sys.files" in text or '["sys", "files"]' in text:
+            self._add_input("files", dict(_FILE), ("sys", "files"))
             self._values["sys", "files"] = _write_list("files", True)
-        for name, (id, kind, default) in _SYSTEM.items():
+        for name, (kind, default) in _SYSTEM.items():
             if f"sys.{name}" in text or f'"sys", "{name}"' in text:
-                self._add_input(id, {"type": kind, "default": default}, ("sys", name))
+                self._add_input(name, {"type": kind, "default": default}, ("sys", name))
         self._values["sys", "workflow_run_id"] = "run.id"
-        parts = NodeConverters(
-            self._project, self._flow, graph, self._names, self._values, self._constants, self._mode in _CHAT_MODES
-        )
+        parts = self._converters(graph)
         GraphWriter(parts, self._ledger).write()
-        self._read_features(as_mapping(workflow.get("features")), "workflow", "features")
+        self._read_features(as_map(workflow.get("features")), "workflow", "features")
         for edge in graph.dropped:
             one, other = graph.places.get(edge.source), graph.places.get(edge.target)
             if one is not None and other is not None:
-                self._ledger.note_lost(
-                    f"edge from '{one.title}' to '{other.title}'",
-                    edge.origin,
-                    "it leads back or to another level",
-                    "use a loop",
-                )
-        parts.carry_steps(_load_steps)
+                what = f"edge from '{one.title}' to '{other.title}'"
+                self._ledger.note_lost(what, edge.origin, "it leads back or to another level", "use a loop")
+        parts.carry_steps()
 
     def _read_graph(self, graph: Mapping[str, Any]) -> DifyGraph:
-        rows = as_rows(graph.get("nodes"))
+        rows = as_list(graph.get("nodes"))
         if len(rows) > _MOST_NODES:
             raise SourceError(f"{self._source.file}: the graph has more than {_MOST_NODES} nodes")
         places: dict[str, DifyNode] = {}
         notes: list[str] = []
-        for at, row in enumerate(map(as_mapping, rows)):
-            data = as_mapping(row.get("data"))
+        for at, row in enumerate(map(as_map, rows)):
+            data = as_map(row.get("data"))
             kind, id = str(data.get("type") or ""), str(row.get("id") or "")
             origin = self._source.origin("workflow", "graph", "nodes", at)
             if kind in {"", "custom-note"} or row.get("type") == "custom-note":
                 notes.append(_note_text(data.get("text")))
                 self._ledger.note_mapped("note", origin, "a line of `x-notes`")
             elif id in places:
-                self._ledger.note_lost(
-                    f"node '{id[:60]}'", origin, "another node has the same id", "give it another id"
-                )
+                why = "another node has the same id"
+                self._ledger.note_lost(f"node '{id[:60]}'", origin, why, "give it another id")
             elif id:
                 parent = row.get("parentId") or data.get("iteration_id") or data.get("loop_id")
                 places[id] = DifyNode(id, kind, data, origin, str(parent) if parent else None)
@@ -271,7 +257,7 @@ class AppReader:
                 plain_handle(each.get("sourceHandle")),
                 self._source.origin("workflow", "graph", "edges", at),
             )
-            for at, each in enumerate(map(as_mapping, as_rows(graph.get("edges"))))
+            for at, each in enumerate(as_maps(graph.get("edges")))
         ]
         return DifyGraph(places, edges)
 
@@ -279,65 +265,42 @@ class AppReader:
 
     def _read_basic(self, config: Mapping[str, Any]) -> None:
         origin = self._source.origin("model_config")
-        for at, each in enumerate(map(as_mapping, as_rows(config.get("user_input_form")))):
+        for at, each in enumerate(as_maps(config.get("user_input_form"))):
+            place = self._source.origin("model_config", "user_input_form", at)
             for kind, row in each.items():
-                self._read_variable(
-                    {"type": kind, **as_mapping(row)}, self._source.origin("model_config", "user_input_form", at)
-                )
-        parts = NodeConverters(
-            self._project,
-            self._flow,
-            DifyGraph({}, []),
-            self._names,
-            self._values,
-            self._constants,
-            self._mode in _CHAT_MODES,
-        )
+                self._read_variable({"type": kind, **as_map(row)}, place)
+        parts = self._converters(DifyGraph({}, []))
         step = FlowStep(self._names.id("answer"), "agent", origin)
-        parts.set_model(step, as_mapping(config.get("model")))
+        parts.set_model(step, as_map(config.get("model")))
         written = config.get("pre_prompt")
         if config.get("prompt_type") == "advanced":
-            chat = as_mapping(config.get("chat_prompt_config"))
-            written = "\n\n".join(str(as_mapping(each).get("text") or "") for each in as_rows(chat.get("prompt")))
+            chat = as_map(config.get("chat_prompt_config"))
+            written = "\n\n".join(str(as_map(each).get("text") or "") for each in as_list(chat.get("prompt")))
             parts.note("the messages of the prompt are one text")
         step.instructions = self._simple_text(str(written or "")).strip() or None
         step.prompt = "{{ inputs.query }}"
         if self._mode == "completion" and "query" not in str(config.get("user_input_form")):
             self._flow.inputs.pop("query", None)
             step.prompt, step.instructions = step.instructions or "Answer.", None
-        mode = as_mapping(config.get("agent_mode"))
+        mode = as_map(config.get("agent_mode"))
         if mode.get("enabled"):
-            tools = [as_mapping(each) for each in as_rows(mode.get("tools"))]
-            parts.add_tools(
-                step, [each for each in tools if each.get("enabled", True) and "dataset" not in each], origin
-            )
-        sets = list(as_rows(as_mapping(as_mapping(config.get("dataset_configs")).get("datasets")).get("datasets")))
-        if sets:
+            tools = [each for each in as_maps(mode.get("tools")) if each.get("enabled", True) and "dataset" not in each]
+            parts.add_tools(step, tools, origin)
+        if as_list(as_map(as_map(config.get("dataset_configs")).get("datasets")).get("datasets")):
             step.keys["context"] = [{"retrieval": {"documents": "knowledge", "max_results": 4}}]
-            self._project.files.append(
-                CarriedFile("knowledge/README.md", "Put the documents of the knowledge base here.\n")
-            )
-            self._ledger.note_changed(
-                "knowledge bases",
-                self._source.origin("model_config", "dataset_configs"),
-                "the texts of the folder knowledge",
-                "put the documents there",
-            )
-        upload = as_mapping(as_mapping(config.get("file_upload")).get("image"))
+            self._project.carry("knowledge/README.md", "Put the documents of the knowledge base here.\n")
+            place, change = self._source.origin("model_config", "dataset_configs"), "the texts of the folder knowledge"
+            self._ledger.note_changed("knowledge bases", place, change, "put the documents there")
+        upload = as_map(as_map(config.get("file_upload")).get("image"))
         if upload.get("enabled"):
-            self._add_input(
-                "files", {"type": "file", "default": None, "description": "A file of the user"}, ("sys", "files")
-            )
+            self._add_input("files", dict(_FILE), ("sys", "files"))
             step.keys["attach"] = ["{{ inputs.files }}"]
         self._flow.steps.append(step)
         self._flow.outputs["answer"] = f"{{{{ nodes.{step.id}.output }}}}"
         what = f"app '{plain_words(self._app.get('name'), 60)}'"
-        if parts.notes:
-            self._ledger.note_changed(what, origin, "; ".join(parts.notes))
-        else:
-            self._ledger.note_mapped(what, origin, f"the agent `{step.id}`")
+        self._ledger.note_done(what, origin, "; ".join(parts.notes), note=f"the agent `{step.id}`")
         self._read_features(config, "model_config")
-        parts.carry_steps(_load_steps)
+        parts.carry_steps()
 
     def _simple_text(self, text: str) -> str:
         """A prompt whose variables stand in plain braces."""
@@ -348,16 +311,12 @@ class AppReader:
             if expression is not None:
                 found.append(f"{{{{ {expression} }}}}")
             else:
-                found.append(re.sub(r"\{(?=[{%#]|\Z)", '{{ "{" }}', f"{{{{{each}}}}}" if at % 2 else each))
+                found.append(escape_text(f"{{{{{each}}}}}" if at % 2 else each))
         return "".join(found)
 
 
 def _write_list(id: str, is_optional: bool) -> str:
     return f"([inputs.{id}] if inputs.{id} is not none else [])" if is_optional else f"[inputs.{id}]"
-
-
-def _load_steps() -> str:
-    return package_files("flowengine.importers.dify").joinpath("carried_steps.py").read_text("utf-8")
 
 
 def _note_text(text: object) -> str:
@@ -367,10 +326,10 @@ def _note_text(text: object) -> str:
     def walk(value: Any, depth: int) -> None:
         if depth > 40 or len(found) > 500:
             return
-        row = as_mapping(value)
+        row = as_map(value)
         if isinstance(row.get("text"), str):
             found.append(row["text"])
-        for each in as_rows(row.get("children")) or ([row["root"]] if "root" in row else []):
+        for each in as_list(row.get("children")) or ([row["root"]] if "root" in row else []):
             walk(each, depth + 1)
 
     try:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any
 
+from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyNode, GraphEdge
-from flowengine.importers.dify.model_nodes import plain_words
 from flowengine.importers.dify.node_converters import NodeConverters
-from flowengine.importers.dify.selectors import UnknownValueError, Value, as_mapping, as_rows, escape_values, words_of
-from flowengine.importers.form import FieldNames, FlowStep, ImportLedger
+from flowengine.importers.dify.selectors import UnknownValueError, Value, escape_values, words_of
+from flowengine.importers.form import FieldNames, FlowStep, ImportLedger, plain_words
+from flowengine.importers.source_tree import as_maps
 
-__all__ = ["STATE_TYPES", "GraphWriter"]
-
-STATE_TYPES: Final = {
-    "string": "string",
-    "secret": "string",
-    "number": "number",
-    "boolean": "boolean",
-    "object": "object",
-}
+__all__ = ["GraphWriter"]
 
 
 class GraphWriter:
@@ -90,7 +83,7 @@ class GraphWriter:
             self._finish_iteration(place, step, inside, notes)
             return []
         tests: list[str] = []
-        for each in map(as_mapping, as_rows(place.data.get("break_conditions"))):
+        for each in as_maps(place.data.get("break_conditions")):
             end = inside[-1] if inside else place
             try:
                 tests.append(self._parts.selectors.compare(each, end))
@@ -121,11 +114,11 @@ class GraphWriter:
             step.keys["result"] = ""
 
     def _declare_loop(self, place: DifyNode) -> None:
-        for each in map(as_mapping, as_rows(place.data.get("loop_variables"))):
+        for each in as_maps(place.data.get("loop_variables")):
             name, kind = str(each.get("label") or each.get("variable") or ""), str(each.get("var_type") or "string")
             key = self._parts.names.id(f"{place.id}_{name}")
             self._parts.flow.shared_state[key] = {
-                "type": "array" if kind.startswith("array") else STATE_TYPES.get(kind, "string"),
+                "type": state_type(kind),
                 "merge": "replace",
             }
             self._parts.loop_states[place.source, name] = key
@@ -133,7 +126,7 @@ class GraphWriter:
     def _start_loop(self, place: DifyNode, step: FlowStep) -> list[FlowStep]:
         """The step that sets a loop's variables."""
         given: dict[str, Any] = {}
-        for each in map(as_mapping, as_rows(place.data.get("loop_variables"))):
+        for each in as_maps(place.data.get("loop_variables")):
             key = self._parts.loop_states[place.source, str(each.get("label") or each.get("variable") or "")]
             raw = each.get("value")
             if each.get("value_type") == "variable":
@@ -169,9 +162,8 @@ class GraphWriter:
         entry.needs = [*entry.needs, *(each for each in sources if entry is not step or each not in references)]
         if routes or (not self._graph.is_certain(place) and references - set(sources)):
             tests = list(dict.fromkeys(self._edge_condition(each) for each in live))
-            entry.when = (
-                tests[0] if len(tests) == 1 else " or ".join(f"({each})" if " or " in each else each for each in tests)
-            )
+            bracketed = [f"({each})" if " or " in each and len(tests) > 1 else each for each in tests]
+            entry.when = " or ".join(bracketed)
 
     def _runs(self, source: str) -> bool:
         place = self._graph.places[source]
@@ -222,14 +214,10 @@ class GraphWriter:
         ids: dict[str, str] = {}
         for place in ends:
             parts.notes = []
-            taken = " or ".join(
-                dict.fromkeys(
-                    self._edge_condition(each)
-                    for each in place.edges
-                    if self._runs(each.source) and not graph.places[each.source].is_start
-                )
-            )
-            for each in map(as_mapping, as_rows(place.data.get("outputs"))):
+            edges = [each for each in place.edges if self._runs(each.source)]
+            tests = [self._edge_condition(each) for each in edges if not graph.places[each.source].is_start]
+            taken = " or ".join(dict.fromkeys(tests))
+            for each in as_maps(place.data.get("outputs")):
                 name = str(each.get("variable") or "")
                 try:
                     value = parts.selectors.find(words_of(each.get("value_selector")), place)
@@ -250,11 +238,7 @@ class GraphWriter:
             else:
                 text = "none"
                 for expression, taken in reversed(rows):
-                    text = (
-                        f"{expression} if {taken or 'true'} else ({text})"
-                        if text != "none"
-                        else f"{expression} if {taken or 'true'} else none"
-                    )
+                    text = f"{expression} if {taken or 'true'} else {text if text == 'none' else f'({text})'}"
                 flow.outputs[id] = f"{{{{ {text} }}}}"
 
     def _tell(self, place: DifyNode) -> None:
@@ -262,9 +246,8 @@ class GraphWriter:
         what = f"{place.type or 'node'} '{plain_words(place.title, 60)}'"
         if place.is_start:
             if place.type.startswith("trigger-"):
-                ledger.note_lost(
-                    what, place.origin, "a trigger starts a run", "use a webhook or a schedule of the project file"
-                )
+                by_hand = "use a webhook or a schedule of the project file"
+                ledger.note_lost(what, place.origin, "a trigger starts a run", by_hand)
             elif place.type == "start":
                 ledger.note_mapped(what, place.origin, "the inputs of the flow")
             return
@@ -275,19 +258,11 @@ class GraphWriter:
         if place.type == "answer" and place.parent is not None:
             notes = [*notes, "its text is the step's output, and no part of the answer while the iteration is at work"]
         if why:
-            ledger.note_lost(
-                what,
-                place.origin,
-                f"it needs {why}" if not why.startswith("there is") else why,
-                f"write the function of the step `{place.id}` in stubs.py",
-            )
-        elif notes or by_hand:
-            ledger.note_changed(what, place.origin, "; ".join(notes) or f"the step `{place.id}`", by_hand)
+            why = why if why.startswith("there is") else f"it needs {why}"
+            ledger.note_lost(what, place.origin, why, f"write the function of the step `{place.id}` in stubs.py")
         else:
-            ledger.note_mapped(what, place.origin, f"the step `{place.id}`" if place.id else "outputs of the flow")
-
-
-_EMPTY: Final[dict[str, Any]] = {"number": 0, "boolean": False, "array": [], "object": {}}
+            note = f"the step `{place.id}`" if place.id else "outputs of the flow"
+            ledger.note_done(what, place.origin, "; ".join(notes), by_hand, note)
 
 
 def _constant(raw: Any, kind: str) -> Any:
@@ -297,7 +272,7 @@ def _constant(raw: Any, kind: str) -> Any:
             raw = json.loads(raw)
         except (ValueError, RecursionError):
             raw = None
-    return escape_values(raw) if raw is not None else _EMPTY.get(kind, "")
+    return escape_values(raw) if raw is not None else EMPTY.get(kind, "")
 
 
 def _name_of(place: DifyNode) -> str:

@@ -5,39 +5,19 @@ The shape of an answer is noted, so that what reads a field of it is checked.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
-from flowengine.importers.dify.selectors import (
-    UnknownValueError,
-    as_mapping,
-    as_rows,
-    words_of,
-)
-from flowengine.importers.form import FlowStep
+from flowengine.importers.dify.selectors import UnknownValueError, words_of
+from flowengine.importers.form import FlowStep, plain_words
+from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
-__all__ = ["ModelNodes", "plain_words"]
+__all__ = ["ModelNodes"]
 
-_TYPES: Final = {
-    "string": {"type": "string"},
-    "number": {"type": "number"},
-    "boolean": {"type": "boolean"},
-    "bool": {"type": "boolean"},
-    "object": {"type": "object"},
-    "array[string]": {"type": "array", "items": {"type": "string"}},
-    "array[number]": {"type": "array", "items": {"type": "number"}},
-    "array[boolean]": {"type": "array", "items": {"type": "boolean"}},
-    "array[object]": {"type": "array", "items": {"type": "object"}},
-}
-
-
-def plain_words(text: object, longest: int = 400) -> str:
-    """A text for readers: on one line, without what looks like a template."""
-    words = " ".join(str("" if text is None else text).split())[:longest]
-    return re.sub(r"\{(?=[{%#])", "{ ", words)
+_TYPES: Final = ("string", "number", "boolean", "object")
 
 
 class ModelNodes(AppParts):
@@ -46,10 +26,10 @@ class ModelNodes(AppParts):
     def _llm(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         data = place.data
-        self.set_model(step, as_mapping(data.get("model")))
+        self.set_model(step, as_map(data.get("model")))
         special = self._context(place)
         rows = data.get("prompt_template")
-        messages = [as_mapping(each) for each in as_rows(rows) or [{"role": "user", **as_mapping(rows)}]]
+        messages = [as_map(each) for each in as_list(rows) or [{"role": "user", **as_map(rows)}]]
         system: list[str] = []
         turns: list[tuple[str, str]] = []
         for message in messages:
@@ -61,17 +41,13 @@ class ModelNodes(AppParts):
                 system.append(text)
             else:
                 turns.append((role, text))
-        memory = as_mapping(data.get("memory"))
+        memory = as_map(data.get("memory"))
         query = memory.get("query_prompt_template")
         if memory and self.is_chat and not any(role == "user" for role, _ in turns):
-            turns.append(
-                (
-                    "user",
-                    self.text(query if isinstance(query, str) and query.strip() else "{{#sys.query#}}", place, special),
-                )
-            )
+            asked = query if isinstance(query, str) and query.strip() else "{{#sys.query#}}"
+            turns.append(("user", self.text(asked, place, special)))
         if self.is_chat:
-            window = as_mapping(memory.get("window"))
+            window = as_map(memory.get("window"))
             size = window.get("size")
             wanted = (size if isinstance(size, int) and window.get("enabled") else 50) if memory else 0
             step.keys["history_size"] = min(max(wanted, 0), 1000)
@@ -87,21 +63,21 @@ class ModelNodes(AppParts):
             step.prompt = "\n\n".join(f"{role}: {text}" for role, text in turns)
             self.note("the messages of several turns are one prompt")
         self._attach(place, step)
-        structured = as_mapping(data.get("structured_output"))
-        schema = as_mapping(structured.get("schema"))
+        structured = as_map(data.get("structured_output"))
+        schema = as_map(structured.get("schema"))
         if schema and data.get("structured_output_enabled", structured.get("enabled", True)):
             self._take_schema(place, step, schema)
 
     def _message(self, place: DifyNode, message: Mapping[str, Any], special: Mapping[str, str]) -> str:
         if message.get("edition_type") == "jinja2" and message.get("jinja2_text"):
-            config = as_mapping(place.data.get("prompt_config"))
-            return self.jinja(str(message["jinja2_text"]), as_rows(config.get("jinja2_variables")), place)
+            config = as_map(place.data.get("prompt_config"))
+            return self.jinja(str(message["jinja2_text"]), as_list(config.get("jinja2_variables")), place)
         return self.text(message.get("text"), place, special)
 
     def _context(self, place: DifyNode) -> dict[str, str]:
         """Returns the value of `{{#context#}}` and similar names in a node's prompts."""
         special = {"histories": "", "context": ""}
-        context = as_mapping(place.data.get("context"))
+        context = as_map(place.data.get("context"))
         selector = words_of(context.get("variable_selector"))
         if context.get("enabled", True) and selector:
             value = self.value(selector, place)
@@ -114,12 +90,12 @@ class ModelNodes(AppParts):
         return special
 
     def _attach(self, place: DifyNode, step: FlowStep) -> None:
-        vision = as_mapping(place.data.get("vision"))
-        configs = as_mapping(vision.get("configs"))
+        vision = as_map(place.data.get("vision"))
+        configs = as_map(vision.get("configs"))
         selector = words_of(configs.get("variable_selector"))
         if vision.get("enabled") and (selector or self.is_chat):
             try:
-                step.keys["attach"] = [self.value(selector or ["sys", "files"], place)._replace().printed]
+                step.keys["attach"] = [self.value(selector or ["sys", "files"], place).printed]
             except UnknownValueError as error:
                 self.note(f"no file is attached: {error}")
 
@@ -130,14 +106,11 @@ class ModelNodes(AppParts):
     def _classifier(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "routing"
         data = place.data
-        self.set_model(step, as_mapping(data.get("model")))
+        self.set_model(step, as_map(data.get("model")))
         labels = self.labels(place)
         if not labels:
             raise UnknownValueError("the classes, of which there are none")
-        names = {
-            str(as_mapping(each).get("id")): str(as_mapping(each).get("name") or "")
-            for each in as_rows(data.get("classes"))
-        }
+        names = {str(each.get("id")): str(each.get("name") or "") for each in as_maps(data.get("classes"))}
         own = self.text(data.get("instruction") or data.get("instructions"), place)
         step.keys["instruction"] = own.strip() or "Choose the class that the text belongs to."
         step.keys["target"] = self.value(words_of(data.get("query_variable_selector")), place).printed
@@ -150,12 +123,12 @@ class ModelNodes(AppParts):
     def _extractor(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         data = place.data
-        self.set_model(step, as_mapping(data.get("model")))
+        self.set_model(step, as_map(data.get("model")))
         properties: dict[str, Any] = {}
-        for each in map(as_mapping, as_rows(data.get("parameters"))):
-            kind = dict(_TYPES.get(str(each.get("type")), {"type": "string"}))
-            if each.get("type") == "select" and as_rows(each.get("options")):
-                kind = {"type": "string", "enum": [str(one) for one in as_rows(each.get("options"))]}
+        for each in as_maps(data.get("parameters")):
+            kind = _shape_of(str(each.get("type")))
+            if each.get("type") == "select" and as_list(each.get("options")):
+                kind = {"type": "string", "enum": [str(one) for one in as_list(each.get("options"))]}
             words = plain_words(each.get("description"))
             if not each.get("required"):
                 words = f"{words} (empty where the text does not say it)".strip()
@@ -164,19 +137,16 @@ class ModelNodes(AppParts):
         if not properties:
             raise UnknownValueError("the parameters, of which there are none")
         own = self.text(data.get("instruction"), place).strip()
-        step.instructions = (
-            f"Extract the parameters from the text.\n\n{own}" if own else "Extract the parameters from the text."
-        )
+        step.instructions = "\n\n".join(filter(None, ("Extract the parameters from the text.", own)))
         step.prompt = self.value(words_of(data.get("query")), place).printed
         self._attach(place, step)
         self._take_schema(place, step, {"type": "object", "properties": properties, "required": list(properties)})
 
     def _agent(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
-        given = {
-            key: as_mapping(each).get("value") for key, each in as_mapping(place.data.get("agent_parameters")).items()
-        }
-        model = as_mapping(given.get("model"))
+        parameters = as_map(place.data.get("agent_parameters"))
+        given = {key: as_map(each).get("value") for key, each in parameters.items()}
+        model = as_map(given.get("model"))
         self.set_model(step, {**model, "name": model.get("model") or model.get("name")})
         strategy = str(place.data.get("agent_strategy_name") or "")
         if strategy.lower() not in {"function_calling", "react", "functioncalling"}:
@@ -188,22 +158,28 @@ class ModelNodes(AppParts):
         rounds = given.get("maximum_iterations")
         if isinstance(rounds, int) and 1 <= rounds <= 1000:
             step.keys["max_tool_rounds"] = rounds
-        tools = [as_mapping(each) for each in as_rows(given.get("tools")) if as_mapping(each).get("enabled", True)]
+        tools = [each for each in as_maps(given.get("tools")) if each.get("enabled", True)]
         self.add_tools(step, tools, place.origin)
+
+
+def _shape_of(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a type such as `array[number]`; a text where it is not known."""
+    item = kind.removeprefix("array[").removesuffix("]")
+    if kind == f"array[{item}]" and item in _TYPES:
+        return {"type": "array", "items": {"type": item}}
+    kind = "boolean" if kind == "bool" else kind
+    return {"type": kind if kind in _TYPES else "string"}
 
 
 def clean_schema(schema: Any, depth: int = 0) -> Any:
     """A schema without what only Dify's editor reads."""
     if depth > 30:
         return {}
-    if isinstance(schema, Mapping):
-        rows = cast("Mapping[str, Any]", schema)
+    if is_map(schema):
         return {
             key: plain_words(each) if key == "description" else clean_schema(each, depth + 1)
-            for key, each in rows.items()
+            for key, each in schema.items()
             if not (key == "description" and not isinstance(each, str))
-            and not (key == "properties" and not as_mapping(each))
+            and not (key == "properties" and not as_map(each))
         }
-    if isinstance(schema, list):
-        return [clean_schema(each, depth + 1) for each in cast("list[Any]", schema)]
-    return schema
+    return [clean_schema(each, depth + 1) for each in schema] if is_list(schema) else schema

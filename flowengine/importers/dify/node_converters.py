@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from flowengine.importers.dify.graph_levels import DifyNode
-from flowengine.importers.dify.model_nodes import ModelNodes, plain_words
+from flowengine.importers.dify.model_nodes import ModelNodes
 from flowengine.importers.dify.request_nodes import RequestNodes
-from flowengine.importers.dify.selectors import (
-    UnknownValueError,
-    as_mapping,
-    as_rows,
-    words_of,
-)
+from flowengine.importers.dify.selectors import UnknownValueError, words_of
 from flowengine.importers.dify.value_nodes import ValueNodes
-from flowengine.importers.form import FlowStep
+from flowengine.importers.form import FlowStep, plain_words
+from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["NodeConverters"]
 
@@ -28,8 +25,9 @@ __all__ = ["NodeConverters"]
 class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
     """The functions by type, and what they need of the app."""
 
-    def __post_init__(self) -> None:
-        self.converters: Mapping[str, Callable[[DifyNode, FlowStep], None]] = {
+    @cached_property
+    def converters(self) -> Mapping[str, Callable[[DifyNode, FlowStep], None]]:
+        return {
             "llm": self._llm,
             "code": self._code,
             "template-transform": self._template,
@@ -70,7 +68,7 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
 
     def _if_else(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "condition"
-        labels = list(self.labels(place).items())
+        labels = self.labels(place).values()
         cases = self.cases(place)
         expressions = [self._conditions(each, place) for each in cases]
         if not cases:
@@ -78,14 +76,12 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         if len(cases) == 1:
             step.keys["if"] = expressions[0]
         else:
-            step.keys["cases"] = [
-                {"if": each, "label": label} for each, (_, label) in zip(expressions, labels, strict=False)
-            ]
+            rows = zip(expressions, labels, strict=False)
+            step.keys["cases"] = [{"if": each, "label": label} for each, label in rows]
             step.keys["else"] = {}
 
     def _conditions(self, case: Mapping[str, Any], place: DifyNode) -> str:
-        rows = [as_mapping(each) for each in as_rows(case.get("conditions"))]
-        found = [self.selectors.compare(each, place) for each in rows]
+        found = [self.selectors.compare(each, place) for each in as_maps(case.get("conditions"))]
         if not found:
             raise UnknownValueError("a case without conditions")
         word = " or " if str(case.get("logical_operator")) == "or" else " and "
@@ -94,11 +90,9 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
     def _human(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "approval"
         data = place.data
-        properties: dict[str, Any] = {}
+        names = (each.get("output_variable_name") or each.get("variable") for each in as_maps(data.get("inputs")))
+        properties: dict[str, Any] = {str(each or ""): {"type": "string"} for each in names}
         content = str(data.get("form_content") or data.get("title") or "")
-        for each in map(as_mapping, as_rows(data.get("inputs"))):
-            name = str(each.get("output_variable_name") or each.get("variable") or "")
-            properties[name] = {"type": "string"}
         content = re.sub(r"\{\{#\$output\.[^#]{1,100}#\}\}", "", content)
         step.keys["message"] = self.text(content, place).strip() or plain_words(place.title)
         if properties:
@@ -138,7 +132,7 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         self.give(step, "end")
 
     def _add_retry(self, place: DifyNode, step: FlowStep) -> None:
-        retry = as_mapping(place.data.get("retry_config"))
+        retry = as_map(place.data.get("retry_config"))
         most = retry.get("max_retries")
         if not (retry.get("retry_enabled", retry.get("enabled")) and isinstance(most, int) and most > 0):
             return

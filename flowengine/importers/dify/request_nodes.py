@@ -8,23 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
-from flowengine.importers.dify.selectors import (
-    UnknownValueError,
-    as_mapping,
-    as_rows,
-    escape_values,
-    words_of,
-)
-from flowengine.importers.form import FlowStep, quote
+from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
+from flowengine.importers.form import SECRET_HEADER, FlowStep, quote
+from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["RequestNodes"]
 
-_SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
 _TAVILY: Final = {
     "search_depth": str,
@@ -41,13 +36,17 @@ _TAVILY: Final = {
 """What Dify's search by Tavily takes, which its service takes under the same names."""
 
 
+Given = Mapping[str, Mapping[str, Any]]
+"""The arguments of a tool."""
+
+
 class RequestNodes(AppParts):
     """The converters of nodes that ask services."""
 
     def _tool(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
-        given = {key: as_mapping(each) for key, each in as_mapping(data.get("tool_parameters")).items()}
-        settings = as_mapping(data.get("tool_configurations"))
+        given = {key: as_map(each) for key, each in as_map(data.get("tool_parameters")).items()}
+        settings = as_map(data.get("tool_configurations"))
         name = str(data.get("tool_name") or "")
         if is_clock(data):
             step.call = f"steps:{name}"
@@ -59,17 +58,13 @@ class RequestNodes(AppParts):
                     step.arguments[key] = escape_values(found)
             step.sample = "2025-01-01 12:00:00"
         elif name == "webscraper" and "url" in given:
-            step.kind = "http"
-            step.keys["url"] = f"{{{{ {self._argument(given['url'], place)} }}}}"
-            step.sample = "text"
+            self._ask(step, f"{{{{ {self._argument(given['url'], place)} }}}}")
             self._leave_open()
             self.note("what comes back is the page as it is, not its text alone")
         elif name == "jina_reader" and "url" in given:
             address = self._argument(given["url"], place)
-            step.kind = "http"
-            step.keys["url"] = f'{{{{ "https://r.jina.ai/" ~ {address} }}}}'
+            self._ask(step, f'{{{{ "https://r.jina.ai/" ~ {address} }}}}')
             self.project.allow_http("https://r.jina.ai/")
-            step.sample = "text"
             self.note("the service is asked without a key and without further settings")
         elif name == "tavily_search" and "query" in given:
             self._ask_tavily(place, step, given, settings)
@@ -79,9 +74,11 @@ class RequestNodes(AppParts):
             provider = str(data.get("provider_name") or data.get("provider_id") or "")
             raise UnknownValueError(f"the tool '{name[:60]}' of '{provider[:80]}', a plugin of Dify")
 
-    def _ask_tavily(
-        self, place: DifyNode, step: FlowStep, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
-    ) -> None:
+    def _ask(self, step: FlowStep, url: str) -> None:
+        step.kind, step.sample = "http", "text"
+        step.keys["url"] = url
+
+    def _ask_tavily(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
         """A search of Tavily, as its service is asked by everybody."""
         wanted: dict[str, Any] = {"query": f"{{{{ {self._argument(given['query'], place)} }}}}"}
         for key, kind in _TAVILY.items():
@@ -96,27 +93,23 @@ class RequestNodes(AppParts):
                 wanted[key] = int(value) if re.fullmatch(r"[0-9]{1,4}", str(value)) else 5
             else:
                 wanted[key] = str(value)
-        step.kind = "http"
+        self._ask(step, "https://api.tavily.com/search")
         step.keys = {
             "method": "POST",
-            "url": "https://api.tavily.com/search",
+            **step.keys,
             "json": {key: escape_values(each) if key != "query" else each for key, each in wanted.items()},
             "headers_env": {"Authorization": "TAVILY_AUTHORIZATION"},
             "effect": "none",
         }
         self.project.allow_http("https://api.tavily.com/", ["TAVILY_AUTHORIZATION"])
         self.project.environment["TAVILY_AUTHORIZATION"] = f"the header Authorization of '{place.id}', as `Bearer …`"
-        step.sample = "text"
         self.note("the service is asked itself; what it answers is its JSON, where Dify made a text of it")
 
-    def _ask_wikipedia(
-        self, place: DifyNode, step: FlowStep, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
-    ) -> None:
+    def _ask_wikipedia(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
         """The beginnings of the articles that Wikipedia finds."""
         language = str(self._constant("language", given, settings) or "en")
         host = f"https://{language if re.fullmatch(r'[a-z]{2,3}', language) else 'en'}.wikipedia.org/"
-        step.kind = "http"
-        step.keys["url"] = f"{host}w/api.php"
+        self._ask(step, f"{host}w/api.php")
         step.keys["query"] = {
             "action": "query",
             "format": "json",
@@ -128,16 +121,15 @@ class RequestNodes(AppParts):
             "explaintext": "1",
         }
         self.project.allow_http(host)
-        step.sample = "text"
         self.note("Wikipedia is asked itself; what it answers is its JSON, where Dify made a text of it")
 
-    def _constant(self, key: str, given: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> Any:
+    def _constant(self, key: str, given: Given, settings: Mapping[str, Any]) -> Any:
         """A setting of a tool that stands in the file; None where a run alone knows it."""
         value = given[key].get("value") if key in given else self._setting(settings.get(key))
         return None if isinstance(value, list | dict) or _REFERENCE.search(str(value)) else value
 
     def _setting(self, value: Any) -> Any:
-        return as_mapping(value).get("value", value)
+        return as_map(value).get("value", value)
 
     def _argument(self, given: Mapping[str, Any], place: DifyNode) -> str:
         """An argument of a tool as an expression."""
@@ -164,33 +156,32 @@ class RequestNodes(AppParts):
             raise UnknownValueError(f"the method '{method[:20]}'")
         if method != "GET":
             step.keys["method"] = method
-        names: list[str] = []
         headers: dict[str, str] = {}
         secret: dict[str, str] = {}
         for key, text in pairs_of(data.get("headers")):
-            if _SECRET_HEADER.search(key):
+            if SECRET_HEADER.search(key):
                 secret[key] = self._secret(place, key, text)
             elif key.lower() not in {"content-length", "host"}:
                 headers[key] = self.text(text, place)
-        authorization = as_mapping(data.get("authorization"))
-        config = as_mapping(authorization.get("config"))
+        authorization = as_map(data.get("authorization"))
+        config = as_map(authorization.get("config"))
         if authorization.get("type") == "api-key" and config:
             header = str(config.get("header") or "Authorization") if config.get("type") == "custom" else "Authorization"
             words = {"basic": "Basic …", "bearer": "Bearer …"}.get(str(config.get("type")), "the key")
             secret[header] = self._secret(place, header, str(config.get("api_key") or ""), words)
-        names += sorted(set(secret.values()))
-        step.keys["url"] = self._url(str(data.get("url") or ""), place, names)
+        step.keys["url"] = self._url(str(data.get("url") or ""), place, sorted(set(secret.values())))
         query = {key: self.text(text, place) for key, text in pairs_of(data.get("params"))}
         if query:
             step.keys["query"] = query
-        self._body(as_mapping(data.get("body")), place, step, headers, method)
+        self._body(as_map(data.get("body")), place, step, headers, method)
         if headers:
             step.keys["headers"] = headers
         if secret:
             step.keys["headers_env"] = secret
             self.note("keys come from the environment")
         step.keys["expect"] = {"status": ["2xx", "4xx", "5xx"]}
-        wait = as_mapping(data.get("timeout")).get("max_read_timeout") or as_mapping(data.get("timeout")).get("read")
+        timeout = as_map(data.get("timeout"))
+        wait = timeout.get("max_read_timeout") or timeout.get("read")
         if isinstance(wait, int) and wait > 0:
             step.keys["timeout"] = f"{wait}s"
         step.sample = "text"
@@ -241,18 +232,13 @@ class RequestNodes(AppParts):
         if kind == "none" or method in {"GET", "HEAD"} or not data:
             return
         if kind in {"form-data", "x-www-form-urlencoded"}:
-            rows = pairs_of(data)
-            if any(as_mapping(each).get("type") == "file" for each in as_rows(data)):
+            if any(each.get("type") == "file" for each in as_maps(data)):
                 raise UnknownValueError("a form with files")
-            step.keys["form"] = {key: self.text(text, place) for key, text in rows}
+            step.keys["form"] = {key: self.text(text, place) for key, text in pairs_of(data)}
             return
         if kind == "binary":
             raise UnknownValueError("a body that is a file")
-        text = (
-            "\n".join(str(as_mapping(each).get("value") or "") for each in as_rows(data))
-            if as_rows(data)
-            else str(data)
-        )
+        text = "\n".join(str(as_map(each).get("value") or "") for each in as_list(data)) if as_list(data) else str(data)
         if kind == "json":
             found = self._json(text, place)
             if found is not None:
@@ -282,10 +268,10 @@ class RequestNodes(AppParts):
             return None
 
         def restore(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {str(key): restore(each) for key, each in cast("dict[Any, Any]", value).items()}
-            if isinstance(value, list):
-                return [restore(each) for each in cast("list[Any]", value)]
+            if is_map(value):
+                return {key: restore(each) for key, each in value.items()}
+            if is_list(value):
+                return [restore(each) for each in value]
             if isinstance(value, str):
                 return self.text(re.sub("\x02(\\d+)\x03", lambda found: marked[int(found[1])], value), place)
             return value
@@ -295,9 +281,8 @@ class RequestNodes(AppParts):
 
 def pairs_of(source: object) -> list[tuple[str, str]]:
     """The pairs of headers, parameters or a form: lines of `key:value`, or a list of keys and values."""
-    if isinstance(source, list):
-        rows = [as_mapping(each) for each in cast("list[Any]", source)]
-        return [(str(each.get("key") or ""), str(each.get("value") or "")) for each in rows if each.get("key")]
+    if is_list(source):
+        return [(str(each["key"]), str(each.get("value") or "")) for each in as_maps(source) if each.get("key")]
     found: list[tuple[str, str]] = []
     for line in str(source or "").splitlines():
         key, colon, value = line.partition(":")

@@ -9,28 +9,37 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
+from flowengine.core.values import is_map
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
-from flowengine.importers.form import quote
+from flowengine.importers.form import escape_text, key_path, quote
+from flowengine.importers.source_tree import as_list, as_map, is_list
 
 __all__ = [
+    "COMPARISONS",
     "Selectors",
     "UnknownValueError",
     "Value",
-    "as_mapping",
-    "as_rows",
-    "escape_text",
     "escape_values",
-    "key_path",
     "quote_value",
     "words_of",
 ]
 
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
 _TYPES: Final = {"image": "image/", "audio": "audio/", "video": "video/"}
+
+
+COMPARISONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("is", "=", "==", "all of"), "=="),
+    **dict.fromkeys(("is not", "≠", "!="), "!="),
+    **dict.fromkeys((">", "after"), ">"),
+    **dict.fromkeys(("<", "before"), "<"),
+    **dict.fromkeys(("≥", ">="), ">="),
+    **dict.fromkeys(("≤", "<="), "<="),
+}
+"""Comparison of the source → ours."""
 
 
 class UnknownValueError(Exception):
@@ -61,64 +70,29 @@ class Value(NamedTuple):
         return f"{{{{ {found[1:-1] if self.absent_without and self.is_plain else found} }}}}"
 
 
-def as_mapping(value: object) -> Mapping[str, Any]:
-    """The value where it is a map, else an empty one: files of others hold anything."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def as_rows(value: object) -> list[Any]:
-    """The value where it is a list, else an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
 def words_of(selector: object) -> list[str]:
     """The parts of a selector."""
-    return [str(each) for each in as_rows(selector)]
-
-
-def escape_text(text: str) -> str:
-    """A plain text as a template that prints it, whatever follows it.
-
-    >>> print(escape_text("{{b}} {"))
-    {{ "{" }}{b}} {{ "{" }}
-    """
-    return re.sub(r"\{(?=[{%#]|\Z)", '{{ "{" }}', text)
+    return [str(each) for each in as_list(selector)]
 
 
 def escape_values(value: Any) -> Any:
     """A value whose texts are templates that print them."""
     if isinstance(value, str):
         return escape_text(value)
-    if isinstance(value, Mapping):
-        return {str(key): escape_values(each) for key, each in as_mapping(cast("object", value)).items()}
-    return (
-        [escape_values(each) for each in as_rows(cast("object", value))]
-        if isinstance(value, list)
-        else cast("object", value)
-    )
+    if is_map(value):
+        return {str(key): escape_values(each) for key, each in value.items()}
+    return [escape_values(each) for each in value] if is_list(value) else value
 
 
 def quote_value(value: Any) -> str:
     """A JSON value as an expression."""
     if isinstance(value, str):
         return quote(value)
-    if isinstance(value, Mapping):
-        rows = as_mapping(cast("object", value)).items()
-        return "{" + ", ".join(f"{quote(str(key))}: {quote_value(each)}" for key, each in rows) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(quote_value(each) for each in as_rows(cast("object", value))) + "]"
+    if is_map(value):
+        return "{" + ", ".join(f"{quote(str(key))}: {quote_value(each)}" for key, each in value.items()) + " }"
+    if is_list(value):
+        return "[" + ", ".join(quote_value(each) for each in value) + "]"
     return json.dumps(value)
-
-
-def key_path(start: str, keys: Sequence[str]) -> str:
-    """A path in an expression.
-
-    >>> key_path("a", ["b", "c d"])
-    'a.b["c d"]'
-    """
-    return start + "".join(
-        f".{key}" if _NAME.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in keys
-    )
 
 
 _EMPTY: Final = {"string": '[none, ""]', "array": "[none, []]", "number": "[none]", "": '[none, "", [], {}]'}
@@ -230,10 +204,6 @@ class Selectors:
         value = self.find(words_of(condition.get("variable_selector")), at)
         kind = str(condition.get("varType") or condition.get("var_type") or "")
         operator = str(condition.get("comparison_operator") or "")
-        return self.compare_value(value, kind, operator, condition, at)
-
-    def compare_value(self, value: Value, kind: str, operator: str, condition: Mapping[str, Any], at: DifyNode) -> str:
-        """As `compare`, of a value that was found already."""
         wanted = condition.get("value")
         if operator in {"empty", "is empty", "not empty", "is not empty", "null", "not null", "exists", "not exists"}:
             left = value.with_default("none")
@@ -247,18 +217,15 @@ class Selectors:
         if operator in {"contains", "not contains"}:
             return f"{right} {'in' if operator == 'contains' else 'not in'} {left}"
         if operator in {"in", "not in"}:
-            rows = [self._right(each, "string", at) for each in (as_rows(wanted) or [wanted])]
+            rows = [self._right(each, "string", at) for each in (as_list(wanted) or [wanted])]
             return f"{left} {operator} [{', '.join(rows)}]"
         if operator in {"start with", "starts with", "end with", "ends with"}:
             size = f"({right} | length)"
             part = f"[:{size}]" if operator.startswith("start") else f"[({left} | length) - {size}:]"
             return f"{left}{part} == {right}"
-        symbol = {"is": "==", "=": "==", "==": "==", "is not": "!=", "≠": "!=", "!=": "!=", ">": ">", "<": "<"} | {
-            "≥": ">=", ">=": ">=", "≤": "<=", "<=": "<=", "before": "<", "after": ">", "all of": "=="
-        }  # fmt: skip
-        if operator not in symbol:
+        if operator not in COMPARISONS:
             raise UnknownValueError(f"the comparison '{operator}'")
-        return f"{left} {symbol[operator]} {right}"
+        return f"{left} {COMPARISONS[operator]} {right}"
 
     def _right(self, wanted: Any, kind: str, at: DifyNode) -> str:
         if isinstance(wanted, list):
@@ -285,12 +252,12 @@ class Selectors:
         return quote(text)
 
     def _compare_files(self, value: Value, condition: Mapping[str, Any]) -> str:
-        rows = as_rows(as_mapping(condition.get("sub_variable_condition")).get("conditions"))
-        if len(rows) != 1 or as_mapping(rows[0]).get("key") != "type":
+        rows = as_list(as_map(condition.get("sub_variable_condition")).get("conditions"))
+        if len(rows) != 1 or as_map(rows[0]).get("key") != "type":
             raise UnknownValueError("the comparison of files by anything but their type")
-        wanted = as_mapping(rows[0]).get("value")
-        kinds = [str(each) for each in (as_rows(wanted) or [wanted])]
-        operator = str(as_mapping(rows[0]).get("comparison_operator"))
+        wanted = as_map(rows[0]).get("value")
+        kinds = [str(each) for each in (as_list(wanted) or [wanted])]
+        operator = str(as_map(rows[0]).get("comparison_operator"))
         if not kinds or operator not in {"in", "is", "contains", "not in", "is not"}:
             raise UnknownValueError(f"the comparison '{operator}' of files")
         types = f'{value.with_default("[]")} | map(attribute="media_type") | map("string") | join(" ")'

@@ -15,15 +15,15 @@ from typing import Any, Final
 from flowengine.importers.dify.app_parts import SAMPLES, AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import (
+    COMPARISONS,
     UnknownValueError,
     Value,
-    as_mapping,
-    as_rows,
     escape_values,
     quote_value,
     words_of,
 )
 from flowengine.importers.form import FlowStep, Names, quote
+from flowengine.importers.source_tree import as_list, as_map, as_maps
 
 __all__ = ["ValueNodes"]
 
@@ -44,7 +44,7 @@ class ValueNodes(AppParts):
         step.arguments = {}
         given: dict[str, str] = {}
         names = Names({"main"})
-        for each in map(as_mapping, as_rows(data.get("variables"))):
+        for each in as_maps(data.get("variables")):
             name = str(each.get("variable") or "")
             if not name.isidentifier() or keyword.iskeyword(name):
                 raise UnknownValueError(f"a parameter called '{name[:40]}'")
@@ -75,13 +75,13 @@ class ValueNodes(AppParts):
             head += "import json  # Dify imports it for all code\n\n"
         call = ", ".join(f"{name}={ours}" for name, ours in given.items())
         step.sample = {
-            str(name): SAMPLES.get(str(as_mapping(each).get("type")), "text")
-            for name, each in as_mapping(data.get("outputs")).items()
+            str(name): SAMPLES.get(str(as_map(each).get("type")), "text")
+            for name, each in as_map(data.get("outputs")).items()
         }
         step.keys["code"] = f"{head}{source.strip()}\n\nreturn main({call})\n"
 
     def _template(self, place: DifyNode, step: FlowStep) -> None:
-        text = self.jinja(str(place.data.get("template") or ""), as_rows(place.data.get("variables")), place, step)
+        text = self.jinja(str(place.data.get("template") or ""), as_list(place.data.get("variables")), place, step)
         if step.call is None:
             self.give(step, text)
 
@@ -89,18 +89,15 @@ class ValueNodes(AppParts):
         self.give(step, self.text(place.data.get("answer"), place))
 
     def _aggregator(self, place: DifyNode, step: FlowStep) -> None:
-        settings = as_mapping(place.data.get("advanced_settings"))
+        settings = as_map(place.data.get("advanced_settings"))
         if settings.get("group_enabled"):
-            groups = [as_mapping(each) for each in as_rows(settings.get("groups"))]
-            self.give(
-                step,
-                {
-                    str(each.get("group_name")): {"output": self._first_of(as_rows(each.get("variables")), place)}
-                    for each in groups
-                },
-            )
+            groups = {
+                str(each.get("group_name")): {"output": self._first_of(as_list(each.get("variables")), place)}
+                for each in as_maps(settings.get("groups"))
+            }
+            self.give(step, groups)
         else:
-            self.give(step, self._first_of(as_rows(place.data.get("variables")), place))
+            self.give(step, self._first_of(as_list(place.data.get("variables")), place))
 
     def _first_of(self, selectors: Sequence[Any], place: DifyNode) -> str:
         """The first value that is there, as a template."""
@@ -119,7 +116,7 @@ class ValueNodes(AppParts):
 
     def _assigner(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
-        items = [as_mapping(each) for each in as_rows(data.get("items"))]
+        items = as_maps(data.get("items"))
         if not items:
             items = [
                 {
@@ -168,8 +165,8 @@ class ValueNodes(AppParts):
 
     def _retrieval(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
-        multiple = as_mapping(data.get("multiple_retrieval_config"))
-        limit = multiple.get("top_k") or as_mapping(data.get("retrieval_model")).get("top_k") or 4
+        multiple = as_map(data.get("multiple_retrieval_config"))
+        limit = multiple.get("top_k") or as_map(data.get("retrieval_model")).get("top_k") or 4
         step.call = "steps:search_documents"
         self.needs_steps = True
         step.arguments = {
@@ -180,7 +177,7 @@ class ValueNodes(AppParts):
         step.keys["untrusted"] = True
         step.sample = [{"content": "A passage", "title": "A title", "metadata": {"position": 1}}]
         self.note("it searches the texts in the folder knowledge, by words")
-        count = len(as_rows(data.get("dataset_ids")))
+        count = len(as_list(data.get("dataset_ids")))
         self.by_hand = f"put the documents of the knowledge base into the folder knowledge ({count} data sets)"
 
     def _document(self, place: DifyNode, step: FlowStep) -> None:
@@ -193,22 +190,22 @@ class ValueNodes(AppParts):
     def _list(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         value = self.value(words_of(data.get("variable")), place).with_default("[]")
-        filtering = as_mapping(data.get("filter_by"))
+        filtering = as_map(data.get("filter_by"))
         if filtering.get("enabled"):
-            for each in map(as_mapping, as_rows(filtering.get("conditions"))):
+            for each in as_maps(filtering.get("conditions")):
                 value = self._convert_filter(value, each, place)
-        extract = as_mapping(data.get("extract_by"))
+        extract = as_map(data.get("extract_by"))
         if extract.get("enabled"):
             at = str(extract.get("serial") or "1")
             if not at.isdigit() or at == "0":
                 raise UnknownValueError("the place of the item to take")
             value = f"({value})[{int(at) - 1}:{at}]"
-        order = as_mapping(data.get("order_by"))
+        order = as_map(data.get("order_by"))
         if order.get("enabled"):
             key = str(order.get("key") or "")
             named = f", attribute={quote(_FILE_KEYS.get(key, key))}" if key else ""
             value = f"({value}) | sort(reverse={'true' if order.get('value') == 'desc' else 'false'}{named})"
-        limit = as_mapping(data.get("limit"))
+        limit = as_map(data.get("limit"))
         if limit.get("enabled") and isinstance(limit.get("size"), int):
             value = f"(({value}) | list)[:{limit['size']}]"
         self.give(step, f"{{{{ {value} }}}}")
@@ -216,19 +213,9 @@ class ValueNodes(AppParts):
     def _convert_filter(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
         key, operator, wanted = (condition.get(each) for each in ("key", "comparison_operator", "value"))
         name = _FILE_KEYS.get(str(key or ""), str(key or ""))
-        symbols = {
-            "is": "==",
-            "=": "==",
-            "is not": "!=",
-            "≠": "!=",
-            ">": ">",
-            "<": "<",
-            "≥": ">=",
-            "≤": "<=",
-            "in": "in",
-        }
+        symbols = {key: COMPARISONS[key] for key in ("is", "=", "is not", "≠", ">", "<", "≥", "≤")} | {"in": "in"}
         if key == "type":
-            kinds = [str(each) for each in (as_rows(wanted) or [wanted])]
+            kinds = [str(each) for each in (as_list(wanted) or [wanted])]
             parts = {"image": _IMAGES, "document": _DOCUMENTS}
             if operator not in {"in", "is"} or not all(each in parts for each in kinds):
                 raise UnknownValueError("this filter of files")

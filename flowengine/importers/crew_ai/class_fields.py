@@ -1,14 +1,18 @@
-"""Reads the state of a CrewAI flow: its fields with their types and defaults, and which of them a method writes."""
+"""Reads the fields of classes in CrewAI's code: a flow's state, which methods write, and the JSON Schema of an output.
+
+Annotations and defaults are read from the syntax tree; nothing is evaluated.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.crew_ai_classes import PythonFiles
+from flowengine.importers.crew_ai.crew_classes import PythonFiles
 from flowengine.importers.python_code import PythonSource, call_name, literal_of
 
-__all__ = ["StateField", "fields_of", "written_fields"]
+__all__ = ["StateField", "fields_of", "schema_of_class", "written_fields"]
 
 _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _LISTS: Final = frozenset({"list", "List", "set", "Set", "tuple", "Tuple"})
@@ -168,3 +172,124 @@ def _type_of(node: ast.expr) -> str | None:
         name = call_name(node.value).rpartition(".")[2]
         return "array" if name in _LISTS else "object" if name in ("dict", "Dict") else None
     return None
+
+
+# --- Shapes
+
+_PLAIN: Final[Mapping[str, dict[str, Any]]] = {
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "dict": {"type": "object"},
+    "Dict": {"type": "object"},
+    "list": {"type": "array"},
+    "List": {"type": "array"},
+    "Any": {},
+    "EmailStr": {"type": "string"},
+    "HttpUrl": {"type": "string"},
+    "date": {"type": "string"},
+    "datetime": {"type": "string"},
+    "Decimal": {"type": "number"},
+    "UUID": {"type": "string"},
+    "object": {},
+}
+Find = Callable[[str], ast.ClassDef | None]
+
+
+def schema_of_class(found: ast.ClassDef, find: Find, unknown: list[str], depth: int = 0) -> dict[str, Any] | None:
+    """The JSON Schema of a pydantic class, by its annotations; what is not known is added to `unknown` and left open.
+
+    None: it has no fields.
+    """
+    bases = [call_name(each).rpartition(".")[2] for each in found.bases]
+    if "Enum" in bases or "StrEnum" in bases:
+        values = [literal_of(each.value) for each in found.body if isinstance(each, ast.Assign)]
+        return {"enum": [each for each in values if isinstance(each, str | int)]}
+    if depth > 8:
+        return None
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for base in bases:
+        parent = find(base) if base not in ("BaseModel", "object", "ABC") else None
+        inherited = None if parent is None else schema_of_class(parent, find, unknown, depth + 1)
+        if inherited is not None:
+            properties |= inherited.get("properties", {})
+            required += inherited.get("required", [])
+    for each in found.body:
+        if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
+            continue
+        if each.target.id.startswith("_") or each.target.id == "model_config":
+            continue
+        shape = _schema_of(each.annotation, find, unknown, depth)
+        if shape is None:
+            unknown.append(ast.unparse(each.annotation))
+            shape = {}
+        description, is_required = _field(each.value)
+        properties[each.target.id] = {**shape, **({"description": description} if description else {})}
+        if is_required:
+            required.append(each.target.id)
+    if not properties:
+        return None
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _field(value: ast.expr | None) -> tuple[str, bool]:
+    """Returns the schema of a field, and whether it is required."""
+    if value is None:
+        return "", True
+    if not isinstance(value, ast.Call) or call_name(value).rpartition(".")[2] != "Field":
+        return "", False
+    said = {each.arg: each.value for each in value.keywords if each.arg}
+    first = value.args[0] if value.args else said.get("default")
+    is_required = (first is None and "default_factory" not in said) or (
+        isinstance(first, ast.Constant) and first.value is Ellipsis
+    )
+    description = literal_of(said.get("description"))
+    return (description if isinstance(description, str) else ""), is_required
+
+
+def _schema_of(node: ast.expr, find: Find, unknown: list[str], depth: int) -> dict[str, Any] | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        try:
+            return _schema_of(ast.parse(node.value, mode="eval").body, find, unknown, depth + 1) if depth < 8 else None
+        except (SyntaxError, ValueError):
+            return None
+    if isinstance(node, ast.Constant) and node.value is None:
+        return {"type": "null"}
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _any_of([node.left, node.right], find, unknown, depth)
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = call_name(node).rpartition(".")[2]
+        if name in _PLAIN:
+            return dict(_PLAIN[name])
+        found = find(name)
+        return None if found is None else schema_of_class(found, find, unknown, depth + 1)
+    if not isinstance(node, ast.Subscript):
+        return None
+    name = call_name(node.value).rpartition(".")[2]
+    inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if name in ("List", "list", "Set", "set", "Sequence", "Tuple", "tuple", "Iterable", "conlist"):
+        item = _schema_of(inner[0], find, unknown, depth)
+        return None if item is None else {"type": "array", "items": item}
+    if name in ("Dict", "dict", "Mapping"):
+        value = _schema_of(inner[-1], find, unknown, depth)
+        return None if value is None else {"type": "object", **({"additionalProperties": value} if value else {})}
+    if name == "Literal":
+        return {"enum": [literal_of(each) for each in inner]}
+    if name == "Annotated":
+        return _schema_of(inner[0], find, unknown, depth)
+    if name == "Optional":
+        return _any_of([*inner, ast.Constant(None)], find, unknown, depth)
+    return _any_of(inner, find, unknown, depth) if name == "Union" else None
+
+
+def _any_of(nodes: list[ast.expr], find: Find, unknown: list[str], depth: int) -> dict[str, Any] | None:
+    shapes = [_schema_of(each, find, unknown, depth) for each in nodes]
+    known = [each for each in shapes if each is not None]
+    if len(known) < len(shapes):
+        return None
+    types = [each.get("type") for each in known]
+    if all(list(each) == ["type"] for each in known) and all(isinstance(each, str) for each in types):
+        return {"type": list(dict.fromkeys(types))}
+    return {"anyOf": known}

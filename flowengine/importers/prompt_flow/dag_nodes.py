@@ -11,30 +11,22 @@ from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.importers.carried_code import argument_name
-from flowengine.importers.form import (
-    GIVE,
-    CarriedFile,
-    FlowStep,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-    Stub,
-)
+from flowengine.importers.form import GIVE, Element, FlowStep, ImportLedger, Outcome, SourcePlace, Stub
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
-from flowengine.importers.prompt_flow_code import PromptFlowCode
-from flowengine.importers.prompt_flow_parts import EMBEDDING, EMBEDDING_MODULE
-from flowengine.importers.prompt_flow_values import (
+from flowengine.importers.prompt_flow.dag_rows import RowReader
+from flowengine.importers.prompt_flow.dag_values import (
     SETTINGS,
     NodeReference,
+    RoleText,
     is_json_format,
     read_reference,
     read_setting,
     split_roles,
     to_value,
 )
+from flowengine.importers.prompt_flow.promptflow_stand_in import EMBEDDING, EMBEDDING_MODULE
 from flowengine.importers.python_code import is_standard
-from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
+from flowengine.importers.source_tree import SourceError, as_map
 
 __all__ = ["NodeReader"]
 
@@ -45,6 +37,14 @@ _EMBEDDING: Final = "promptflow.tools.embedding.embedding"
 _IMAGE: Final = re.compile(r"!\[image\]\(\s*\{\{-?\s*(\w+)\s*-?\}\}\s*\)")
 _READ: Final = frozenset({"name", "type", "source", "inputs", "activate", "aggregation", "reduce", "use_variants"})
 _MODEL_KEYS: Final = frozenset({"connection", "provider", "module", "api"})
+_OTHER_KEYS: Final[Mapping[str, tuple[Outcome, str]]] = {
+    "comment": ("mapped", "a note"),
+    "description": ("mapped", "a note"),
+    **dict.fromkeys(_MODEL_KEYS, ("changed", "the stub's model is its own matter")),
+    "enable_cache": ("changed", "`cache: true` would do it"),
+}
+_ENVIRONMENT: Final = "key and address are the environment's"
+_NO_SETTINGS: Final = ("connection", "api", "prompt")
 Expression = Callable[[NodeReference], str]
 Path = tuple[str | int, ...]
 
@@ -52,47 +52,22 @@ Path = tuple[str | int, ...]
 class NodeReader:
     """Reads the nodes of one flow file."""
 
-    def __init__(
-        self,
-        tree: SourceTree,
-        source: YamlSource,
-        ledger: ImportLedger,
-        project: ImportedProject,
-        code: PromptFlowCode,
-        paths: Mapping[str, str],
-        base: str,
-        ids: Mapping[str, str],
-        templates: dict[str, str],
-        names: Names,
-    ) -> None:
-        self._tree = tree
-        self._source = source
+    def __init__(self, reader: RowReader, ledger: ImportLedger) -> None:
+        self._reader = reader
         self._ledger = ledger
-        self._project = project
-        self._code = code
-        self._paths = paths
-        self._base = base
-        self._ids = ids
-        self._templates = templates
-        self._names = names
+        self._project = reader.project
 
     def read(self, node: Mapping[str, Any], path: Path, expression: Expression, known: set[str]) -> list[FlowStep]:
         """The steps of a node; what of it is lost is told."""
         name = str(node.get("name"))
         self._node, self._path, self._what = node, path, f"node {name}"
         self._expression, self._known = expression, known
-        inputs = node.get("inputs")
-        self._inputs: Mapping[str, Any] = inputs if is_map(inputs) else {}
-        step = FlowStep(self._ids[name], origin=self._origin())
+        self._inputs = as_map(node.get("inputs"))
+        self._where = as_map(node.get("source"))
+        step = FlowStep(self._reader.ids[name], origin=self._origin())
         before: list[FlowStep] = []
-        source = node.get("source")
-        self._where: Mapping[str, Any] = source if is_map(source) else {}
         kind, tool = str(node.get("type")), str(self._where.get("tool", ""))
-        if (
-            kind == "llm"
-            or (kind == "custom_llm" and _LLM_TOOLS.fullmatch(tool))
-            or (kind == "python" and _LLM_TOOLS.fullmatch(tool))
-        ):
+        if kind == "llm" or (kind in ("custom_llm", "python") and _LLM_TOOLS.fullmatch(tool)):
             before = self._read_llm(step)
         elif kind == "prompt":
             before = self._read_prompt(step)
@@ -114,91 +89,75 @@ class NodeReader:
         return [*before, step]
 
     def _origin(self, *path: str | int) -> SourcePlace:
-        return self._source.origin(*self._path, *path)
+        return self._reader.source.origin(*self._path, *path)
 
     def _tell_other(self, key: str) -> None:
         what, origin = f"{self._what}: {key}", self._origin(key)
-        if key in ("comment", "description"):
-            self._ledger.note_mapped(what, origin, "a note")
-        elif key in _MODEL_KEYS:
-            self._ledger.note_changed(what, origin, "the stub's model is its own matter")
-        elif key == "enable_cache":
-            self._ledger.note_changed(what, origin, "`cache: true` would do it")
+        if key in _OTHER_KEYS:
+            outcome, note = _OTHER_KEYS[key]
+            self._ledger.elements.append(Element(what, origin, outcome, note))
         else:
             self._ledger.note_lost(what, origin, "this key is not known", "see whether the node needs it")
 
     # --- llm
 
     def _read_llm(self, step: FlowStep) -> list[FlowStep]:
-        text, origin = self._read_template(step)
+        text = self._read_template(step)
         if text is None:
             self._read_model(step)
             return []
+        bare = text.replace(" ", "")
         variables = {
             key: value
             for key, value in self._inputs.items()
-            if key not in SETTINGS or f"{{{{{key}" in text.replace(" ", "")
+            if key not in _NO_SETTINGS and (key not in SETTINGS or f"{{{{{key}" in bare)
         }
-        variables = {key: value for key, value in variables.items() if key not in ("connection", "api", "prompt")}
-        images = [
-            each for each in dict.fromkeys(_IMAGE.findall(text)) if read_reference(variables.get(each)) is not None
-        ]
+        found = dict.fromkeys(_IMAGE.findall(text))
+        images = [each for each in found if read_reference(variables.get(each)) is not None]
         if images:
             text = _IMAGE.sub(lambda found: "" if found[1] in images else found[0], text)
             step.keys["attach"] = [f"{{{{ {self._to_expression(variables[each])} }}}}" for each in images]
-        before, found = self._convert(step, text, {key: value for key, value in variables.items() if key not in images})
+        before, found = self._convert(step, text, {key: variables[key] for key in variables if key not in images})
         api = str(self._node.get("api") or self._inputs.get("api") or "chat")
-        roles = split_roles(found) if api == "chat" and not before else None
-        if roles is None:
-            step.prompt = found
-        else:
-            step.system_message, step.prompt = roles.system or None, roles.prompt
-        changes = [] if roles is None or not roles.change else [roles.change]
+        roles = split_roles(found) if api == "chat" and not before else RoleText("", found)
+        step.system_message, step.prompt = roles.system or None, roles.prompt
+        changes = [roles.change] if roles.change else []
         if api == "completion":
             changes.append("a chat model is asked, with the prompt as the user's message")
         if before:
             changes.append(f"its template is rendered by code, in '{before[0].id}'")
-        self._tell_node(origin, "; ".join(changes))
+        self._tell_node("; ".join(changes))
         self._tell_variables(variables)
         self._read_model(step)
         return before
 
-    def _tell_node(self, template: SourcePlace, change: str) -> None:
-        if change:
-            self._ledger.note_changed(self._what, self._origin(), change)
-        else:
-            self._ledger.note_mapped(self._what, self._origin())
+    def _tell_node(self, change: str) -> None:
+        self._ledger.note_done(self._what, self._origin(), change)
 
     def _tell_variables(self, variables: Mapping[str, Any]) -> None:
         for key, value in variables.items():
             reference = read_reference(value)
             what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
             if reference is not None and reference.source != "inputs" and reference.source not in self._known:
-                self._ledger.note_lost(
-                    what, origin, f"there is no node '{reference.source}'", "say where it comes from"
-                )
+                why = f"there is no node '{reference.source}'"
+                self._ledger.note_lost(what, origin, why, "say where it comes from")
             else:
                 self._ledger.note_mapped(what, origin)
 
-    def _read_template(self, step: FlowStep) -> tuple[str | None, SourcePlace]:
+    def _read_template(self, step: FlowStep) -> str | None:
         given = self._where.get("path") or self._inputs.get("prompt")
         name = PurePosixPath(str(given).replace("\\", "/")).as_posix().removeprefix("./")
         try:
-            path = self._paths.get(name) or self._tree.join(self._base, name)
-            return self._tree.read_text(path), SourcePlace(path)
+            path = self._reader.paths.get(name) or self._reader.tree.join(self._reader.base, name)
+            return self._reader.tree.read_text(path)
         except SourceError as error:
-            self._ledger.note_lost(
-                self._what, self._origin("source"), f"its template is missing: {error}", "write the prompt"
-            )
+            why = f"its template is missing: {error}"
+            self._ledger.note_lost(self._what, self._origin("source"), why, "write the prompt")
             step.prompt = f"The prompt of the node {step.id} was not there to import."
             for key in self._inputs.keys() - SETTINGS:
-                self._ledger.note_lost(
-                    f"{self._what}: input {key}",
-                    self._origin("inputs", key),
-                    "its template is missing",
-                    "write it into the prompt",
-                )
-            return None, SourcePlace(self._source.file)
+                what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
+                self._ledger.note_lost(what, origin, "its template is missing", "write it into the prompt")
+            return None
 
     def _convert(self, step: FlowStep, text: str, variables: Mapping[str, Any]) -> tuple[list[FlowStep], str]:
         """The template of ours; where there is none, a step before that renders it."""
@@ -208,13 +167,11 @@ class NodeReader:
         if not converted.problem:
             return [], converted.text
         file = f"{step.id}.jinja2"
-        self._templates[f"templates/{file}"] = text
-        if not any(each.path == "imported_templates.py" for each in self._project.files):
-            self._project.files.append(CarriedFile("imported_templates.py", RENDERING_MODULE))
+        self._reader.templates[f"templates/{file}"] = text
+        self._project.carry("imported_templates.py", RENDERING_MODULE)
         values = {key: to_value(value, self._expression) for key, value in variables.items()}
-        rendering = FlowStep(
-            self._names.id(f"{step.id}_text"), "function", step.origin, call="imported_templates:render"
-        )
+        id = self._reader.names.id(f"{step.id}_text")
+        rendering = FlowStep(id, "function", step.origin, call="imported_templates:render")
         rendering.arguments = {"template": file, "values": values}
         return [rendering], f"{{{{ nodes.{rendering.id}.output }}}}"
 
@@ -225,43 +182,32 @@ class NodeReader:
     def _read_model(self, step: FlowStep) -> None:
         deployment, model = (str(self._inputs.get(key) or "") for key in ("deployment_name", "model"))
         provider = str(self._node.get("provider") or self._where.get("tool") or "")
-        is_azure = (
-            "Azure" in provider or "aoai" in provider or ("OpenAI" not in provider and bool(deployment) and not model)
-        )
+        names_none = "OpenAI" not in provider and bool(deployment) and not model
+        is_azure = "Azure" in provider or "aoai" in provider or names_none
         chosen = deployment or model
         if chosen and re.fullmatch(r"[\w./:@-]+", chosen):
             step.model = f"azure/{chosen}" if is_azure and deployment else f"openai/{model or chosen}"
-            needed = (
-                {"AZURE_OPENAI_API_KEY": "the key", "AZURE_OPENAI_ENDPOINT": "the address"}
-                if is_azure
-                else {"OPENAI_API_KEY": "the key"}
-            )
-            for name, what in needed.items():
-                self._project.environment[name] = f"{what} of the models"
+            vendor = "AZURE_OPENAI" if is_azure else "OPENAI"
+            self._project.environment[f"{vendor}_API_KEY"] = "the key of the models"
+            if is_azure:
+                self._project.environment["AZURE_OPENAI_ENDPOINT"] = "the address of the models"
         step.keys.setdefault("temperature", 1.0)
+        named = f"model {step.model}" if step.model else ""
         for key in sorted(_MODEL_KEYS & self._node.keys()):
-            origin = self._origin(key)
-            if key == "connection":
-                self._ledger.note_changed(f"{self._what}: connection", origin, "key and address are the environment's")
-            else:
-                self._ledger.note_mapped(
-                    f"{self._what}: {key}", origin, f"model {step.model}" if step.model else "the default model"
-                )
+            change = _ENVIRONMENT if key == "connection" else ""
+            self._ledger.note_done(f"{self._what}: {key}", self._origin(key), change, note=named or "the default model")
         for key, value in self._inputs.items():
-            if key in ("connection", "api", "prompt") or (key in SETTINGS):
+            what, origin = f"{self._what}: {key}", self._origin("inputs", key)
+            if key in ("deployment_name", "model"):
+                self._ledger.note_mapped(what, origin, named or "none is named: the default model is asked")
+            elif key in _NO_SETTINGS:
+                self._ledger.note_changed(what, origin, _ENVIRONMENT if key == "connection" else "it is known")
+            elif key in SETTINGS:
                 self._read_setting(step, key, value)
 
     def _read_setting(self, step: FlowStep, key: str, value: Any) -> None:
         what, origin = f"{self._what}: {key}", self._origin("inputs", key)
-        if key in ("deployment_name", "model"):
-            self._ledger.note_mapped(
-                what, origin, f"model {step.model}" if step.model else "none is named: the default model is asked"
-            )
-        elif key in ("connection", "api", "prompt"):
-            self._ledger.note_changed(
-                what, origin, "key and address are the environment's" if key == "connection" else "it is known"
-            )
-        elif key == "response_format" and is_json_format(value):
+        if key == "response_format" and is_json_format(value):
             step.keys["output"] = {"type": "object"}
             self._ledger.note_changed(what, origin, "the answer is an object, which is handed on as JSON text")
         elif read_reference(value) is not None:
@@ -278,7 +224,7 @@ class NodeReader:
     # --- prompt and python
 
     def _read_prompt(self, step: FlowStep) -> list[FlowStep]:
-        text, origin = self._read_template(step)
+        text = self._read_template(step)
         step.kind = "function"
         step.call = GIVE
         if text is None:
@@ -286,7 +232,7 @@ class NodeReader:
             return []
         before, found = self._convert(step, text, self._inputs)
         step.arguments = {"value": found}
-        self._tell_node(origin, "a function gives the text of its template")
+        self._tell_node("a function gives the text of its template")
         self._tell_variables(self._inputs)
         return before
 
@@ -294,35 +240,30 @@ class NodeReader:
         step.kind = "function"
         given = PurePosixPath(str(self._where.get("path", "")).replace("\\", "/")).as_posix()
         name = given.removeprefix("./")
-        found = self._code.function(name)
+        found = self._reader.code.function(name)
         if isinstance(found, str):
-            self._add_stub(step, found, self._origin("source"), *self._code.stub_of(name))
+            self._add_stub(step, found, self._origin("source"), *self._reader.code.stub_of(name))
             return
         step.call = found.call
-        taken = {
-            key: value for key, value in self._inputs.items() if key in found.parameters or "**" in found.parameters
-        }
+        takes_any = "**" in found.parameters
+        taken = {key: value for key, value in self._inputs.items() if takes_any or key in found.parameters}
         step.arguments = {argument_name(key): to_value(value, self._expression) for key, value in taken.items()}
         step.arguments |= {argument_name(key): None for key in sorted(found.required - taken.keys())}
         changes = [f"it needs {', '.join(found.needs)} to be installed"] if found.needs else []
         if found.asks_models:
             changes.append("it asks a model by itself: no journal and no limit knows of such a call")
-        self._tell_node(self._origin(), "; ".join(changes))
+        self._tell_node("; ".join(changes))
         self._tell_variables({key: value for key, value in taken.items() if key not in found.connections})
         for key in taken.keys() & found.connections:
             prefix = re.sub(r"[^A-Za-z0-9]+", "_", str(self._inputs[key])).upper()
             self._project.environment[f"{prefix}_API_KEY"] = (
                 f"the key of the connection '{self._inputs[key]}'; {prefix}_… for its other values"
             )
-            self._ledger.note_changed(
-                f"{self._what}: input {key}",
-                self._origin("inputs", key),
-                f"the connection's values are the environment's: {prefix}_API_KEY …",
-            )
+            change = f"the connection's values are the environment's: {prefix}_API_KEY …"
+            self._ledger.note_changed(f"{self._what}: input {key}", self._origin("inputs", key), change)
         for key in self._inputs.keys() - taken.keys():
-            self._ledger.note_changed(
-                f"{self._what}: input {key}", self._origin("inputs", key), "left out: the function does not take it"
-            )
+            what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
+            self._ledger.note_changed(what, origin, "left out: the function does not take it")
         for key in sorted(found.required - taken.keys()):
             self._ledger.note_changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
 
@@ -331,37 +272,29 @@ class NodeReader:
         model = str(self._inputs.get("deployment_name") or self._inputs.get("model") or "")
         if not re.fullmatch(r"[\w.:-]+", model) or "input" not in self._inputs or tool != _EMBEDDING:
             return False
-        if not any(each.path == "imported_embedding.py" for each in self._project.files):
-            self._project.files.append(CarriedFile("imported_embedding.py", EMBEDDING_MODULE))
+        self._project.carry("imported_embedding.py", EMBEDDING_MODULE)
         name = f"azure/{model}" if self._inputs.get("deployment_name") else f"openai/{model}"
         step.kind, step.call = "function", EMBEDDING
         step.arguments = {"text": to_value(self._inputs["input"], self._expression), "model": name}
         step.sample = [0.1, 0.2]
-        self._tell_node(self._origin(), f"a function makes the vector, with {name}")
+        self._tell_node(f"a function makes the vector, with {name}")
         for key in self._inputs:
-            note = "key and address are the environment's" if key == "connection" else ""
-            self._ledger.note_changed(
-                f"{self._what}: input {key}", self._origin("inputs", key), note or "the model's name"
-            )
+            note = _ENVIRONMENT if key == "connection" else "the model's name"
+            self._ledger.note_changed(f"{self._what}: input {key}", self._origin("inputs", key), note)
         return True
 
     def _read_package(self, step: FlowStep, tool: str) -> bool:
         """Tells whether the tool is a function of a package that can be called where that is installed."""
         parts = tool.split(".")
-        if any(argument_name(key) != key for key in self._inputs):
-            return False
         is_function = len(parts) > 1 and all(_is_plain_name(each) for each in parts)
-        if (
-            not is_function
-            or parts[0] == "promptflow"
-            or is_standard(parts[0])
-            or any("connection" in key for key in self._inputs)
-        ):
+        if not is_function or parts[0] == "promptflow" or is_standard(parts[0]):
+            return False
+        if any(argument_name(key) != key or "connection" in key for key in self._inputs):
             return False
         step.kind = "function"
-        step.call = self._code.add_package_tool(parts, [key for key in self._inputs if argument_name(key) == key])
+        step.call = self._reader.code.add_package_tool(parts, list(self._inputs))
         step.arguments = {key: to_value(value, self._expression) for key, value in self._inputs.items()}
-        self._tell_node(self._origin(), f"it needs the package of {parts[0]} to be installed")
+        self._tell_node(f"it needs the package of {parts[0]} to be installed")
         self._tell_variables(self._inputs)
         return True
 
@@ -371,17 +304,14 @@ class NodeReader:
         step.kind = "function"
         step.call = f"imported_stubs:{step.id}"
         step.arguments = {argument_name(key): to_value(value, self._expression) for key, value in self._inputs.items()}
-        if parameters is None or any(
-            argument_name(key) != key or key not in " ".join(parameters) for key in self._inputs
-        ):
+        told = " ".join(parameters or ())
+        if parameters is None or any(argument_name(key) != key or key not in told for key in self._inputs):
             parameters = list(step.arguments)
-        if not any(each.call == step.call for each in self._project.stubs):
-            self._project.stubs.append(Stub(step.call, parameters, why, origin, original=original))
+        self._project.add_stub(Stub(step.call, parameters, why, origin, original=original))
         self._ledger.note_lost(self._what, origin, why, f"write {step.id} in imported_stubs.py")
         for key in self._inputs:
-            self._ledger.note_mapped(
-                f"{self._what}: input {key}", self._origin("inputs", key), "an argument of the stub"
-            )
+            what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
+            self._ledger.note_mapped(what, origin, "an argument of the stub")
 
     def _read_activate(self, step: FlowStep) -> None:
         activate = self._node.get("activate")

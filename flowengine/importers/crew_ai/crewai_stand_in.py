@@ -1,18 +1,18 @@
 """Holds the module that stands in for crewai in an imported project: tools, marks of flows, crews that are our flows.
 
-It is text that is written into projects, and the line that leads an import there.
+It is text that is written into projects.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from flowengine.importers.python_code import Import
+from flowengine.importers.carried_code import StandIn
 
-__all__ = ["PARTS", "PARTS_MODULE", "lead_import"]
+__all__ = ["PARTS", "STAND_IN"]
 
 PARTS: Final = "crewai_parts"
-PARTS_MODULE: Final = '''\
+_MODULE: Final = '''\
 """Stands in for the parts of crewai that the code of this project imports."""
 
 from __future__ import annotations
@@ -258,8 +258,4 @@ _NAMES: Final = frozenset(
 )
 
 
-def lead_import(given: Import) -> str | None:
-    """The line that stands for an import of crewai; None where nothing does."""
-    if not given.names or any(name not in _NAMES for name, _ in given.names):
-        return None
-    return f"from {PARTS} import {', '.join(f'{name} as {alias}' if alias else name for name, alias in given.names)}"
+STAND_IN: Final = StandIn("crewai", PARTS, _MODULE, _NAMES)

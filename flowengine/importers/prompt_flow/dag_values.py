@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.importers.form import literal
+from flowengine.importers.form import key_path, literal
 
 __all__ = [
     "INPUT_TYPES",
@@ -53,10 +53,7 @@ class NodeReference(NamedTuple):
 
     def text(self, head: str) -> str:
         """An expression: `head` and what is read of it."""
-        return head + "".join(
-            f".{each}" if isinstance(each, str) and re.fullmatch(r"[A-Za-z]\w*", each) else f"[{json.dumps(each)}]"
-            for each in self.steps
-        )
+        return key_path(head, self.steps)
 
 
 def read_reference(value: Any) -> NodeReference | None:
@@ -147,11 +144,9 @@ def read_setting(name: str, given: Any) -> Setting:
     ({'temperature': 0.7}, {}, 'models are asked for one answer')
     """
     value = _parse(given)
-    if value in (None, "", "null", "None") or any(
-        value == each and type(value) is not bool for each in _NEUTRAL.get(name, ())
-    ):
+    if value is False or value in (None, "", "null", "None"):
         return Setting({})
-    if value is False:
+    if type(value) is not bool and value in _NEUTRAL.get(name, ()):
         return Setting({})
     if name in _NUMBERS:
         low, high = _NUMBERS[name]
@@ -165,10 +160,10 @@ def read_setting(name: str, given: Any) -> Setting:
         return Setting({"model_options": {"logit_bias": value}})
     if name == "user":
         return Setting({"model_options": {"user": str(value)}})
-    if name in ("best_of", "n", "echo", "suffix", "logprobs"):
-        return Setting(
-            {}, "models are asked for one answer" if name in ("best_of", "n") else "chats have no such option"
-        )
+    if name in ("best_of", "n"):
+        return Setting({}, "models are asked for one answer")
+    if name in ("echo", "suffix", "logprobs"):
+        return Setting({}, "chats have no such option")
     return Setting({}, "it has no counterpart")
 
 

@@ -7,33 +7,27 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
 from flowengine.importers.carried_code import CarriedCode
-from flowengine.importers.crew_ai_classes import CrewClass, PythonFiles, crew_classes
-from flowengine.importers.crew_ai_parts import PARTS, PARTS_MODULE, lead_import
-from flowengine.importers.crew_ai_texts import text_with_inputs
-from flowengine.importers.crew_ai_tools import ToolCode
-from flowengine.importers.form import (
-    CarriedFile,
-    ImportedFlow,
-    ImportedProject,
-    Names,
-    SourcePlace,
-)
+from flowengine.importers.crew_ai.crew_classes import CrewClass, PythonFiles, crew_classes
+from flowengine.importers.crew_ai.crew_tools import ToolCode
+from flowengine.importers.crew_ai.crewai_stand_in import PARTS, STAND_IN
+from flowengine.importers.form import CarriedFile, ImportedFlow, ImportedProject, Names, SourcePlace, literal
 from flowengine.importers.project_writer import OWN_FILES
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
-__all__ = ["AGENTS_MARK", "TASKS_MARK", "CrewParts", "agents_of", "project_base", "tasks_of"]
+__all__ = ["AGENTS_MARK", "TASKS_MARK", "CrewParts", "agents_of", "project_base", "tasks_of", "text_with_inputs"]
 
 TASKS_MARK: Final = re.compile(r"^[ \t]++expected_output[ \t]*+:", re.MULTILINE)
 AGENTS_MARK: Final = re.compile(r"^[ \t]++backstory[ \t]*+:", re.MULTILINE)
 _NAMED: Final = re.compile(r"[\w-][\w. /-]{0,100}\.\w{1,8}")
 """A file, as code names one beside it."""
+_PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_\-]*)\}")
 _PROJECT: Final = ("pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", "uv.lock")
 
 
@@ -73,6 +67,27 @@ def project_base(tree: SourceTree, file: str) -> str:
     return above.as_posix()
 
 
+def text_with_inputs(text: str, expression: Callable[[str], str | None]) -> str:
+    """The text as a template of ours; `expression` says what a placeholder is, or that it is none.
+
+    >>> text_with_inputs("About {topic}: {{topic}} {% x", lambda name: f"inputs.{name}")
+    'About {{ inputs.topic }}: {{ "{" }}{{ inputs.topic }}} {{ "{%" }} x'
+    """
+    parts: list[str] = []
+    at = 0
+    for found in _PLACEHOLDER.finditer(text):
+        meant = expression(found[1])
+        if meant is None:
+            continue
+        before = text[at : found.start()]
+        is_open = before.endswith("{")
+        parts.append(literal(before[:-1] if is_open else before))
+        parts += ['{{ "{" }}'] if is_open else []
+        parts.append(f"{{{{ {meant} }}}}")
+        at = found.end()
+    return "".join([*parts, literal(text[at:])])
+
+
 class CrewParts:
     """State shared by the readers of a crew: its project, its names, and its notices."""
 
@@ -83,6 +98,8 @@ class CrewParts:
     agents_source: YamlSource | None
     settings: dict[str, Any]
     agent_ids: dict[str, str]
+    timeouts: dict[str, str]
+    """Agent → how long each of its tasks may take."""
     input_names: Names
     inputs: dict[str, str]
     step_names: Names
@@ -98,7 +115,7 @@ class CrewParts:
         self._told: set[tuple[str, int, str]] = set()
         root = import_root(files)
         self.new_paths = {each: _below(each, root) for each in files.names}
-        self.code = CarriedCode(tree, {new: old for old, new in self.new_paths.items()}, "crewai", lead_import)
+        self.code = CarriedCode(tree, {new: old for old, new in self.new_paths.items()}, STAND_IN)
         self.code.need_nothing()
         self.tools = ToolCode(self.code, self.new_paths, files)
         self.runs_crews = False
@@ -132,7 +149,7 @@ class CrewParts:
         self.project.files += [*self.code.carried_files(), *self._named_files()]
         self.project.stubs += self.tools.stubs
         if self.code.uses_parts or self.runs_crews or self.tools.uses_parts:
-            self.project.files.append(CarriedFile(f"{PARTS}.py", PARTS_MODULE))
+            self.project.files.append(CarriedFile(f"{PARTS}.py", STAND_IN.text))
 
     def _named_files(self) -> Iterator[CarriedFile]:
         """The files beside copied code that the code names, such as its data; not those that became nodes."""

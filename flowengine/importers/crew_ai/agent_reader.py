@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from flowengine.core.values import is_map
-from flowengine.importers.crew_ai_classes import CrewClass, config_key, crew_classes
-from flowengine.importers.crew_ai_project import CrewParts
-from flowengine.importers.crew_ai_settings import (
-    AGENT_NOTES,
-    OWN_FIELDS,
-    read_model,
-    seconds_of,
-)
-from flowengine.importers.crew_ai_tools import tool_elements
-from flowengine.importers.form import (
-    SourcePlace,
-)
+from flowengine.importers.crew_ai.crew_classes import CrewClass, config_key, crew_classes
+from flowengine.importers.crew_ai.crew_parts import CrewParts
+from flowengine.importers.crew_ai.crew_settings import AGENT_NOTES, OWN_FIELDS, read_model
+from flowengine.importers.crew_ai.crew_tools import tool_elements
+from flowengine.importers.form import SourcePlace
 from flowengine.importers.python_code import call_name, literal_of
+from flowengine.importers.source_tree import as_list
 
 __all__ = ["AgentReader", "config_field"]
 
@@ -145,8 +139,9 @@ class AgentReader(CrewParts):
         agent["system_message"] = "\n".join(each for each in lines if each) or "You help with the task."
         if "memory" in self.settings and "memory" not in agent:
             agent["memory"] = {}
-        order = ("model", "system_message")
-        agent = {each: agent[each] for each in order if each in agent} | agent
+        agent = {each: agent[each] for each in ("model", "system_message") if each in agent} | agent
+        if "timeout" in agent:
+            self.timeouts[name] = agent.pop("timeout")
         identifier = self.step_names.id(name, "agent")
         self.agent_ids[name] = identifier
         self.flow.agents[identifier] = agent
@@ -165,8 +160,9 @@ class AgentReader(CrewParts):
         elif key in ("max_iter", "max_iterations") and isinstance(value, int) and 1 <= value <= 1000:
             agent["max_tool_rounds"] = value
             self.tell("mapped", what, place)
-        elif key in ("max_execution_time",) and isinstance(value, int) and value > 0:
-            self.tell("changed", what, place, f"the tasks of it have `timeout: {seconds_of(value)}`")
+        elif key == "max_execution_time" and type(value) is int and value > 0:
+            agent["timeout"] = f"{value}s"
+            self.tell("changed", what, place, f"the tasks of it have `timeout: {value}s`")
         elif key == "memory" and value is True:
             agent["memory"] = {}
             self.tell("changed", what, place, "`memory` of the agent")
@@ -189,10 +185,9 @@ class AgentReader(CrewParts):
         self, holder: dict[str, Any], what: str, value: Any, node: ast.expr | None, place: SourcePlace
     ) -> None:
         if node is None or self.crew is None:
-            names = [str(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
-            if names:
-                self._read_named_tools(holder, what, names, place)
-            else:
+            names = [str(each) for each in as_list(value)]
+            self._read_named_tools(holder, what, names, place)
+            if not names:
                 self.tell("mapped", what, place)
             return
         found, rest = tool_elements(node, self.crew)
@@ -207,13 +202,8 @@ class AgentReader(CrewParts):
             else:
                 self.tell("changed", told, at, tool.change)
         for each in rest:
-            self.tell(
-                "lost",
-                f"{what}: {ast.unparse(each)[:80]}",
-                self.crew.place(each),
-                "code makes the list",
-                "name the tools",
-            )
+            told, at = f"{what}: {ast.unparse(each)[:80]}", self.crew.place(each)
+            self.tell("lost", told, at, "code makes the list", "name the tools")
         if not found and not rest:
             self.tell("mapped", what, place)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.crew_ai_classes import CrewClass
-from flowengine.importers.crew_ai_texts import model_name
+from flowengine.importers.crew_ai.crew_classes import CrewClass
 from flowengine.importers.form import Outcome
 from flowengine.importers.python_code import call_name, literal_of
+from flowengine.models.vendor_choice import is_known_name
+from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
 
-__all__ = ["AGENT_NOTES", "CREW_NOTES", "OWN_FIELDS", "TASK_NOTES", "ModelFound", "read_model", "seconds_of"]
+__all__ = ["AGENT_NOTES", "CREW_NOTES", "OWN_FIELDS", "TASK_NOTES", "ModelFound", "read_model"]
 
 Note = tuple[Outcome, str]
 _RECORDED: Final[Note] = ("mapped", "every run is recorded")
@@ -97,6 +99,24 @@ _PREFIXES: Final[Mapping[str, str]] = {
 _KEYS: Final = {"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed"}
 
 
+_VENDORS: Final = frozenset({*VENDORS, *OTHERS, *ALIASES})
+
+
+def model_name(name: str, *, is_openai: bool = False) -> str | None:
+    """A model as we call it; None for one that would go to no vendor.
+
+    >>> [model_name(each) for each in ("gpt-4o", "groq/llama-3.1-70b", "my-own", "no/such")]
+    ['gpt-4o', 'groq/llama-3.1-70b', None, None]
+    """
+    name = name.strip().removeprefix("models/")
+    if not re.fullmatch(r"[\w.:/@+-]+", name):
+        return None
+    vendor = name.partition("/")[0] if "/" in name else ""
+    if vendor in _VENDORS or (not vendor and is_known_name(name)):
+        return name
+    return f"openai/{name}" if is_openai else None
+
+
 class ModelFound(NamedTuple):
     """A model as the new flow names it, and what is to be said of that."""
 
@@ -105,10 +125,6 @@ class ModelFound(NamedTuple):
     outcome: Outcome
     note: str
     by_hand: str = ""
-
-
-def seconds_of(value: int) -> str:
-    return f"{value}s"
 
 
 def read_model(value: Any, crew: CrewClass | None) -> ModelFound:

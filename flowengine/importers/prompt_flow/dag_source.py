@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from flowengine.core.flow_paths import is_withheld
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
 from flowengine.importers.form import CarriedFile, ImportedProject, ImportLedger, Names, SourcePlace
-from flowengine.importers.prompt_flow_code import PromptFlowCode
-from flowengine.importers.prompt_flow_parts import PARTS
-from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
+from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
+from flowengine.importers.prompt_flow.promptflow_stand_in import PARTS
+from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource, as_list, as_map
 
 __all__ = ["PromptFlowSource"]
 
@@ -32,19 +32,18 @@ _NOTES: Final = {
     "tags": "labels of the service",
     "type": "which sort of flow it is",
     "language": "the code is Python",
-    "inputs": "",
-    "outputs": "",
-    "nodes": "",
-    "node_variants": "",
-    "path": "",
-    "version": "",
+    **dict.fromkeys(("inputs", "outputs", "nodes", "node_variants", "path", "version"), ""),
+    **dict.fromkeys(("environment_variables", "additional_includes"), ""),
 }
+"""Key at the top → what becomes of it; without words it is read elsewhere, or says nothing."""
 
 
 class PromptFlowSource:
     """State shared by the readers of one flow: its source, its files, its project."""
 
     code: PromptFlowCode
+    names: Names
+    templates: dict[str, str]
 
     def __init__(self, tree: SourceTree, file: str) -> None:
         self.tree = tree
@@ -77,9 +76,8 @@ class PromptFlowSource:
                     self.paths.setdefault(name, each)
                 self.ledger.note_mapped(what, origin, "it is copied to where the flow sees it")
             except (SourceError, OSError) as error:
-                self.ledger.note_lost(
-                    what, origin, str(error), "run the import with --root and the folder that holds it"
-                )
+                by_hand = "run the import with --root and the folder that holds it"
+                self.ledger.note_lost(what, origin, str(error), by_hand)
 
     def _carry_files(self) -> None:
         code = list(self.code.files())
@@ -106,32 +104,28 @@ class PromptFlowSource:
                 break
             self.project.files.append(CarriedFile(name, data))
             self.ledger.note_kept(f"file {name}", SourcePlace(path))
-        self.project.files += [CarriedFile(name, text) for name, text in self._templates.items()]
+        self.project.files += [CarriedFile(name, text) for name, text in self.templates.items()]
 
     def _read_top(self) -> None:
         folder = PurePosixPath(self.tree.root.name if self.base == "." else self.base).name
         names = Names()
         self.name = names.id(self.data.get("name") or folder, "flow")
         self.flow_names = names
-        self._templates: dict[str, str] = {}
+        self.templates = {}
         for key in self.data:
             origin = self.source.origin(key)
             if key == "environment":
                 self._read_environment()
-            elif key == "environment_variables":
-                continue
             elif key in _NOTES:
                 if _NOTES[key]:
                     self.ledger.note_mapped(key, origin, _NOTES[key])
-            elif key not in ("additional_includes", "message_format"):
-                self.ledger.note_lost(key, origin, "this key is not known", "see whether the flow needs it")
             elif key == "message_format":
                 self.ledger.note_changed(key, origin, "messages are texts, and files are inputs of the type file")
+            else:
+                self.ledger.note_lost(key, origin, "this key is not known", "see whether the flow needs it")
 
     def _read_environment(self) -> None:
-        environment = self.data.get("environment")
-        table: Mapping[str, Any] = environment if is_map(environment) else {}
-        for key, value in table.items():
+        for key, value in as_map(self.data.get("environment")).items():
             origin = self.source.origin("environment", key)
             if key == "python_requirements_txt" and isinstance(value, str):
                 try:
@@ -139,19 +133,16 @@ class PromptFlowSource:
                     text = self.tree.read_text(path)
                     kept = [each for each in text.splitlines() if not each.strip().startswith("promptflow")]
                     self.project.files.append(CarriedFile("requirements.txt", "\n".join([*kept, ""])))
-                    self.ledger.note_changed(
-                        "requirements", origin, "requirements.txt without promptflow's own packages"
-                    )
+                    change = "requirements.txt without promptflow's own packages"
+                    self.ledger.note_changed("requirements", origin, change)
                 except SourceError as error:
                     self.ledger.note_lost("requirements", origin, str(error), "write a requirements.txt")
             else:
-                self.ledger.note_changed(
-                    f"environment {key}", origin, "the machine that runs the flow has its own image"
-                )
+                change = "the machine that runs the flow has its own image"
+                self.ledger.note_changed(f"environment {key}", origin, change)
 
     def _read_variables(self) -> None:
-        variables = self.data.get("environment_variables")
-        for key, value in (variables if is_map(variables) else {}).items():
+        for key, value in as_map(self.data.get("environment_variables")).items():
             origin = self.source.origin("environment_variables", key)
             what = f"environment variable {key}"
             if isinstance(value, str | int | float) and "${" not in str(value) and self.code.uses_parts:
@@ -159,20 +150,16 @@ class PromptFlowSource:
                 self.ledger.note_changed(what, origin, f"{PARTS}.py sets it where nothing else does")
             elif isinstance(value, str) and re.fullmatch(r"\$\{[^{}]{1,200}\}", value):
                 self.project.environment[key] = f"the code reads it; it was {value[2:-1]}, a value of a connection"
-                self.ledger.note_changed(
-                    what, origin, "a value of a connection, which the environment has", f"set {key}"
-                )
+                change = "a value of a connection, which the environment has"
+                self.ledger.note_changed(what, origin, change, f"set {key}")
             else:
                 self.project.environment[key] = "the code reads it"
-                self.ledger.note_lost(
-                    what, origin, "it has no value that can stand in a file", f"set {key} before the run"
-                )
+                why = "it has no value that can stand in a file"
+                self.ledger.note_lost(what, origin, why, f"set {key} before the run")
 
     def _list(self, key: str) -> list[tuple[int, Any]]:
-        found = self.data.get(key)
-        return list(enumerate(cast("list[Any]", found))) if isinstance(found, list) else []
+        return list(enumerate(as_list(self.data.get(key))))
 
     def _maps(self, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        found = self.data.get(key)
-        for name, each in (found if is_map(found) else {}).items():
-            yield name, each if is_map(each) else {}
+        for name, each in as_map(self.data.get(key)).items():
+            yield name, as_map(each)

@@ -15,18 +15,12 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from flowengine.core.values import is_map
-from flowengine.importers.form import (
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-)
-from flowengine.importers.prompt_flow_code import PromptFlowCode
-from flowengine.importers.prompt_flow_nodes import NodeReader
-from flowengine.importers.prompt_flow_rows import RowReader, answers_json, find_optional
-from flowengine.importers.prompt_flow_values import INPUT_TYPES, read_reference
-from flowengine.importers.source_tree import SourceError, SourceTree
+from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace
+from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
+from flowengine.importers.prompt_flow.dag_nodes import NodeReader, Path
+from flowengine.importers.prompt_flow.dag_rows import RowReader, answers_json, find_optional
+from flowengine.importers.prompt_flow.dag_values import INPUT_TYPES, read_reference
+from flowengine.importers.source_tree import SourceError, SourceTree, as_map
 
 __all__ = ["find", "read"]
 
@@ -34,23 +28,19 @@ _MARK: Final = re.compile(r"^nodes:", re.MULTILINE)
 _NODE: Final = re.compile(
     r"^[ \t]*+-?[ \t]*+(type:\s*['\"]?(llm|python|prompt|custom_llm)\b|use_variants:)", re.MULTILINE
 )
+Placed = tuple[Mapping[str, Any], Path]
+"""A node and where it stands."""
 _MOST_NODES: Final = 1_000
 _MOST_VARIANTS: Final = 20
 
 
 def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
     """YAML files with nodes of promptflow's types."""
-    found: list[str] = []
-    for each in files:
-        if not each.endswith((".yaml", ".yml")):
-            continue
-        try:
-            text = tree.read_text(each)
-        except SourceError:
-            continue
-        if _MARK.search(text) and (_NODE.search(text) or PurePosixPath(each).name == "flow.dag.yaml"):
-            found.append(each)
-    return found
+    return [
+        file
+        for file, text in tree.yaml_texts(files)
+        if _MARK.search(text) and (_NODE.search(text) or PurePosixPath(file).name == "flow.dag.yaml")
+    ]
 
 
 def read(tree: SourceTree, file: str) -> ImportedProject:
@@ -79,75 +69,61 @@ class _Reader(RowReader):
 
     def _name_all(self) -> None:
         names = Names()
-        self.ids = {}
-        for _, node in self.nodes:
-            self.ids[str(node.get("name"))] = names.id(node.get("name") or "step")
+        self.ids = {str(node.get("name")): names.id(node.get("name") or "step") for _, node in self.nodes}
         inputs = Names()
         self.inputs = {name: inputs.id(name, "input") for name, _ in self._maps("inputs")}
         self.names = names
 
     def _read_variants(self) -> None:
         """The default variant of each node, and the flows of all others."""
-        self.defaults: dict[str, tuple[Mapping[str, Any], tuple[str | int, ...]]] = {}
-        others: list[tuple[str, str, Mapping[str, Any], tuple[str | int, ...]]] = []
+        self.defaults: dict[str, Placed] = {}
+        others: list[tuple[str, str, Placed]] = []
         for name, entry in self._maps("node_variants"):
-            variants = entry.get("variants")
-            table: Mapping[str, Any] = variants if is_map(variants) else {}
+            table = as_map(entry.get("variants"))
             default = str(entry.get("default_variant_id", next(iter(table), "")))
             for variant, held in table.items():
-                node = held.get("node") if is_map(held) else None
+                node = as_map(held).get("node")
                 path = ("node_variants", name, "variants", variant, "node")
                 if not is_map(node):
-                    self.ledger.note_lost(
-                        f"variant {variant} of {name}", self.source.origin(*path), "it has no node", ""
-                    )
+                    what = f"variant {variant} of {name}"
+                    self.ledger.note_lost(what, self.source.origin(*path), "it has no node", "")
                 elif variant == default:
                     self.defaults[name] = ({"name": name, **node}, path)
                     self.ledger.note_mapped(f"default variant {variant} of {name}", self.source.origin(*path))
                 else:
-                    others.append((name, variant, {"name": name, **node}, path))
-        for name, variant, node, path in others[:_MOST_VARIANTS]:
+                    others.append((name, variant, ({"name": name, **node}, path)))
+        for name, variant, placed in others[:_MOST_VARIANTS]:
             scratch = ImportLedger()
             flow_name = self.flow_names.id(f"{self.name}_{name}_{variant}")
-            flow = self._flow(flow_name, scratch, {name: (node, path)})
-            self.project.flows.append(flow)
-            origin = self.source.origin(*path)
-            what = f"variant {variant} of {name}"
+            self.project.flows.append(self._flow(flow_name, scratch, {name: placed}))
+            what, origin = f"variant {variant} of {name}", self.source.origin(*placed[1])
             lost = [each for each in scratch.elements if each.outcome == "lost" and each.origin.line >= origin.line]
-            in_use = name in self.ids and any(
-                node.get("use_variants") for _, node in self.nodes if node.get("name") == name
-            )
-            if not in_use:
+            if not any(node.get("use_variants") and node.get("name") == name for _, node in self.nodes):
                 self.ledger.note_changed(what, origin, f"no node uses it; {flow_name}.yaml is the flow without it")
-            elif lost and any(f"node {name}" in each.what for each in lost):
+            elif any(f"node {name}" in each.what for each in lost):
                 self.ledger.note_lost(what, origin, lost[0].note, lost[0].by_hand)
             else:
-                self.ledger.note_changed(
-                    what, origin, f"it stands in {flow_name}.yaml: compare the two with `flowengine eval`"
-                )
-        for name, variant, _, path in others[_MOST_VARIANTS:]:
-            self.ledger.note_lost(
-                f"variant {variant} of {name}", self.source.origin(*path), "there are too many", "write its flow"
-            )
+                change = f"it stands in {flow_name}.yaml: compare the two with `flowengine eval`"
+                self.ledger.note_changed(what, origin, change)
+        for name, variant, (_, path) in others[_MOST_VARIANTS:]:
+            what = f"variant {variant} of {name}"
+            self.ledger.note_lost(what, self.source.origin(*path), "there are too many", "write its flow")
 
-    def _flow(
-        self, name: str, ledger: ImportLedger, chosen: Mapping[str, tuple[Mapping[str, Any], tuple[str | int, ...]]]
-    ) -> ImportedFlow:
+    def _flow(self, name: str, ledger: ImportLedger, chosen: Mapping[str, Placed]) -> ImportedFlow:
         flow = ImportedFlow(name, SourcePlace(self.source.file))
         description = self.data.get("description")
         flow.description = str(description) if description else None
         for key, spec in self._maps("inputs"):
             self._read_input(flow, key, spec, ledger)
-        found: list[tuple[Mapping[str, Any], tuple[str | int, ...]]] = []
+        found: list[Placed] = []
         for number, node in self.nodes:
             node_name = str(node.get("name"))
-            path: tuple[str | int, ...] = ("nodes", number)
+            path: Path = ("nodes", number)
             if node.get("use_variants") or node_name in chosen:
                 default = chosen.get(node_name) or self.defaults.get(node_name)
                 if default is None:
-                    ledger.note_lost(
-                        f"node {node_name}", self.source.origin(*path), "its variants have no default", "write the node"
-                    )
+                    why = "its variants have no default"
+                    ledger.note_lost(f"node {node_name}", self.source.origin(*path), why, "write the node")
                     continue
                 ledger.note_mapped(f"node {node_name}: use_variants", self.source.origin(*path, "use_variants"))
                 extra = {key: value for key, value in node.items() if key not in ("use_variants", "name")}
@@ -157,18 +133,7 @@ class _Reader(RowReader):
         self.optional = find_optional([node for node, _ in found])
         self.json_nodes = {str(node.get("name")) for node, _ in found if answers_json(node)}
         self.known = {str(node.get("name")) for node, _ in found}
-        reader = NodeReader(
-            self.tree,
-            self.source,
-            ledger,
-            self.project,
-            self.code,
-            self.paths,
-            self.base,
-            self.ids,
-            self._templates,
-            self.names,
-        )
+        reader = NodeReader(self, ledger)
         self.batch = []
         self.taken = {}
         for node, path in found:
@@ -182,21 +147,17 @@ class _Reader(RowReader):
 
     def _read_input(self, flow: ImportedFlow, key: str, spec: Mapping[str, Any], ledger: ImportLedger) -> None:
         given = spec.get("type")
-        kind = INPUT_TYPES.get(
-            str(given), None if given is None else "object" if str(given).endswith("Connection") else "string"
-        )
-        held: dict[str, Any] = {} if kind is None else {"type": kind}
-        if given is None:
-            held["type"] = "string"
+        kind = INPUT_TYPES.get(str(given), "object" if str(given).endswith("Connection") else "string")
+        held: dict[str, Any] = {"type": kind}
         default = spec.get("default")
         origin = self.source.origin("inputs", key)
         note = ""
         if "default" in spec and kind == "file":
             note = "the default picture is left out: it is given with the run"
-        elif default is not None and _fits(default, str(held["type"])):
+        elif default is not None and _fits(default, kind):
             held["default"] = default
-        elif default is not None or ("default" in spec and spec.get("default") is None):
-            changed = _fit(default, str(held["type"]))
+        elif "default" in spec:
+            changed = _fit(default, kind)
             if changed is not None:
                 held["default"] = changed
         elif spec.get("is_chat_history"):
@@ -206,12 +167,11 @@ class _Reader(RowReader):
         flow.inputs[self.inputs[key]] = held
         if self.inputs[key] != key:
             note = f"it is called {self.inputs[key]}"
-        (ledger.note_changed if note else ledger.note_mapped)(f"input {key}", origin, note)
+        ledger.note_done(f"input {key}", origin, note)
         for mark in ("is_chat_input", "is_chat_history"):
             if spec.get(mark):
-                ledger.note_mapped(
-                    f"input {key}: {mark}", self.source.origin("inputs", key, mark), "an input like any other"
-                )
+                place = self.source.origin("inputs", key, mark)
+                ledger.note_mapped(f"input {key}: {mark}", place, "an input like any other")
 
     def _read_outputs(self, flow: ImportedFlow, ledger: ImportLedger) -> None:
         names = Names()
@@ -230,9 +190,7 @@ class _Reader(RowReader):
                 continue
             name = names.id(key, "output")
             flow.outputs[name] = f"{{{{ {self.expression(reference)} }}}}"
-            (ledger.note_changed if name != key else ledger.note_mapped)(
-                what, origin, f"it is called {name}" if name != key else ""
-            )
+            ledger.note_done(what, origin, f"it is called {name}" if name != key else "")
 
 
 def _fits(value: Any, kind: str) -> bool:

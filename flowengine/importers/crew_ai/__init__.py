@@ -1,8 +1,8 @@
 """Reads CrewAI: crews of `agents.yaml` and `tasks.yaml` with the Python that makes them, and CrewAI flows in Python.
 
-A crew becomes a flow (`crew_ai_crews`): each agent of it an entry of `agents`, each task a node that names one, with
-what the tasks before it gave; `{placeholders}` are inputs. Tools go along or are stubs (`crew_ai_tools`). Flows are
-read by `crew_ai_flows`.
+A crew becomes a flow (`crew_reader`): each agent of it an entry of `agents`, each task a node that names one, with
+what the tasks before it gave; `{placeholders}` are inputs. Tools go along or are stubs (`crew_tools`). Flows are read
+by `class_flows`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from flowengine.importers.crew_ai_classes import PythonFiles, crew_classes
-from flowengine.importers.crew_ai_crews import CrewReader
-from flowengine.importers.crew_ai_flows import read_flow
-from flowengine.importers.crew_ai_project import AGENTS_MARK, TASKS_MARK, agents_of, project_base, tasks_of
+from flowengine.importers.crew_ai.class_flows import read_flow
+from flowengine.importers.crew_ai.crew_classes import PythonFiles, crew_classes
+from flowengine.importers.crew_ai.crew_parts import AGENTS_MARK, TASKS_MARK, agents_of, project_base, tasks_of
+from flowengine.importers.crew_ai.crew_reader import CrewReader
 from flowengine.importers.form import ImportedProject, ImportLedger, Names
 from flowengine.importers.source_tree import SourceError, SourceTree
 

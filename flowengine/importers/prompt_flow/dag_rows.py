@@ -5,17 +5,16 @@ Nodes with `aggregation`, and those that read what they give, stand in the secon
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flowengine.core.values import is_map
-from flowengine.importers.form import (
-    FlowStep,
-    ImportedFlow,
-)
-from flowengine.importers.prompt_flow_files import PromptFlowSource
-from flowengine.importers.prompt_flow_values import NodeReference, is_json_format, read_reference
+from flowengine.importers.form import FlowStep, ImportedFlow
+from flowengine.importers.prompt_flow.dag_source import PromptFlowSource
+from flowengine.importers.prompt_flow.dag_values import NodeReference, is_json_format, read_reference
+from flowengine.importers.source_tree import as_map
 
 __all__ = ["RowReader", "answers_json", "find_optional"]
 
@@ -70,15 +69,13 @@ class RowReader(PromptFlowSource):
         if reference.source in self.aggregated:
             return reference.text(f"nodes.{self.ids[reference.source]}.output")
         if reference.source == "inputs":
-            attribute = ".".join(
-                str(each) for each in (self.inputs.get(str(reference.steps[0]), "x"), *reference.steps[1:])
-            )
+            first, *rest = reference.steps
+            attribute = ".".join([self.inputs.get(str(first), "x"), *map(str, rest)])
             return f'inputs.rows | map(attribute="{attribute}") | list'
         if reference.source not in self.known:
             return "none"
-        name = "_".join(
-            re.sub(r"\W", "_", str(each)).lower() for each in (self.ids[reference.source], *reference.steps)
-        )
+        parts = (self.ids[reference.source], *reference.steps)
+        name = "_".join(re.sub(r"\W", "_", str(each)).lower() for each in parts)
         self.taken[name] = f"{{{{ {self.expression(reference)} }}}}"
         return f'nodes.rows.output | map(attribute="{name}") | list'
 
@@ -90,36 +87,27 @@ class RowReader(PromptFlowSource):
         flow.inputs = {"rows": {"type": "array", "description": f"One object a row: the inputs of {main.name}."}}
         flow.samples = {"rows": [{name: _sample(spec) for name, spec in main.inputs.items()}]}
         given = {
-            name: f"{{{{ row.{name} | default({_literal(spec['default'])}) }}}}"
+            name: f"{{{{ row.{name} | default({json.dumps(spec['default'], ensure_ascii=False)}) }}}}"
             if "default" in spec
             else f"{{{{ row.{name} }}}}"
             for name, spec in main.inputs.items()
         }
         if main.steps:
             one = FlowStep("one", "subflow", main.origin, arguments=given, keys={"flow": f"./{main.name}.yaml"})
-            flow.steps.append(
-                FlowStep("rows", "map", main.origin, keys={"over": "inputs.rows", "as": "row"}, body=[one])
-            )
+            keys = {"over": "inputs.rows", "as": "row"}
+            flow.steps.append(FlowStep("rows", "map", main.origin, keys=keys, body=[one]))
         flow.steps += self.batch
         flow.outputs = {each.id: f"{{{{ nodes.{each.id}.output }}}}" for each in self.batch}
         self.project.flows.append(flow)
 
 
 def answers_json(node: Mapping[str, Any]) -> bool:
-    inputs = node.get("inputs")
-    return node.get("type") == "llm" and is_map(inputs) and is_json_format(inputs.get("response_format"))
+    return node.get("type") == "llm" and is_json_format(as_map(node.get("inputs")).get("response_format"))
 
 
-def _references(node: Mapping[str, Any]) -> Iterator[NodeReference]:
-    inputs = node.get("inputs")
-    for value in (inputs if is_map(inputs) else {}).values():
-        found = read_reference(value)
-        if found is not None:
-            yield found
-    activate = node.get("activate")
-    found = read_reference(activate.get("when")) if is_map(activate) else None
-    if found is not None:
-        yield found
+def _references(node: Mapping[str, Any]) -> list[NodeReference]:
+    values = [*as_map(node.get("inputs")).values(), as_map(node.get("activate")).get("when")]
+    return [found for each in values if (found := read_reference(each)) is not None]
 
 
 def find_optional(nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
@@ -138,10 +126,3 @@ def _sample(spec: Mapping[str, Any]) -> Any:
         return spec["default"]
     values: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "array": ["sample"], "object": {}}
     return values.get(str(spec.get("type")), "sample")
-
-
-def _literal(value: Any) -> str:
-    """A value as Jinja writes it."""
-    import json
-
-    return json.dumps(value, ensure_ascii=False)

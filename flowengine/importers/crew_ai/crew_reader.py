@@ -1,31 +1,27 @@
-"""Reads the tasks of a crew, each into a node, with what they see of each other and what is done with their answers.
+"""Reads the crews of a CrewAI project, each into a flow: agents, tasks, what the tasks see of each other.
 
-Files that a task writes and people that it asks are nodes behind it.
+It reads `agents.yaml`, `tasks.yaml` and the class that makes agents and tasks of them; where the Python is not there,
+the YAML alone. Each task is a node; files that it writes and people that it asks are nodes behind it.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final, cast
 
 from flowengine.core.values import is_map
-from flowengine.importers.crew_ai_agents import AgentReader, config_field
-from flowengine.importers.crew_ai_classes import CrewClass, config_key, crew_classes
-from flowengine.importers.crew_ai_settings import (
-    OWN_FIELDS,
-    TASK_NOTES,
-)
-from flowengine.importers.crew_ai_texts import schema_of_class, text_with_inputs
-from flowengine.importers.form import (
-    CarriedFile,
-    FlowStep,
-    SourcePlace,
-    literal,
-)
+from flowengine.importers.crew_ai.agent_reader import AgentReader, config_field
+from flowengine.importers.crew_ai.class_fields import schema_of_class
+from flowengine.importers.crew_ai.crew_classes import CrewClass, config_key, crew_classes
+from flowengine.importers.crew_ai.crew_parts import text_with_inputs
+from flowengine.importers.crew_ai.crew_settings import CREW_NOTES, OWN_FIELDS, TASK_NOTES
+from flowengine.importers.form import FlowStep, ImportedFlow, Names, SourcePlace, literal
 from flowengine.importers.python_code import call_name, literal_of
+from flowengine.importers.source_tree import as_map
 
-__all__ = ["TaskReader"]
+__all__ = ["CrewReader"]
 
 _FILES_MODULE: Final = '''\
 """Writes what tasks give into files of the project."""
@@ -49,8 +45,74 @@ def write_text(path: str, text: Any) -> str:
 '''
 
 
-class TaskReader(AgentReader):
-    """Reads the tasks of a crew into nodes."""
+class CrewReader(AgentReader):
+    """Reads the crews of one project, each into a flow."""
+
+    def read_crew(self, tasks_file: str, crew: CrewClass | None, *, typed: bool = True) -> ImportedFlow:
+        """The flow of a crew; `crew` is None where only the YAML is there."""
+        key = (tasks_file, crew.name if crew else "")
+        if key in self.made:
+            return self.made[key]
+        self.crew = crew
+        tasks = self._yaml(tasks_file)
+        agents_file = self._agents_file(tasks_file, crew)
+        agents = self._yaml(agents_file) if agents_file else None
+        self.tasks_source, self.agents_source = tasks, agents
+        folder = PurePosixPath(self.files.base if self.files.base != "." else self.tree.root.name).name
+        flow = ImportedFlow(self.names.id(crew.name if crew else folder, "crew"), SourcePlace(tasks_file))
+        flow.description = ast.get_docstring(crew.found) if crew else None
+        self.flow = flow
+        self.input_names = Names()
+        self.inputs = {}
+        self.typed = typed
+        self.step_names = Names()
+        self.agent_ids = {}
+        self.timeouts = {}
+        self.settings = self._read_settings(crew)
+        self._read_agents(crew)
+        self._read_tasks(crew)
+        self._read_hooks(crew)
+        self.made[key] = flow
+        self.input_ids[flow.name] = dict(self.inputs)
+        self.project.flows.append(flow)
+        return flow
+
+    def _read_settings(self, crew: CrewClass | None) -> dict[str, Any]:
+        """Reads the settings of the crew: process, memory, planning."""
+        found: dict[str, Any] = {}
+        if crew is None or crew.crew is None:
+            return found
+        for key, node in crew.crew.keywords.items():
+            place, what = crew.place(node), f"crew {crew.name}: {key}"
+            value = literal_of(crew.resolve(node))
+            if key == "process":
+                if call_name(node).endswith("hierarchical"):
+                    why = "no manager hands the tasks out: each is done by its agent, in their order"
+                    self.tell("lost", what, place, why, "let a `routing` node choose, as flows/handoff.yaml does")
+                else:
+                    self.tell("mapped", what, place, "each task sees what those before it gave")
+            elif key == "memory" and value is True:
+                found["memory"] = {}
+                self.tell("changed", what, place, "`memory` of each agent")
+            elif key == "planning" and value is True:
+                why = "nothing plans the tasks before they begin"
+                self.tell("lost", what, place, why, "put an agent before the first task")
+            elif key in CREW_NOTES:
+                outcome, note = CREW_NOTES[key] if value is not False else ("mapped", "")
+                self.tell(outcome, what, place, note)
+            elif value in (False, None) and isinstance(crew.resolve(node), ast.Constant):
+                self.tell("mapped", what, place)
+            else:
+                self.tell("lost", what, place, "it has no counterpart")
+        return found
+
+    def _read_hooks(self, crew: CrewClass | None) -> None:
+        if crew is None:
+            return
+        by_hand = "write it as a function node before the first task, or after the last"
+        for mark, method in crew.hooks:
+            place, why = crew.place(method), "it is code round the whole crew"
+            self.tell("lost", f"{mark} {method.name}", place, why, by_hand)
 
     def _read_tasks(self, crew: CrewClass | None) -> None:
         data: Mapping[str, Any] = self.tasks_source.data
@@ -67,14 +129,13 @@ class TaskReader(AgentReader):
             ids[name] = step.id
             if key is not None:
                 ids.setdefault(key, step.id)
-            after = self._read_task(step, name, key, held if is_map(held) else {}, keywords, place, ids, done, waiting)
+            after = self._read_task(step, name, key, as_map(held), keywords, place, ids, done, waiting)
             self.flow.steps += [step, *after]
         others = set[str]() if crew is None else self._task_keys_of_others(crew)
         for name in data:
             if name not in keyed and name not in others:
-                self.tell(
-                    "changed", f"task {name}", self.tasks_source.origin(name), "left out: the crew does not do it"
-                )
+                place = self.tasks_source.origin(name)
+                self.tell("changed", f"task {name}", place, "left out: the crew does not do it")
         if self.flow.steps:
             last = next(each for each in reversed(self.flow.steps) if each.kind == "agent")
             self.flow.outputs["result"] = f"{{{{ nodes.{last.id}.output }}}}"
@@ -177,10 +238,6 @@ class TaskReader(AgentReader):
             waiting.clear()
         self._set_agent(step, name, held, keywords)
         step.prompt = self._prompt(texts, context)
-        for one in after:
-            if one.kind == "approval":
-                step.keys.setdefault("description", "")
-                del step.keys["description"]
         return after
 
     def _prompt(self, texts: Mapping[str, str], context: Sequence[str]) -> str:
@@ -204,6 +261,8 @@ class TaskReader(AgentReader):
                 self.tell("changed", f"task {name}", step.origin, f"it names no agent: {found} does it, by their order")
         if found is not None and found in self.agent_ids:
             step.keys = {"agent": self.agent_ids[found], **step.keys}
+            if found in self.timeouts:
+                step.keys["timeout"] = self.timeouts[found]
         else:
             self.tell("lost", f"task {name}: agent", step.origin, "it is not known which agent does it", "name one")
 
@@ -237,15 +296,13 @@ class TaskReader(AgentReader):
         unknown: list[str] = []
         shape = schema_of_class(found[0], lambda name: _first(crew.files.class_of(found[1], name)), unknown)
         if shape is None or shape.get("type") != "object":
-            self.tell(
-                "lost", what, place, "a field of it has a type that is not known", "write `output`, a JSON Schema"
-            )
+            why = "a field of it has a type that is not known"
+            self.tell("lost", what, place, why, "write `output`, a JSON Schema")
             return
         step.keys["output"] = shape
         if unknown:
-            self.tell(
-                "changed", what, place, f"`output`: its JSON Schema, open where it says {', '.join(unknown)[:100]}"
-            )
+            change = f"`output`: its JSON Schema, open where it says {', '.join(unknown)[:100]}"
+            self.tell("changed", what, place, change)
         else:
             self.tell("mapped", what, place, "`output`: its JSON Schema")
 
@@ -253,9 +310,8 @@ class TaskReader(AgentReader):
         """A text judges the answer and has it improved; a function may refuse it, and the node is tried again."""
         if isinstance(value, str):
             step.keys["improve"] = {"instructions": literal(value.strip())}
-            self.tell(
-                "changed", what, place, "`improve`: the answer is judged by this text, and improved until it passes"
-            )
+            change = "`improve`: the answer is judged by this text, and improved until it passes"
+            self.tell("changed", what, place, change)
             return
         call = self.tools.guard_of(node, self.crew) if node is not None and self.crew is not None else None
         if call is None:
@@ -274,8 +330,7 @@ class TaskReader(AgentReader):
         if path.startswith("..") or not path:
             self.tell("lost", what, place, "the path leaves the project", "write a node that keeps the output")
             return []
-        if not any(each.path == "imported_files.py" for each in self.project.files):
-            self.project.files.append(CarriedFile("imported_files.py", _FILES_MODULE))
+        self.project.carry("imported_files.py", _FILES_MODULE)
         writing = FlowStep(self.step_names.id(f"{step.id}_file"), "function", place, call="imported_files:write_text")
         writing.arguments = {"path": text_with_inputs(path, self._input), "text": f"{{{{ nodes.{step.id}.output }}}}"}
         writing.keys["effect"] = "idempotent"

@@ -9,11 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from flowengine.importers.crew_ai_methods import FlowMethod, FlowParts
-from flowengine.importers.form import (
-    FlowStep,
-    SourcePlace,
-)
+from flowengine.importers.crew_ai.flow_methods import FlowMethod, FlowParts
+from flowengine.importers.form import FlowStep, SourcePlace
 
 __all__ = ["EdgeReader"]
 
@@ -91,10 +88,7 @@ class EdgeReader(FlowParts):
                         terms.append(f"{self._translate_router(source, method.name, members)} == {_quote(each)}")
             if len(trigger.names) > 1 and not trigger.is_all and outcome == "mapped":
                 outcome, note = "changed", "it runs once, when all that may lead to it are settled"
-            if outcome == "mapped":
-                self.ledger.note_mapped(what, place)
-            else:
-                self.ledger.note_changed(what, place, note)
+            self.ledger.note_done(what, place, note)
         step.needs = list(dict.fromkeys(needs))
         if not needs and not any(each.kind == "start" for each in method.triggers):
             step.when = "false"

@@ -14,23 +14,14 @@ from typing import Any, Final
 
 from flowengine.errors import DefinitionError
 from flowengine.importers.carried_code import CarriedModule, format_import, module_name
-from flowengine.importers.crew_ai_asking import AskingReader
-from flowengine.importers.crew_ai_classes import CrewClass, Method, PythonFiles, crew_classes
-from flowengine.importers.crew_ai_crews import CrewReader
-from flowengine.importers.crew_ai_edges import EdgeReader
-from flowengine.importers.crew_ai_methods import FlowMethod, methods_of
-from flowengine.importers.crew_ai_parts import PARTS
-from flowengine.importers.crew_ai_project import project_base
-from flowengine.importers.crew_ai_state import StateField, fields_of, written_fields
-from flowengine.importers.form import (
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-    Stub,
-)
+from flowengine.importers.crew_ai.class_fields import StateField, fields_of, written_fields
+from flowengine.importers.crew_ai.crew_classes import CrewClass, Method, PythonFiles, crew_classes
+from flowengine.importers.crew_ai.crew_parts import project_base
+from flowengine.importers.crew_ai.crew_reader import CrewReader
+from flowengine.importers.crew_ai.crewai_stand_in import PARTS
+from flowengine.importers.crew_ai.flow_edges import EdgeReader
+from flowengine.importers.crew_ai.flow_methods import FlowMethod, methods_of
+from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace, Stub
 from flowengine.importers.python_code import PythonSource, call_name, parse_python
 from flowengine.importers.source_tree import SourceTree
 
@@ -73,7 +64,7 @@ def _is_flow(found: ast.ClassDef) -> bool:
     return any(call_name(each).rpartition(".")[2] == "Flow" for each in bases)
 
 
-class _FlowReader(AskingReader, EdgeReader):
+class _FlowReader(EdgeReader):
     """Reads one flow."""
 
     def read(self) -> ImportedFlow:
@@ -148,9 +139,8 @@ class _FlowReader(AskingReader, EdgeReader):
             step.kind = "subflow"
             step.keys["flow"] = f"./{flow.name}.yaml"
             step.arguments = {names[key]: value for key, value in inputs.items() if key in names}
-            step.keys["set"] = {self.keys[field]: text for field, text in kept.items()}
-            if not kept:
-                del step.keys["set"]
+            if kept:
+                step.keys["set"] = {self.keys[field]: text for field, text in kept.items()}
             self.ledger.note_mapped(what, place, f"the crew is the subflow {flow.name}.yaml")
             return step
         module = module_name(self.crews.new_paths[self.source.file])
@@ -168,8 +158,8 @@ class _FlowReader(AskingReader, EdgeReader):
         kept = {self.keys[each]: f"{{{{ output.state.{each} }}}}" for each in sorted(changed)}
         if kept:
             step.keys["set"] = kept
-        sets = ", ".join(f"{name}: none" for name in changed) and dict.fromkeys(sorted(changed))
-        step.sample = {"result": method.labels[0] if method.labels else "made up", "state": sets or {}}
+        result = method.labels[0] if method.labels else "made up"
+        step.sample = {"result": result, "state": dict.fromkeys(sorted(changed))}
         note = "a function node calls it"
         note += ", and it runs its crews" if "kickoff" in ast.unparse(method.node) else ""
         self.ledger.note_changed(what, place, note)
@@ -206,9 +196,8 @@ class _FlowReader(AskingReader, EdgeReader):
         original = self.source.segment(method.node)
         self.crews.project.stubs.append(Stub(step.call, ["state: dict"], why, step.origin, original=original))
         step.sample = {"result": method.labels[0] if method.labels else "made up", "state": {}}
-        self.ledger.note_lost(
-            f"method {method.name}", step.origin, why, f"write {step.id} in imported_stubs.py, or as nodes"
-        )
+        by_hand = f"write {step.id} in imported_stubs.py, or as nodes"
+        self.ledger.note_lost(f"method {method.name}", step.origin, why, by_hand)
 
 
 def _crew_module(

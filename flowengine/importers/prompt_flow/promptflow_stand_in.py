@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["EMBEDDING", "EMBEDDING_MODULE", "PARTS", "PARTS_MODULE"]
+from flowengine.importers.carried_code import StandIn
+
+__all__ = ["CONNECTIONS", "EMBEDDING", "EMBEDDING_MODULE", "PARTS", "STAND_IN"]
 
 PARTS: Final = "promptflow_parts"
-PARTS_MODULE: Final = '''\
+_MODULE: Final = '''\
 """Stands in for the parts of promptflow that the code of this project imports."""
 
 from __future__ import annotations
@@ -246,6 +248,24 @@ class UserErrorException(Exception): ...
 
 class SystemErrorException(Exception): ...
 '''
+CONNECTIONS: Final = frozenset(
+    {
+        *("AzureOpenAIConnection", "OpenAIConnection", "CustomConnection", "CognitiveSearchConnection"),
+        *("SerpConnection", "FormRecognizerConnection", "AzureContentSafetyConnection", "QdrantConnection"),
+        *("WeaviateConnection", "ServerlessConnection", "CustomStrongTypeConnection"),
+    }
+)
+_NAMES: Final = frozenset(
+    {
+        *("tool", "trace", "start_trace", "log_metric", "get_logger", "Secret", "InputSetting", "FilePath", "chat"),
+        *("PromptTemplate", "SystemErrorException", "UserErrorException", "Image", *CONNECTIONS),
+    }
+)
+_HOMES: Final = (
+    r"promptflow(\.(core(\._connection)?|tracing|connections|_core\.tool|contracts\.(types|multimedia)|exceptions"
+    r"|_utils\.logger_utils|(_sdk\.)?entities|tools\.(aoai|openai)))?"
+)
+STAND_IN: Final = StandIn("promptflow", PARTS, _MODULE, _NAMES, _HOMES)
 
 
 EMBEDDING: Final = "imported_embedding:embed"

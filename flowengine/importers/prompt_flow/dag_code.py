@@ -5,45 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from flowengine.importers.carried_code import CarriedCode, argument_name, format_import, format_wrapper, module_name
 from flowengine.importers.form import CarriedFile
-from flowengine.importers.prompt_flow_parts import PARTS, PARTS_MODULE
-from flowengine.importers.python_code import Import, PythonSource, call_name, decorators_of, parameters_of
+from flowengine.importers.prompt_flow.promptflow_stand_in import CONNECTIONS, PARTS, STAND_IN
+from flowengine.importers.python_code import PythonSource, call_name, decorators_of, parameters_of
 from flowengine.importers.source_tree import SourceTree
 
 __all__ = ["Function", "PromptFlowCode"]
-
-_CONNECTIONS: Final = frozenset(
-    {
-        *("AzureOpenAIConnection", "OpenAIConnection", "CustomConnection", "CognitiveSearchConnection"),
-        *("SerpConnection", "FormRecognizerConnection", "AzureContentSafetyConnection", "QdrantConnection"),
-        *("WeaviateConnection", "ServerlessConnection", "CustomStrongTypeConnection"),
-    }
-)
-_NAMES: Final = frozenset(
-    {
-        *(
-            "tool",
-            "trace",
-            "start_trace",
-            "log_metric",
-            "get_logger",
-            "Secret",
-            "InputSetting",
-            "FilePath",
-            "PromptTemplate",
-        ),
-        *("SystemErrorException", "UserErrorException", "Image", "chat"),
-        *_CONNECTIONS,
-    }
-)
-"""What the module has that stands in for promptflow."""
-_HOMES: Final = re.compile(
-    r"promptflow(\.(core(\._connection)?|tracing|connections|_core\.tool|contracts\.(types|multimedia)|exceptions"
-    r"|_utils\.logger_utils|(_sdk\.)?entities|tools\.(aoai|openai)))?"
-)
 
 
 class Function(NamedTuple):
@@ -57,7 +27,6 @@ class Function(NamedTuple):
     """Parameters that take a connection."""
     needs: tuple[str, ...]
     """Packages that have to be installed."""
-    line: int
     asks_models: bool
     """It asks a model by itself."""
 
@@ -66,7 +35,7 @@ class PromptFlowCode(CarriedCode):
     """The Python files of a Prompt flow."""
 
     def __init__(self, tree: SourceTree, paths: Mapping[str, str]) -> None:
-        super().__init__(tree, paths, "promptflow", _lead)
+        super().__init__(tree, paths, STAND_IN)
         self.variables: dict[str, str] = {}
         """Variables of the environment that are set before the code is imported."""
 
@@ -92,48 +61,33 @@ class PromptFlowCode(CarriedCode):
         if len({argument_name(each.arg) for each in given}) < len(given):
             return "two of its parameters differ by signs that arguments of a node do not have"
         if needs or found.name.startswith("_") or any(argument_name(each.arg) != each.arg for each in given):
-            call = self._wrap(path, found)
-        arguments = found.args
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        optional = (
-            {each.arg for each in [*arguments.posonlyargs, *arguments.args][-len(arguments.defaults) :]}
-            if arguments.defaults
-            else set[str]()
-        )
-        optional |= {
-            each.arg
-            for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-            if default is not None
-        }
-        names = [each.arg for each in every] + (["**"] if arguments.kwarg else [])
+            call = self.add_wrapper(argument_name(found.name), lambda name: format_wrapper(name, path, found))
+        defaults = found.args.defaults
+        optional = {each.arg for each in [*found.args.posonlyargs, *found.args.args][-len(defaults) :] if defaults}
+        keywords = zip(found.args.kwonlyargs, found.args.kw_defaults, strict=True)
+        optional |= {each.arg for each, default in keywords if default is not None}
         connected = {
             each.arg
-            for each in every
-            if each.annotation and _CONNECTIONS & set(re.findall(r"\w+", ast.unparse(each.annotation)))
+            for each in given
+            if each.annotation and CONNECTIONS & set(re.findall(r"\w+", ast.unparse(each.annotation)))
         }
+        imports = (each for one in self.closure(name) for each in self.modules[one].source.imports())
         return Function(
             call,
-            tuple(names),
-            frozenset({each.arg for each in every} - optional),
+            (*(each.arg for each in given), *(["**"] if found.args.kwarg else [])),
+            frozenset({each.arg for each in given} - optional),
             frozenset(connected),
             tuple(needs),
-            found.lineno,
-            any(
-                each.module.startswith("promptflow.tools.")
-                for one in self.closure(name)
-                for each in self.modules[one].source.imports()
-            ),
+            any(each.module.startswith("promptflow.tools.") for each in imports),
         )
 
     def stub_of(self, name: str) -> tuple[list[str], str]:
         """Parameters and text of a file's tool, for a stub."""
         module = self.modules.get(name)
         found = "" if module is None else _tool_of(module.source)
-        return (
-            ([], "")
-            if module is None or isinstance(found, str)
-            else (parameters_of(found), module.source.segment(found))
-        )
+        if module is None or isinstance(found, str):
+            return [], ""
+        return parameters_of(found), module.source.segment(found)
 
     def files(self) -> Iterator[CarriedFile]:
         """Yields the files to copy: all files without a problem, the wrappers, and the used part of promptflow."""
@@ -141,7 +95,7 @@ class PromptFlowCode(CarriedCode):
         if self.uses_parts:
             lines = [f"os.environ.setdefault({key!r}, {value!r})\n" for key, value in self.variables.items()]
             text = "".join(["\n\n# What the flow said of the environment\n\n", *lines]) if lines else ""
-            yield CarriedFile(f"{PARTS}.py", PARTS_MODULE + text)
+            yield CarriedFile(f"{PARTS}.py", STAND_IN.text + text)
 
     def add_package_tool(self, parts: Sequence[str], names: Sequence[str]) -> str:
         """A function that calls one of a package when it is called."""
@@ -152,15 +106,6 @@ class PromptFlowCode(CarriedCode):
             f"    return original({', '.join(f'{each}={each}' for each in names)})\n"
         )
         return self.add_wrapper(parts[-1], lambda name: text.replace(f"def {parts[-1]}(", f"def {name}(", 1))
-
-    def _wrap(self, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-        return self.add_wrapper(argument_name(found.name), lambda name: format_wrapper(name, path, found))
-
-
-def _lead(given: Import) -> str | None:
-    if not given.names or any(name not in _NAMES for name, _ in given.names) or not _HOMES.fullmatch(given.module):
-        return None
-    return f"from {PARTS} import {', '.join(f'{name} as {alias}' if alias else name for name, alias in given.names)}"
 
 
 def _tool_of(source: PythonSource) -> ast.FunctionDef | ast.AsyncFunctionDef | str:

@@ -13,16 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from flowengine.importers.carried_code import CarriedCode, argument_name, format_import, module_name
-from flowengine.importers.crew_ai_classes import CrewClass, Method, PythonFiles
-from flowengine.importers.crew_ai_parts import PARTS
+from flowengine.importers.crew_ai.crew_classes import CrewClass, Method, PythonFiles
+from flowengine.importers.crew_ai.crewai_stand_in import PARTS
 from flowengine.importers.form import Names, Stub
-from flowengine.importers.python_code import (
-    PythonSource,
-    call_name,
-    decorators_of,
-    literal_of,
-    parameters_of,
-)
+from flowengine.importers.python_code import PythonSource, call_name, decorators_of, literal_of, parameters_of
 
 __all__ = ["ToolCode", "ToolFound", "tool_elements"]
 
@@ -118,7 +112,7 @@ class ToolCode:
             )
 
         self.uses_parts = True
-        return self._code.add_wrapper(self._base(f"{found.name}_passes"), write)
+        return self._code.add_wrapper(argument_name(f"{found.name}_passes"), write)
 
     def _read(self, node: ast.expr, crew: CrewClass) -> ToolFound:
         resolved = crew.resolve(node) or node
@@ -169,7 +163,7 @@ class ToolCode:
             )
 
         return ToolFound(
-            self._code.add_wrapper(self._base(name), write), "it needs the package crewai-tools to be installed"
+            self._code.add_wrapper(argument_name(name), write), "it needs the package crewai-tools to be installed"
         )
 
     def _own_class(
@@ -257,7 +251,7 @@ class ToolCode:
             else "the crew's file goes along for it"
         )
         change += f"; it needs {', '.join(needs)} to be installed" if needs else ""
-        return ToolFound(self._code.add_wrapper(self._base(name), write), change)
+        return ToolFound(self._code.add_wrapper(argument_name(name), write), change)
 
     def _stub(
         self, node: ast.expr, crew: CrewClass, why: str, run: Method | None = None, source: PythonSource | None = None
@@ -272,9 +266,6 @@ class ToolCode:
         call = f"imported_stubs:{name}"
         self.stubs.append(Stub(call, parameters, why, crew.place(node), original=original, is_tool=True))
         return ToolFound(call, lost=why)
-
-    def _base(self, name: str) -> str:
-        return argument_name(name)
 
 
 def _bare(parameter: str) -> str:
