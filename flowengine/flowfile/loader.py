@@ -178,18 +178,27 @@ _PATIENCE: Final = 5
 
 def _structure(data: dict[str, Any], source: SourceText, gaps: Gaps) -> tuple[FlowSpec | None, list[Diagnostic]]:
     """The spec, of the mended data where it must be, and what is wrong with the structure."""
+    try:
+        spec = FlowSpec.model_validate(data)
+    except ValidationError:
+        spec, problems = _mend(data, source, gaps)
+    else:
+        problems = []
+    if spec is not None:
+        spec.remember("gaps", lambda _: gaps)
+    return spec, problems
+
+
+def _mend(data: dict[str, Any], source: SourceText, gaps: Gaps) -> tuple[FlowSpec | None, list[Diagnostic]]:
     reported: dict[tuple[Any, ...], Diagnostic] = {}
     mending = Mending(data, source, gaps)
     for each in mending.supply_types():
         reported[each.code, each.line, each.column, each.message] = each
     for number in range(_ROUNDS):
         try:
-            spec = FlowSpec.model_validate(mending.data)
+            return FlowSpec.model_validate(mending.data), list(reported.values())
         except ValidationError as error:
             found = problems_of(error, source)
-        else:
-            spec.remember("gaps", lambda _: gaps)
-            return spec, list(reported.values())
         for each in (problem.diagnostic for problem in mending.news(found)):
             reported.setdefault((each.code, each.line, each.column, each.message), each)
         mending.mend(found, drop_nodes=number >= _PATIENCE)
