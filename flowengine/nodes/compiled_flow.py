@@ -197,14 +197,19 @@ class CompiledFlow:
     """Node → line and column in the file; None where there is no file."""
     model_problems: Callable[[], Sequence[Diagnostic]] | None = field(default=None, repr=False)
     """What is wrong with the models that the file names, as `flowengine validate` says it; None where there is none."""
-    baggage: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What another machine needs beside the source to build the plan (`flowengine.flowfile.run_bundle`)."""
+    pack: Callable[[], Mapping[str, Any]] = field(default=dict[str, Any], repr=False)
+    """Packs what another machine needs beside the source to build the plan (`flowengine.flowfile.run_bundle`)."""
     interruptible: bool = True
     """Whether a `KeyboardInterrupt` out of a node's code interrupts the run; else the node fails."""
     notifier: Notifier | None = field(default=None, repr=False)
     """Tells people of the flow's questions; None where nobody is told."""
     prepares_slowly: bool = False
     """Whether preparing may wait for a command that gives a key."""
+
+    @cached_property
+    def baggage(self) -> Mapping[str, Any]:
+        """What `pack` gives; packed at the first use."""
+        return self.pack()
 
     @cached_property
     def fingerprints(self) -> Mapping[str, str]:

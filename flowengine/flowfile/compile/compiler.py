@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,8 @@ def load_plan(
     environ = os.environ if environ is None else environ
     spec = load_flow(path, text=text, project=project, files=files)
     plan = build(spec, project, model=model, environ=read_environment(project.root, environ), limiters=limiters)
-    return replace(plan, baggage=pack_bundle(spec, project))
+    here = Path() if os.path.isabs(path) else Path.cwd()  # It is packed later, when the process may be elsewhere.
+    return replace(plan, pack=partial(pack_bundle, spec, project, here))
 
 
 def build(
