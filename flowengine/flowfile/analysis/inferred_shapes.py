@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from flowengine.core.context import LLMResult
 from flowengine.core.node_traits import traits_of
 from flowengine.core.values import is_map
-from flowengine.flowfile.analysis.flow_nodes import NodePath, home_of, level_of, setting_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    home_of,
+    is_agent,
+    is_loop,
+    is_map_node,
+    is_subflow,
+    level_of,
+    setting_of,
+)
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import last_of
 from flowengine.flowfile.analysis.texts import EACH, LOOP_OUTPUT, ROUND, holders_of
@@ -27,7 +36,6 @@ from flowengine.flowfile.schema.keys import (
     object_shape,
     shape_of_model,
 )
-from flowengine.flowfile.schema.node_guards import is_agent, is_loop, is_map_node, is_subflow
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.templating.parse import lone_expression, parse_template
 

@@ -21,6 +21,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     agent_path,
     home_of,
+    is_agent,
     key_path,
     level_of,
     nodes_of,
@@ -29,7 +30,6 @@ from flowengine.flowfile.analysis.flow_nodes import (
 from flowengine.flowfile.analysis.texts import Text, texts_of
 from flowengine.flowfile.schema.fields import TextKind
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.templating.parse import Reference, parse_expression, parse_template

@@ -14,6 +14,7 @@ from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, Pro
 from flowengine.flowfile.analysis.flow_nodes import (
     agent_of,
     agent_path,
+    is_asking,
     key_path,
     node_at,
     nodes_of,
@@ -26,7 +27,6 @@ from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentSettings, AgentSpec, MemorySpec, ModelSettings
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_asking
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.models.call_options import normalize_options
 

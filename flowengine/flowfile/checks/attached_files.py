@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flowengine.core.media_types import allows_media_type
 from flowengine.errors import ModelConfigError
-from flowengine.flowfile.analysis.flow_nodes import key_path, nodes_of, settings_of
+from flowengine.flowfile.analysis.flow_nodes import is_asking, key_path, nodes_of, settings_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
-from flowengine.flowfile.schema.node_guards import is_asking
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.models.attachments import IMAGES

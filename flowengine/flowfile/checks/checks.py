@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flowengine.errors import Diagnostic
-from flowengine.flowfile.analysis.flow_nodes import NodePath, key_path, nodes_of, settings_in
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    is_approval,
+    is_code_node,
+    is_http,
+    is_tool,
+    key_path,
+    nodes_of,
+    settings_in,
+)
 from flowengine.flowfile.analysis.gaps import gaps_of, note_adrift
 from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import reads_of
@@ -42,7 +51,6 @@ from flowengine.flowfile.checks.warnings import (
 from flowengine.flowfile.file_texts import Subflows
 from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_approval, is_code_node, is_http, is_tool
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.code_kind import CodeNodeSpec

@@ -9,6 +9,8 @@ from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     SpecLevel,
     home_of,
+    is_loop,
+    is_map_node,
     key_path,
     level_of,
     levels_of,
@@ -28,7 +30,6 @@ from flowengine.flowfile.analysis.texts import ENGINE_KEYS, LOOP_OUTPUT, RESERVE
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import Shape
-from flowengine.flowfile.schema.node_guards import is_loop, is_map_node
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec

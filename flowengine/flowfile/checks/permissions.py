@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.flow_nodes import agent_path, key_path, nodes_of, settings_in, settings_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    agent_path,
+    is_agent,
+    is_approval,
+    is_code_node,
+    is_function,
+    is_http,
+    is_tool,
+    key_path,
+    may_call,
+    nodes_of,
+    settings_in,
+    settings_of,
+)
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in, tool_name_in
@@ -24,15 +37,6 @@ from flowengine.flowfile.recovery import STAND_IN_CODE
 from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec, ModelSettings
 from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import (
-    is_agent,
-    is_approval,
-    is_code_node,
-    is_function,
-    is_http,
-    is_tool,
-    may_call,
-)
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.version import install_hint, missing_modules
 

@@ -13,7 +13,19 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from flowengine.core.node_traits import TRAITS, traits_of
-from flowengine.flowfile.analysis.flow_nodes import NodePath, SpecLevel, home_of, level_of, levels_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    SpecLevel,
+    home_of,
+    is_agent,
+    is_condition,
+    is_function,
+    is_loop,
+    is_map_node,
+    is_tool,
+    level_of,
+    levels_of,
+)
 from flowengine.flowfile.analysis.inferred_shapes import input_shape, node_shape, shape_of
 from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTING, LevelAnalysis, runs_of
 from flowengine.flowfile.analysis.texts import holders_of
@@ -23,14 +35,6 @@ from flowengine.flowfile.risks.outside_effects import is_mentioned, mark_of
 from flowengine.flowfile.risks.sanitizers import ValueName
 from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import (
-    is_agent,
-    is_condition,
-    is_function,
-    is_loop,
-    is_map_node,
-    is_tool,
-)
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 
 __all__ = ["ReadValue", "ValueReads"]
