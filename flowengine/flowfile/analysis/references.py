@@ -1,4 +1,5 @@
-"""Finds what a flow's texts read, and the edges that follow: from references, `needs`, routes and failures.
+"""Finds what a flow's texts read, the edges that follow (from references, `needs`, routes and failures), and the code
+and servers that it names.
 
 Each distinct text is parsed once for a spec, never compiled. Nothing is judged here: an edge whose end
 does not exist is left to the checks.
@@ -12,7 +13,7 @@ Source of the rules: rules 1, 2, 10 and 14 of the flow format.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from flowengine.core.node_traits import traits_of
 from flowengine.engine.graph import ON_ERROR, Edge, Vertex
@@ -22,19 +23,34 @@ from flowengine.flowfile.analysis.flow_nodes import (
     agent_path,
     home_of,
     is_agent,
+    is_tool,
     key_path,
     level_of,
+    may_call,
     nodes_of,
     routes_of,
+    settings_in,
 )
 from flowengine.flowfile.analysis.texts import Text, texts_of
-from flowengine.flowfile.schema.fields import TextKind
+from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec, ModelSettings
+from flowengine.flowfile.schema.fields import TextKind, is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.templating.parse import Reference, parse_expression, parse_template
 
-__all__ = ["Cause", "Reads", "Use", "causes_of", "edges_of", "last_of", "reads_of", "vertices_of"]
+__all__ = [
+    "Cause",
+    "Reads",
+    "Use",
+    "causes_of",
+    "code_of",
+    "edges_of",
+    "last_of",
+    "reads_of",
+    "servers_of",
+    "vertices_of",
+]
 
 
 _MOST_SHARED: Final = 20_000
@@ -206,3 +222,41 @@ def last_of(spec: FlowSpec, level: NodePath) -> list[str]:
     """The nodes of a level that lead nowhere."""
     leading = {edge.source for edge in edges_of(spec, level)}
     return [name for name in level_of(spec, level) if name not in leading]
+
+
+# --- the code and the servers that a flow names
+
+
+def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
+    """Every reference to code in the file."""
+    for node_path, node in nodes_of(spec):
+        path = key_path(node_path)
+        if may_call(node) and node.call is not None:
+            yield (*path, "call"), node.call
+        if is_tool(node) and is_code(node.tool):
+            yield (*path, "tool"), node.tool
+    for path, settings in settings_in(spec):
+        if isinstance(settings, AgentSettings):
+            yield from _of_agent(settings, path)
+
+
+def _of_agent(agent: AgentSettings, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(agent.output, str):
+        yield (*path, "output"), agent.output
+    for number, target in enumerate(agent.tools or ()):
+        yield (*path, "tools", number), target
+    for number, target in enumerate(agent.contexts or ()):
+        yield (*path, "contexts", number), target
+    if agent.guardrails is not None:
+        for side in ("input", "output"):
+            for number, target in enumerate(cast("tuple[str, ...]", getattr(agent.guardrails, side))):
+                yield (*path, "guardrails", side, number), target
+
+
+def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:
+    """Every server in the file, with the place of its command or URL."""
+    holders: list[tuple[KeyPath, FlowSpec | ModelSettings]] = [((), spec), *settings_in(spec)]
+    for path, holder in holders:
+        if isinstance(holder, FlowSpec | AgentSettings):
+            for number, server in enumerate(holder.mcp_servers or ()):
+                yield (*path, "mcp_servers", number, "command" if server.url is None else "url"), server
