@@ -26,8 +26,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
 )
 from flowengine.flowfile.analysis.gaps import Gaps, gaps_of, note_adrift
 from flowengine.flowfile.analysis.level_analysis import runs_of
-from flowengine.flowfile.analysis.references import code_of, reads_of, servers_of
-from flowengine.flowfile.analysis.texts import Text, texts_of
+from flowengine.flowfile.analysis.references import Text, code_of, reads_of, servers_of, texts_of
 from flowengine.flowfile.checks.agent_sources import check_attachments, check_context, check_models, sources_of
 from flowengine.flowfile.checks.code_texts import check_code_texts
 from flowengine.flowfile.checks.names import check_bodies, check_names

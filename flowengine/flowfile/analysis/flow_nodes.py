@@ -39,6 +39,7 @@ __all__ = [
     "SpecLevel",
     "agent_of",
     "agent_path",
+    "holders_of",
     "home_of",
     "is_agent",
     "is_approval",
@@ -96,6 +97,12 @@ def _levels(level: SpecLevel) -> Iterator[SpecLevel]:
     for name, node in level.nodes.items():
         if isinstance(node, BodyKeys):
             yield from _levels(SpecLevel((*level.path, name), node.nodes, node))
+
+
+def holders_of(spec: FlowSpec, level: NodePath) -> list[SpecLevel]:
+    """The bodies that a level is or is inside, the innermost first."""
+    levels = levels_of(spec)
+    return [levels[level[:depth]] for depth in range(len(level), 0, -1)]
 
 
 def level_of(spec: FlowSpec, path: NodePath = ()) -> Mapping[str, NodeSpec]:

@@ -23,8 +23,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     nodes_of,
     routes_of,
 )
-from flowengine.flowfile.analysis.references import Cause, Use, causes_of, reads_of
-from flowengine.flowfile.analysis.texts import visible
+from flowengine.flowfile.analysis.references import Cause, Use, causes_of, reads_of, visible
 from flowengine.flowfile.checks.report import Nearest
 from flowengine.flowfile.schema.agent_settings import AgentSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec

@@ -14,6 +14,7 @@ from flowengine.core.node_traits import traits_of
 from flowengine.core.values import is_map
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
+    holders_of,
     home_of,
     is_agent,
     is_loop,
@@ -24,7 +25,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
 )
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import last_of
-from flowengine.flowfile.analysis.texts import EACH, LOOP_OUTPUT, ROUND, holders_of
+from flowengine.flowfile.compile.scope import EACH, LOOP_OUTPUT, ROUND
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
 from flowengine.flowfile.schema.keys import (
     BOOLEAN,

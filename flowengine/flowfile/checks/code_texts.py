@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flowengine.flowfile.analysis.flow_nodes import NodePath, is_code_node, key_path, nodes_of
 from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.texts import Text
+from flowengine.flowfile.analysis.references import Text
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.schema.flow_file import FlowSpec
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from flowengine.flowfile.analysis.flow_nodes import (
+    holders_of,
     is_agent,
     is_judging,
     is_loop,
@@ -25,8 +26,8 @@ from flowengine.flowfile.analysis.flow_nodes import (
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTING, LevelAnalysis, masks_of, writes_of
 from flowengine.flowfile.analysis.references import Use, reads_of
-from flowengine.flowfile.analysis.texts import ENGINE_KEYS, holders_of
 from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.compile.scope import ENGINE_KEYS
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 

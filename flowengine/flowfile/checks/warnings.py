@@ -23,8 +23,8 @@ from flowengine.flowfile.analysis.flow_nodes import (
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, writes_of
 from flowengine.flowfile.analysis.references import Use, causes_of, code_of, reads_of
-from flowengine.flowfile.analysis.texts import ENGINE_KEYS, ROUND
 from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.compile.scope import ENGINE_KEYS, ROUND
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 

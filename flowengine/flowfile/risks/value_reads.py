@@ -16,6 +16,7 @@ from flowengine.core.node_traits import TRAITS, traits_of
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     SpecLevel,
+    holders_of,
     home_of,
     is_agent,
     is_condition,
@@ -28,7 +29,6 @@ from flowengine.flowfile.analysis.flow_nodes import (
 )
 from flowengine.flowfile.analysis.inferred_shapes import input_shape, node_shape, shape_of
 from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTING, LevelAnalysis, runs_of
-from flowengine.flowfile.analysis.texts import holders_of
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.risks.closed_values import fields_known_of, is_closed, shape_of_annotation, shape_within
 from flowengine.flowfile.risks.outside_effects import is_mentioned, mark_of
