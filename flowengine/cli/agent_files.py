@@ -15,8 +15,8 @@ from typing import Final
 import flowengine
 from flowengine.cli.page_texts import codes_page, commands_page, exit_codes, format_rows, list_commands, tests_page
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.analysis.texts import DESCRIBED
 from flowengine.flowfile.checks.codes import CODES
+from flowengine.flowfile.compile.scope import DESCRIBED
 from flowengine.flowfile.schema.node_kinds import spec_of
 from flowengine.flowfile.schema.reference import providers_section, reference
 from flowengine.templating.filters import FILTERS, TESTS

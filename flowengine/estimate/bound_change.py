@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.estimate.bounds import FlowBound, NodeBound
 from flowengine.estimate.cost_bound import Most
-from flowengine.flowfile.analysis.flow_nodes import nodes_of, retry_of, settings_of
+from flowengine.flowfile.analysis.flow_nodes import is_asking, is_subflow, nodes_of, retry_of, settings_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_asking, is_subflow
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 
 __all__ = ["BoundChange", "NodeChange", "compare_bounds"]

@@ -22,7 +22,7 @@ from flowengine.estimate.output_sizes import OutputSizes, foreseen_value
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size
 from flowengine.flowfile.analysis.flow_nodes import NodePath, level_of, nodes_of, options_of, retry_of, settings_of
 from flowengine.flowfile.analysis.references import edges_of
-from flowengine.flowfile.checks.attached_files import attached_in_node
+from flowengine.flowfile.checks.agent_sources import attached_in_node
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
 from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
 from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec

@@ -15,14 +15,23 @@ from flowengine.core.node_traits import TRAITS
 from flowengine.core.values import is_map
 from flowengine.errors import FlowEngineError
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size, size_of_expression, size_of_template, size_of_value
-from flowengine.flowfile.analysis.flow_nodes import NodePath, home_of, level_of, levels_of, setting_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    home_of,
+    is_agent,
+    is_condition,
+    is_judging,
+    is_subflow,
+    level_of,
+    levels_of,
+    setting_of,
+)
 from flowengine.flowfile.analysis.inferred_shapes import over_shape, shape_of
 from flowengine.flowfile.analysis.references import edges_of, last_of
 from flowengine.flowfile.compile.scope import expression, values
 from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent, is_condition, is_judging, is_subflow
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.templating.parse import Reference, parse_expression, parse_template
 

@@ -11,9 +11,8 @@ from flowengine.core.node_traits import TRAITS
 from flowengine.estimate.bounds import FlowBound, NodeBound
 from flowengine.estimate.cost_bound import Most
 from flowengine.estimate.model_call_bounds import list_named_models
-from flowengine.flowfile.analysis.flow_nodes import nodes_of, retry_of, settings_of
+from flowengine.flowfile.analysis.flow_nodes import is_agent, is_asking, is_map_node, nodes_of, retry_of, settings_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent, is_asking, is_map_node
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS
 from flowengine.models.worst_case import KnownModel
 

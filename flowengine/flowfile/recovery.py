@@ -223,7 +223,7 @@ def _items(nodes: Any) -> Iterable[tuple[str, Any]]:
 def _is_type(key: str, value: Any) -> bool:
     if not isinstance(value, str) or value not in TRAITS or not did_you_mean(key, ("type",)):
         return False
-    return key not in _known_keys()
+    return key not in _known_keys() and not key.startswith("x-")
 
 
 def _type_by_keys(keys: Set[str], *, but: str | None = None) -> str | None:

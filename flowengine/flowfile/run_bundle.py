@@ -72,8 +72,8 @@ _PLACES: Final = frozenset({"store"})
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 
 
-def pack_bundle(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
-    """Packs the parts of a project that accompany a flow."""
+def pack_bundle(spec: FlowSpec, project: Project, here: Path) -> Mapping[str, Any]:
+    """Packs the parts of a project that accompany a flow; `here`: the folder that paths of the flow start from."""
     told: dict[str, Any] = {
         "allow_env": list(project.allow_env),
         "default_provider": project.default_provider,
@@ -83,8 +83,8 @@ def pack_bundle(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
     }
     bag: dict[str, Any] = {"project": {name: value for name, value in told.items() if value}}
     if spec.path is not None:
-        bag["path"] = below(project.root, spec.path)
-        bag["files"] = {below(project.root, path): text for path, text in _beside(spec)}
+        bag["path"] = below(project.root, here / spec.path)
+        bag["files"] = {below(project.root, here / path): text for path, text in _beside(spec)}
     return {name: value for name, value in bag.items() if value}
 
 

@@ -173,8 +173,8 @@ class CompiledFlow:
     """Node → line and column in the file; None where there is no file."""
     model_problems: Callable[[], Sequence[Diagnostic]] | None = field(default=None, repr=False)
     """What is wrong with the models that the file names, as `flowengine validate` says it; None where there is none."""
-    baggage: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What another machine needs beside the source to build the plan (`flowengine.flowfile.run_bundle`)."""
+    pack: Callable[[], Mapping[str, Any]] = field(default=dict[str, Any], repr=False)
+    """Packs what another machine needs beside the source to build the plan (`flowengine.flowfile.run_bundle`)."""
     interruptible: bool = True
     """Whether a `KeyboardInterrupt` out of a node's code interrupts the run; else the node fails."""
     notifier: Notifier | None = field(default=None, repr=False)
@@ -186,6 +186,11 @@ class CompiledFlow:
     def all_nodes(self) -> Mapping[str, FlowNode]:
         """The nodes by their paths as the file has them (`polish.judge`), those inside others too."""
         return dict(_every_node(self.definitions, ""))
+
+    @cached_property
+    def baggage(self) -> Mapping[str, Any]:
+        """What `pack` gives; packed at the first use."""
+        return self.pack()
 
     @cached_property
     def fingerprints(self) -> Mapping[str, str]:

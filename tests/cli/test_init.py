@@ -10,8 +10,8 @@ import pytest
 import flowengine
 from flowengine.cli.main import COMMANDS, main
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.analysis.texts import DESCRIBED
 from flowengine.flowfile.checks.codes import CODES
+from flowengine.flowfile.compile.scope import DESCRIBED
 from flowengine.flowfile.project.project import _EXPECTED
 from tests.flows.test_samples import PATTERNS
 

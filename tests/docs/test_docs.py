@@ -20,8 +20,8 @@ from flowengine.engine.events import EVENTS
 from flowengine.experiments.eval_file import EvalSpec, ScorerSpec
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.flow_nodes import nodes_of
-from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
 from flowengine.flowfile.checks.codes import CODES
+from flowengine.flowfile.compile.scope import DESCRIBED, RESERVED, WORDS
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project import file_table, notify_table, schedule_table, vendor_tables, webhook_tables
 from flowengine.flowfile.project.model_tables import MODEL_KEYS

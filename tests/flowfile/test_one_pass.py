@@ -223,6 +223,12 @@ def test_a_node_without_its_type_is_told_which_one_its_keys_are_of() -> None:
     ]
 
 
+def test_a_note_on_a_type_is_no_misspelt_type() -> None:
+    noted = "flowengine: v1\nname: f\nnodes:\n  a: {prompt: Why?, x-type: map}\n"
+    assert check_text(noted) == []
+    assert [(each.code, each.line) for each in check_text(noted + "  b: {promt: Why?}\n")] == [("FE201", 5)]
+
+
 def test_a_misspelt_type_is_taken_for_the_nearest_one() -> None:
     text = (
         "flowengine: v1\nname: a\nnodes:\n  l: {typ: lop, max_iterations: 2, nodes: {a: {prompt: '{{ inputs.x }}'}}}\n"

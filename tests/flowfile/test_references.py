@@ -6,8 +6,7 @@ import pytest
 
 from flowengine.engine.graph import FALLBACK, ON_ERROR, Edge
 from flowengine.flowfile.analysis.flow_nodes import labels_of
-from flowengine.flowfile.analysis.references import edges_of
-from flowengine.flowfile.analysis.texts import texts_of
+from flowengine.flowfile.analysis.references import edges_of, texts_of
 from flowengine.flowfile.loader import load_flow
 
 HEAD = "flowengine: v1\nname: a\nnodes:\n"

@@ -88,6 +88,15 @@ def test_files_of_flows_inside_flows_go_along_by_their_paths_from_the_root(home:
     assert bag["files"] == {"parts/inner.yaml": INNER, "leaf.yaml": LEAF}
 
 
+def test_a_flow_is_packed_as_it_was_named_wherever_the_process_goes(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    plan = load_plan(Path("flows") / "main.yaml", environ={"TONE": "hush"})
+    monkeypatch.chdir(tmp_path)
+    assert plan.baggage == packed(home)
+
+
 def test_neither_a_secret_nor_what_may_be_called_goes_along(home: Path) -> None:
     bag = packed(home)
     assert bag["project"] == {

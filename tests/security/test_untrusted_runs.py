@@ -14,7 +14,6 @@ import psycopg
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.core.context import EMPTY
 from flowengine.engine.events import RunStarted
 from flowengine.flow import Flow
 from flowengine.journal.codec import encode
@@ -139,8 +138,8 @@ async def test_without_a_project_file_a_submitted_run_calls_no_code_but_of_the_w
     (here / ".venv" / "lib" / "x.yaml").write_bytes(beside)
     plan = Flow.from_text(OWN, tmp_path / "stranger" / ".venv" / "lib" / "x.yaml").plan
     for path, folder in ((".venv/lib/x.yaml", str(here)), ("x.yaml", str(here / ".venv" / "lib"))):
-        for bag in (plan.baggage, EMPTY):
-            run_id = await submit(store, replace(plan, path=path, baggage=bag), {}, settings={"folder": folder})
+        for pack in (plan.pack, dict[str, Any]):
+            run_id = await submit(store, replace(plan, path=path, pack=pack), {}, settings={"folder": folder})
             told = [line for line in await drain(store) if run_id in line]
             assert "FE505" in told[0], told
     assert "owned" not in os.listdir(here)

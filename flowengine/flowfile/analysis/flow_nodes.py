@@ -1,4 +1,4 @@
-"""Finds the nodes of a flow at all its levels, the settings that hold for each, and where its labels lead.
+"""Finds the nodes of a flow at all its levels, their kinds, the settings that hold for each, and where labels lead.
 
 A node's own settings come before its agent's, and `defaults` hold where it has none: the builder makes agents from
 this, and the checks find here which templates a node renders. It knows no default of the agents themselves, and whether
@@ -10,18 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from typing_extensions import TypeIs
+
 from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSettings, AgentSpec, ModelSettings
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys, OwnRoute, RetrySpec, WorkKeys, routes_to
-from flowengine.flowfile.schema.node_guards import is_agent, is_condition
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.models.call_options import OF_GENERATING, OPTIONS
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+    from flowengine.flowfile.kinds.approval_kind import ApprovalNodeSpec
+    from flowengine.flowfile.kinds.code_kind import CodeNodeSpec
+    from flowengine.flowfile.kinds.condition_kind import ConditionNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+    from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
+    from flowengine.flowfile.kinds.http_kind import HttpNodeSpec
+    from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
+    from flowengine.flowfile.kinds.map_kind import MapNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
+    from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
+    from flowengine.flowfile.kinds.tool_kind import ToolNodeSpec
 
 __all__ = [
     "Leads",
@@ -29,11 +39,27 @@ __all__ = [
     "SpecLevel",
     "agent_of",
     "agent_path",
+    "holders_of",
     "home_of",
+    "is_agent",
+    "is_approval",
+    "is_asking",
+    "is_code_node",
+    "is_condition",
+    "is_evaluation",
+    "is_function",
+    "is_http",
+    "is_judging",
+    "is_loop",
+    "is_map_node",
+    "is_routing",
+    "is_subflow",
+    "is_tool",
     "key_path",
     "labels_of",
     "level_of",
     "levels_of",
+    "may_call",
     "node_at",
     "nodes_of",
     "options_of",
@@ -71,6 +97,12 @@ def _levels(level: SpecLevel) -> Iterator[SpecLevel]:
     for name, node in level.nodes.items():
         if isinstance(node, BodyKeys):
             yield from _levels(SpecLevel((*level.path, name), node.nodes, node))
+
+
+def holders_of(spec: FlowSpec, level: NodePath) -> list[SpecLevel]:
+    """The bodies that a level is or is inside, the innermost first."""
+    levels = levels_of(spec)
+    return [levels[level[:depth]] for depth in range(len(level), 0, -1)]
 
 
 def level_of(spec: FlowSpec, path: NodePath = ()) -> Mapping[str, NodeSpec]:
@@ -142,6 +174,72 @@ def node_at(path: KeyPath) -> NodePath:
             break
         found.append(str(name))
     return tuple(found)
+
+
+# --- Of which kind of ours a node is, told without importing the kind
+
+
+def is_agent(node: NodeKeys | None) -> TypeIs[AgentNodeSpec]:
+    return node is not None and node.type == "agent"
+
+
+def is_approval(node: NodeKeys | None) -> TypeIs[ApprovalNodeSpec]:
+    return node is not None and node.type == "approval"
+
+
+def is_routing(node: NodeKeys | None) -> TypeIs[RoutingNodeSpec]:
+    return node is not None and node.type == "routing"
+
+
+def is_evaluation(node: NodeKeys | None) -> TypeIs[EvaluationNodeSpec]:
+    return node is not None and node.type == "evaluation"
+
+
+def is_judging(node: NodeKeys | None) -> TypeIs[RoutingNodeSpec | EvaluationNodeSpec]:
+    """Tells whether a model judges a text in it, to choose or to score."""
+    return node is not None and node.type in ("routing", "evaluation")
+
+
+def is_asking(node: NodeKeys | None) -> TypeIs[AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec]:
+    """Tells whether it names an agent, or may."""
+    return node is not None and node.type in ("agent", "routing", "evaluation")
+
+
+def may_call(node: NodeKeys | None) -> TypeIs[ConditionNodeSpec | EvaluationNodeSpec | FunctionNodeSpec]:
+    """Tells whether it may name a function of the project."""
+    return node is not None and node.type in ("condition", "evaluation", "function")
+
+
+def is_condition(node: NodeKeys | None) -> TypeIs[ConditionNodeSpec]:
+    return node is not None and node.type == "condition"
+
+
+def is_function(node: NodeKeys | None) -> TypeIs[FunctionNodeSpec]:
+    return node is not None and node.type == "function"
+
+
+def is_map_node(node: NodeKeys | None) -> TypeIs[MapNodeSpec]:
+    return node is not None and node.type == "map"
+
+
+def is_loop(node: NodeKeys | None) -> TypeIs[LoopNodeSpec]:
+    return node is not None and node.type == "loop"
+
+
+def is_subflow(node: NodeKeys | None) -> TypeIs[SubflowNodeSpec]:
+    return node is not None and node.type == "subflow"
+
+
+def is_tool(node: NodeKeys | None) -> TypeIs[ToolNodeSpec]:
+    return node is not None and node.type == "tool"
+
+
+def is_http(node: NodeKeys | None) -> TypeIs[HttpNodeSpec]:
+    return node is not None and node.type == "http"
+
+
+def is_code_node(node: NodeKeys | None) -> TypeIs[CodeNodeSpec]:
+    return node is not None and node.type == "code"
 
 
 # --- The settings that hold for a node

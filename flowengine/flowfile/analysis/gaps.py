@@ -16,19 +16,18 @@ from flowengine.flowfile.analysis.flow_nodes import (
     SpecLevel,
     agent_path,
     home_of,
+    is_asking,
     key_path,
     levels_of,
     node_at,
     nodes_of,
     routes_of,
 )
-from flowengine.flowfile.analysis.references import Cause, Use, causes_of, reads_of
-from flowengine.flowfile.analysis.texts import visible
+from flowengine.flowfile.analysis.references import Cause, Use, causes_of, reads_of, visible
 from flowengine.flowfile.checks.report import Nearest
 from flowengine.flowfile.schema.agent_settings import AgentSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import BoundedKeys
-from flowengine.flowfile.schema.node_guards import is_asking
 from flowengine.flowfile.yaml.positions import KeyPath
 
 __all__ = ["Gaps", "gaps_of", "note_adrift"]

@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from flowengine.core.context import LLMResult
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.values import is_map
-from flowengine.flowfile.analysis.flow_nodes import NodePath, home_of, level_of, setting_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    holders_of,
+    home_of,
+    is_agent,
+    is_loop,
+    is_map_node,
+    is_subflow,
+    level_of,
+    setting_of,
+)
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import last_of
-from flowengine.flowfile.analysis.texts import EACH, LOOP_OUTPUT, ROUND, holders_of
+from flowengine.flowfile.compile.scope import EACH, LOOP_OUTPUT, ROUND
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
 from flowengine.flowfile.schema.keys import (
     BOOLEAN,
@@ -27,7 +37,6 @@ from flowengine.flowfile.schema.keys import (
     object_shape,
     shape_of_model,
 )
-from flowengine.flowfile.schema.node_guards import is_agent, is_loop, is_map_node, is_subflow
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.templating.parse import lone_expression, parse_template
 

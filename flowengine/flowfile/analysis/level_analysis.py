@@ -15,11 +15,21 @@ from typing import Final, TypeAlias
 
 from flowengine.engine.graph import ON_ERROR, Edge, Graph, sort_topologically
 from flowengine.flowfile.analysis.branch_exclusion import BranchExclusion
-from flowengine.flowfile.analysis.flow_nodes import NodePath, SpecLevel, key_path, labels_of, levels_of, setting_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    SpecLevel,
+    is_agent,
+    is_evaluation,
+    is_loop,
+    is_routing,
+    key_path,
+    labels_of,
+    levels_of,
+    setting_of,
+)
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import edges_of, vertices_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent, is_evaluation, is_loop, is_routing
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 

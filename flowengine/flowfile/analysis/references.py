@@ -1,4 +1,5 @@
-"""Finds what a flow's texts read, and the edges that follow: from references, `needs`, routes and failures.
+"""Finds what a flow's texts read, the edges that follow (from references, `needs`, routes and failures), and the code
+and servers that it names.
 
 Each distinct text is parsed once for a spec, never compiled. Nothing is judged here: an edge whose end
 does not exist is left to the checks.
@@ -12,7 +13,9 @@ Source of the rules: rules 1, 2, 10 and 14 of the flow format.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+from pydantic import BaseModel
 
 from flowengine.core.node_traits import TRAITS
 from flowengine.engine.graph import ON_ERROR, Edge, Vertex
@@ -20,22 +23,124 @@ from flowengine.errors import TemplateSyntaxError
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     agent_path,
+    holders_of,
     home_of,
+    is_agent,
+    is_tool,
     key_path,
     level_of,
+    may_call,
     nodes_of,
     routes_of,
+    settings_in,
 )
-from flowengine.flowfile.analysis.texts import Text, texts_of
-from flowengine.flowfile.schema.fields import TextKind
+from flowengine.flowfile.compile.scope import KNOWN_EVERYWHERE
+from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec, ModelSettings
+from flowengine.flowfile.schema.fields import TextKind, is_code, text_fields
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent
-from flowengine.flowfile.schema.node_kinds import NodeSpec
+from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.templating.parse import Reference, parse_expression, parse_template
 
-__all__ = ["Cause", "Reads", "Use", "causes_of", "edges_of", "last_of", "reads_of", "vertices_of"]
+__all__ = [
+    "Cause",
+    "Reads",
+    "Scope",
+    "Text",
+    "Use",
+    "causes_of",
+    "code_of",
+    "edges_of",
+    "last_of",
+    "reads_of",
+    "servers_of",
+    "texts_of",
+    "vertices_of",
+    "visible",
+]
 
+
+# --- the texts
+
+Scope: TypeAlias = Literal["node", "set", "end", "enough", "outputs"]
+"""`node`: before the node runs; `set`: after it; `end`: after the body of a map or a loop; `enough`: the same, for
+`until` of a map; `outputs`: after all."""
+
+
+class Text(NamedTuple):
+    """One text of the file."""
+
+    path: KeyPath
+    text: str
+    kind: TextKind
+    node: NodePath | None
+    """The node that it belongs to; None for shared agents, defaults and outputs."""
+    scope: Scope
+
+
+def texts_of(spec: FlowSpec) -> Iterator[Text]:
+    """Every text of the file, level by level."""
+    for node_path, node in nodes_of(spec):
+        at = key_path(node_path)
+        for path, text, kind in _texts(node, at):
+            yield Text(path, text, kind, node_path, _scope(node, str(path[len(at)])))
+    for name, agent in spec.agents.items():
+        for path, text, kind in _texts(agent, ("agents", name)):
+            yield Text(path, text, kind, None, "node")
+    if isinstance(spec.defaults.agent, BaseModel):
+        for path, text, kind in _texts(spec.defaults.agent, ("defaults", "agent")):
+            yield Text(path, text, kind, None, "node")
+    for name, value in spec.outputs.items():
+        for path, text in _strings(value, ("outputs", name)):
+            yield Text(path, text, "template", None, "outputs")
+
+
+def _scope(node: BaseModel, key: str) -> Scope:
+    if key == "set":
+        return "set"
+    if not isinstance(node, BodyKeys) or key not in node.after_body:
+        return "node"
+    return "enough" if key == "until" and "each" in node.names_inside() else "end"
+
+
+def _texts(model: BaseModel, path: KeyPath) -> Iterator[tuple[KeyPath, str, TextKind]]:
+    """The texts of a model and of the models in it, in the order of its fields; a body's nodes are left out."""
+    kinds = text_fields(type(model))
+    given = model.model_fields_set
+    for name, key, kind in kinds:
+        if name in given and not (name == "nodes" and isinstance(model, BodyKeys)):
+            value = getattr(model, name)
+            if kind is None:
+                for inner, at in _models(value, (*path, key)):
+                    yield from _texts(inner, at)
+            else:
+                for at, text in _strings(value, (*path, key)):
+                    yield at, text, "template" if kind == "values" else kind
+
+
+def _models(value: Any, path: KeyPath) -> Iterator[tuple[BaseModel, KeyPath]]:
+    if isinstance(value, BaseModel):
+        yield value, path
+    elif isinstance(value, dict):
+        for key, each in cast("dict[str, Any]", value).items():
+            yield from _models(each, (*path, key))
+    elif isinstance(value, tuple):
+        for number, each in enumerate(cast("tuple[Any, ...]", value)):
+            yield from _models(each, (*path, number))
+
+
+def _strings(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, each in cast("dict[str, Any]", value).items():
+            yield from _strings(each, (*path, key))
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(cast("list[Any]", value)):
+            yield from _strings(each, (*path, number))
+
+
+# --- what is read
 
 _MOST_SHARED: Final = 20_000
 """References in the texts of shared agents, counted once a node that names the agent."""
@@ -72,9 +177,6 @@ class Cause(NamedTuple):
     edge: Edge
     path: KeyPath
     use: Use | None = None
-
-
-# --- what is read ------------------------------------------------------------------------------------
 
 
 def reads_of(spec: FlowSpec) -> Reads:
@@ -161,6 +263,25 @@ def _name_of_use(use: Use) -> str | None:
     return path[1] if path[0] == "nodes" and len(path) > 1 else None
 
 
+# --- which names texts know
+
+
+_OF_SCOPE: Final[dict[Scope, tuple[str, ...]]] = {
+    "node": ("result",),
+    "set": ("result", "output"),
+    "end": (),
+    "enough": ("results",),
+    "outputs": (),
+}
+
+
+def visible(spec: FlowSpec, level: NodePath, scope: Scope) -> tuple[str, ...]:
+    """The names that a text knows which is evaluated inside a level."""
+    holders = (each.holder for each in holders_of(spec, level))
+    inside = [name for holder in holders if holder is not None for name in holder.names_inside()]
+    return tuple(dict.fromkeys((*KNOWN_EVERYWHERE, *_OF_SCOPE[scope], *inside)))
+
+
 # --- where it leads ----------------------------------------------------------------------------------
 
 
@@ -206,3 +327,41 @@ def last_of(spec: FlowSpec, level: NodePath) -> list[str]:
     """The nodes of a level that lead nowhere."""
     leading = {edge.source for edge in edges_of(spec, level)}
     return [name for name in level_of(spec, level) if name not in leading]
+
+
+# --- the code and the servers that a flow names
+
+
+def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
+    """Every reference to code in the file."""
+    for node_path, node in nodes_of(spec):
+        path = key_path(node_path)
+        if may_call(node) and node.call is not None:
+            yield (*path, "call"), node.call
+        if is_tool(node) and is_code(node.tool):
+            yield (*path, "tool"), node.tool
+    for path, settings in settings_in(spec):
+        if isinstance(settings, AgentSettings):
+            yield from _of_agent(settings, path)
+
+
+def _of_agent(agent: AgentSettings, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(agent.output, str):
+        yield (*path, "output"), agent.output
+    for number, target in enumerate(agent.tools or ()):
+        yield (*path, "tools", number), target
+    for number, target in enumerate(agent.contexts or ()):
+        yield (*path, "contexts", number), target
+    if agent.guardrails is not None:
+        for side in ("input", "output"):
+            for number, target in enumerate(cast("tuple[str, ...]", getattr(agent.guardrails, side))):
+                yield (*path, "guardrails", side, number), target
+
+
+def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:
+    """Every server in the file, with the place of its command or URL."""
+    holders: list[tuple[KeyPath, FlowSpec | ModelSettings]] = [((), spec), *settings_in(spec)]
+    for path, holder in holders:
+        if isinstance(holder, FlowSpec | AgentSettings):
+            for number, server in enumerate(holder.mcp_servers or ()):
+                yield (*path, "mcp_servers", number, "command" if server.url is None else "url"), server

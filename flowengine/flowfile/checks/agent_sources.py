@@ -1,4 +1,5 @@
-"""Checks which vendors the models of a file go to, and which of their names no vendor is known to have.
+"""Checks what agents draw on (context, memory, skills, attached files) and the models that they ask: which vendors
+these go to, which of their names no vendor is known to have, and what they refuse.
 
 What is right here may be wrong elsewhere: it depends on the environment and the project, which the caller hands in.
 Nothing is asked and no key is looked for.
@@ -6,14 +7,17 @@ Nothing is asked and no key is looked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, ProjectError
 from flowengine.flowfile.analysis.flow_nodes import (
     agent_of,
     agent_path,
+    is_asking,
     key_path,
     node_at,
     nodes_of,
@@ -21,19 +25,27 @@ from flowengine.flowfile.analysis.flow_nodes import (
     settings_in,
     settings_of,
 )
-from flowengine.flowfile.checks.attached_files import check_image_models
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentSettings, AgentSpec, MemorySpec, ModelSettings
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_asking
+from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
+from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.models.attachments import IMAGES
 from flowengine.models.call_options import normalize_options
 
 if TYPE_CHECKING:
     from flowengine.models.worst_case import KnownModel, ModelFacts
 
-__all__ = ["check_context", "check_models", "models_of", "sources_of", "vendors_of"]
+__all__ = [
+    "attached_in_node",
+    "check_attachments",
+    "check_context",
+    "check_models",
+    "models_of",
+    "sources_of",
+    "vendors_of",
+]
 
 # --- Checks of what agents draw on
 
@@ -153,7 +165,7 @@ def check_models(spec: FlowSpec, facts: ModelFacts, model: str | None = None) ->
         except ModelConfigError as error:
             report.at_value("FE511", str(error), each.path)
     _check_options(spec, facts, model, report)
-    check_image_models(spec, facts, model, report)
+    _check_image_models(spec, facts, model, report)
     inner = (problem for each in spec.subflows.values() for problem in check_models(each, facts, model))
     return list(dict.fromkeys([*report.found, *inner]))
 
@@ -170,15 +182,20 @@ def _check_options(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, repo
         from flowengine.models.option_refusals import find_refusals  # Few flows set options.
 
         path = key_path(node_path)
-        asked = (settings.model, *(settings.fallbacks or ())) if stand_in is None else (stand_in,)
-        for model in asked:
-            try:
-                known = facts.of(model)
-            except ModelConfigError:
-                continue  # Told as a name that goes to no vendor.
+        for known in _asked_models(settings, facts, stand_in):
             for option, reason in find_refusals(known.provider, known.name, {**(known.options or {}), **said}):
                 place = _place_of_option(spec, path, node, option)
                 report.at_key("FE513", f"model '{known}' refuses `{option}`: {reason}", place)
+
+
+def _asked_models(settings: AgentSpec, facts: ModelFacts, stand_in: str | None) -> Iterator[KnownModel]:
+    """The models that a node asks; without those whose name goes to no vendor, which is told elsewhere."""
+    for model in (settings.model, *(settings.fallbacks or ())) if stand_in is None else (stand_in,):
+        try:
+            known = facts.of(model)
+        except ModelConfigError:
+            continue
+        yield known
 
 
 def _said_beside(settings: AgentSpec) -> dict[str, Any]:
@@ -247,3 +264,59 @@ def _of_provider(entry: Any, path: KeyPath) -> Iterator[NamedModel]:
         for key in _IN_PROVIDERS:
             if isinstance(settings.get(key), str):
                 yield NamedModel(settings[key], (*place, key))
+
+
+# --- Checks of what `attach` names: values that can be files, and models that take them
+
+_LONE: Final = re.compile(r"\s*\{\{.*\}\}\s*", re.DOTALL)
+_INPUT: Final = re.compile(r"\s*\{\{\s*inputs\.([A-Za-z_]\w*)\s*\}\}\s*")
+
+
+class Attached(NamedTuple):
+    """One entry of an `attach`."""
+
+    node: NodeSpec
+    path: KeyPath
+    text: str
+    declared: InputSpec | None
+    """The flow's input, where it names just that."""
+
+
+def _attached_in(spec: FlowSpec) -> Iterator[Attached]:
+    """Every entry of every `attach` of a flow."""
+    for node_path, node in nodes_of(spec):
+        yield from attached_in_node(spec, node, key_path(node_path))
+
+
+def attached_in_node(spec: FlowSpec, node: NodeSpec, path: KeyPath = ()) -> Iterator[Attached]:
+    """The entries of one node's `attach`; `path`: where it stands."""
+    for number, text in enumerate(getattr(node, "attach", ())):
+        found = _INPUT.fullmatch(text)
+        yield Attached(node, (*path, "attach", number), text, None if found is None else spec.inputs.get(found[1]))
+
+
+def check_attachments(spec: FlowSpec, report: Report) -> None:
+    """Each entry that can be no file."""
+    for each in _attached_in(spec):
+        if not _LONE.fullmatch(each.text):
+            hint = "; declare an input of type file, and name it: {{ inputs.… }}"
+            report.at_value("FE230", "`attach` takes templates that give files, and no paths", each.path, hint)
+        elif each.declared is not None and each.declared.type not in ("file", "array", None):
+            text = f"an input of type {each.declared.type} is no file"
+            report.at_value("FE230", text, each.path, "; declare it with type: file")
+
+
+def _check_image_models(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, report: Report) -> None:
+    """Each input that may be an image and goes to a model of which it is known that it takes none."""
+    for each in _attached_in(spec):
+        if each.declared is None or not is_asking(each.node) or not _may_be_image(each.declared):
+            continue
+        for known in _asked_models(settings_of(spec, each.node), facts, stand_in):
+            if known.takes_images is False:
+                hint = "; choose another model, or say with `media_types` of the input that it is no image"
+                report.at_value("FE514", f"model '{known}' takes no images", each.path, hint)
+
+
+def _may_be_image(declared: InputSpec) -> bool:
+    types = declared.media_types
+    return declared.type == "file" and (types is None or any(allows_media_type(types, each) for each in IMAGES))

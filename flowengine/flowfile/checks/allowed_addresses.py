@@ -11,13 +11,12 @@ from urllib.parse import urlsplit
 
 from flowengine.core.address_rules import AddressRule, allowed_url, origin_of, read_rule
 from flowengine.errors import DefinitionError, TemplateError, TemplateSyntaxError
-from flowengine.flowfile.analysis.flow_nodes import key_path, nodes_of
+from flowengine.flowfile.analysis.flow_nodes import is_approval, is_http, key_path, nodes_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.compile.scope import address, is_static
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.recovery import STAND_IN_ADDRESS
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_approval, is_http
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.templating.parse import lone_expression, parse_template
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Final
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     SpecLevel,
+    holders_of,
     home_of,
+    is_loop,
+    is_map_node,
     key_path,
     level_of,
     levels_of,
@@ -23,12 +26,11 @@ from flowengine.flowfile.analysis.inferred_shapes import (
     shape_of,
     unknown_field,
 )
-from flowengine.flowfile.analysis.references import Use, last_of, reads_of
-from flowengine.flowfile.analysis.texts import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND, Scope, holders_of, visible
+from flowengine.flowfile.analysis.references import Scope, Use, last_of, reads_of, visible
 from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.compile.scope import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import Shape
-from flowengine.flowfile.schema.node_guards import is_loop, is_map_node
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec

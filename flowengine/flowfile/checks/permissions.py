@@ -15,24 +15,28 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.flow_nodes import agent_path, key_path, nodes_of, settings_in, settings_of
-from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in, tool_name_in
-from flowengine.flowfile.project.project import Project
-from flowengine.flowfile.recovery import STAND_IN_CODE
-from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec, ModelSettings
-from flowengine.flowfile.schema.fields import is_code
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import (
+from flowengine.flowfile.analysis.flow_nodes import (
+    agent_path,
     is_agent,
     is_approval,
     is_code_node,
     is_function,
     is_http,
     is_tool,
-    may_call,
+    key_path,
+    nodes_of,
+    settings_in,
+    settings_of,
 )
+from flowengine.flowfile.analysis.gaps import gaps_of
+from flowengine.flowfile.analysis.references import code_of, servers_of
+from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in, tool_name_in
+from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.recovery import STAND_IN_CODE
+from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec
+from flowengine.flowfile.schema.fields import is_code
+from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.version import install_hint, missing_modules
 
@@ -48,11 +52,9 @@ __all__ = [
     "check_code",
     "check_servers",
     "check_tools",
-    "code_of",
     "is_allowed",
     "list_reach",
     "server_named",
-    "servers_of",
 ]
 
 # --- The server that a node names
@@ -168,32 +170,6 @@ def _check_imports(target: str, path: KeyPath, project: Project, report: Report)
             report.at_value("FE505", text, path, report.nearest(module, list(known)))
 
 
-def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
-    """Every reference to code in the file."""
-    for node_path, node in nodes_of(spec):
-        path = key_path(node_path)
-        if may_call(node) and node.call is not None:
-            yield (*path, "call"), node.call
-        if is_tool(node) and is_code(node.tool):
-            yield (*path, "tool"), node.tool
-    for path, settings in settings_in(spec):
-        if isinstance(settings, AgentSettings):
-            yield from _of_agent(settings, path)
-
-
-def _of_agent(agent: AgentSettings, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(agent.output, str):
-        yield (*path, "output"), agent.output
-    for number, target in enumerate(agent.tools or ()):
-        yield (*path, "tools", number), target
-    for number, target in enumerate(agent.contexts or ()):
-        yield (*path, "contexts", number), target
-    if agent.guardrails is not None:
-        for side in ("input", "output"):
-            for number, target in enumerate(cast("tuple[str, ...]", getattr(agent.guardrails, side))):
-                yield (*path, "guardrails", side, number), target
-
-
 def check_tools(spec: FlowSpec, project: Project, report: Report) -> None:
     """Each node that calls a tool of a server that nobody names, or that does not offer it."""
     for node_path, node in nodes_of(spec):
@@ -279,15 +255,6 @@ def is_allowed(server: McpServerSpec, allowed: Sequence[str]) -> bool:
         address = _address(server.url)
         return address is not None and any(_begins(address, _address(each)) for each in allowed)
     return any(_runs(server, each) for each in allowed)
-
-
-def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:
-    """Every server in the file, with the place of its command or URL."""
-    holders: list[tuple[KeyPath, FlowSpec | ModelSettings]] = [((), spec), *settings_in(spec)]
-    for path, holder in holders:
-        if isinstance(holder, FlowSpec | AgentSettings):
-            for number, server in enumerate(holder.mcp_servers or ()):
-                yield (*path, "mcp_servers", number, "command" if server.url is None else "url"), server
 
 
 # --- commands

@@ -8,8 +8,7 @@ from typing import Final
 
 from flowengine.errors import Diagnostic, did_you_mean
 from flowengine.flowfile.analysis.flow_nodes import NodePath, node_at
-from flowengine.flowfile.analysis.references import Use
-from flowengine.flowfile.analysis.texts import Text
+from flowengine.flowfile.analysis.references import Text, Use
 from flowengine.flowfile.schema.fields import shorten_message
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.yaml.positions import KeyPath

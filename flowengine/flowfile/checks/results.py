@@ -12,14 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from flowengine.flowfile.analysis.flow_nodes import key_path, node_at, setting_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    holders_of,
+    is_agent,
+    is_judging,
+    is_loop,
+    is_map_node,
+    is_routing,
+    key_path,
+    node_at,
+    setting_of,
+)
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTING, LevelAnalysis, masks_of, writes_of
 from flowengine.flowfile.analysis.references import Use, reads_of
-from flowengine.flowfile.analysis.texts import ENGINE_KEYS, holders_of
 from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.compile.scope import ENGINE_KEYS
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent, is_judging, is_loop, is_map_node, is_routing
 from flowengine.flowfile.yaml.positions import KeyPath
 
 __all__ = ["check_engine_values", "check_results", "check_writers"]

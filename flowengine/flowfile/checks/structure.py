@@ -11,6 +11,8 @@ from flowengine.flowfile.analysis.flow_nodes import (
     Leads,
     NodePath,
     SpecLevel,
+    is_asking,
+    is_subflow,
     key_path,
     levels_of,
     nodes_of,
@@ -26,7 +28,6 @@ from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.recovery import STAND_IN_FLOW
 from flowengine.flowfile.schema.fields import format_found
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
-from flowengine.flowfile.schema.node_guards import is_asking, is_subflow
 from flowengine.flowfile.yaml.positions import KeyPath
 
 if TYPE_CHECKING:

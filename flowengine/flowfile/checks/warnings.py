@@ -9,15 +9,23 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from flowengine.flowfile.analysis.flow_nodes import NodePath, SpecLevel, home_of, key_path, levels_of, nodes_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    SpecLevel,
+    home_of,
+    is_agent,
+    is_judging,
+    is_loop,
+    key_path,
+    levels_of,
+    nodes_of,
+)
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, writes_of
-from flowengine.flowfile.analysis.references import Use, causes_of, reads_of
-from flowengine.flowfile.analysis.texts import ENGINE_KEYS, ROUND
-from flowengine.flowfile.checks.permissions import code_of
+from flowengine.flowfile.analysis.references import Use, causes_of, code_of, reads_of
 from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.compile.scope import ENGINE_KEYS, ROUND
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent, is_judging, is_loop
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,15 @@ from flowengine.agents.settings import Surroundings
 from flowengine.core.budget import Budget
 from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, MisplacedKeyError, ProjectError
-from flowengine.flowfile.analysis.flow_nodes import NodePath, key_path, level_of, retry_of, settings_of, timeout_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    is_asking,
+    key_path,
+    level_of,
+    retry_of,
+    settings_of,
+    timeout_of,
+)
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.checks.agent_sources import check_models
 from flowengine.flowfile.checks.permissions import server_named
@@ -28,7 +36,6 @@ from flowengine.flowfile.run_bundle import pack_bundle
 from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec, LimitsSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec, RetrySpec
-from flowengine.flowfile.schema.node_guards import is_asking
 from flowengine.flowfile.schema.node_kinds import NodeSpec, kind_of
 from flowengine.models.dotenv import read_environment
 from flowengine.models.wrappers.rate import Limiters, limiter_for
@@ -74,7 +81,8 @@ def load_plan(
     environ = os.environ if environ is None else environ
     spec = load_flow(path, text=text, project=project, files=files)
     plan = build(spec, project, model=model, environ=read_environment(project.root, environ), limiters=limiters)
-    return replace(plan, baggage=pack_bundle(spec, project))
+    here = Path() if os.path.isabs(path) else Path.cwd()  # It is packed later, when the process may be elsewhere.
+    return replace(plan, pack=partial(pack_bundle, spec, project, here))
 
 
 def build(

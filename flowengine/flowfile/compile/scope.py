@@ -1,4 +1,5 @@
-"""Defines the names that templates and expressions know (rule 9), read from a node's context when asked for."""
+"""Defines the names that templates and expressions know (rule 9): what they are, and how they are read from a node's
+context when asked for."""
 
 from __future__ import annotations
 
@@ -19,6 +20,14 @@ from flowengine.templating.parse import lone_expression, parse_template
 from flowengine.templating.text import to_text
 
 __all__ = [
+    "DESCRIBED",
+    "EACH",
+    "ENGINE_KEYS",
+    "KNOWN_EVERYWHERE",
+    "LOOP_OUTPUT",
+    "RESERVED",
+    "ROUND",
+    "WORDS",
     "ContextScope",
     "Rendering",
     "address",
@@ -180,3 +189,47 @@ def values(tree: Any) -> Rendering:
         parts = [values(each) for each in cast(list[Any], tree)]
         return lambda context, output=Missing, /: [each(context, output) for each in parts]
     return lambda context, output=Missing, /: tree
+
+
+# --- What is said of the names (rule 9 of the flow format)
+
+ENGINE_KEYS: Final = ("_last_prompt", "_last_generation")
+"""State keys that the engine writes."""
+EACH: Final = ("index", "total")
+"""Fields of `each`."""
+ROUND: Final = ("index", "last")
+"""Fields of `round` beside the loop's variables."""
+LOOP_OUTPUT: Final = ("iterations", "exhausted")
+"""Fields of a loop's output beside its variables."""
+
+KNOWN_EVERYWHERE: Final = tuple(name for name in _NAMES if name != "result")
+"""Names that every text knows."""
+DESCRIBED: Final[Mapping[str, tuple[str, str]]] = {
+    "inputs.<id>": ("everywhere", "What the run, or the subflow, was given."),
+    "shared_state.<key>": (
+        "everywhere",
+        "What this node's ancestors wrote; also `_last_prompt` and `_last_generation`, which the engine writes.",
+    ),
+    "nodes.<id>.output": ("everywhere", "What a node gave; of a skipped node it is undefined and counts as false."),
+    "nodes.<id>.result": ("everywhere", "The same with what belongs to it: an agent's `LLMResult`, else the output."),
+    "nodes.<id>.status": ("everywhere", "`succeeded`, `failed` or `skipped`."),
+    "nodes.<id>.error": ("everywhere", "The message of a failure that was handled; else none."),
+    "result": ("a node's texts", "What the predecessor gave; in a map's first nodes the item."),
+    "output": ("`set`", "What the node itself gave."),
+    "routing_result": ("everywhere", "The nearest route that an ancestor chose; an error where choosing it failed."),
+    "evaluation_result": ("everywhere", "The nearest evaluation among the ancestors; an error where it failed."),
+    "prev_outputs.<id>": ("everywhere", "The output of an ancestor, by its id."),
+    "item": ("a map's body", "The item; `as` gives it another name."),
+    "each.index, each.total": ("a map's body", "Place of the item, counted from 0, and number of the items."),
+    "results": ("a map's `until`", "The results so far, in the order of the items."),
+    "round.<variable>": ("a loop's body", "A variable as this round began with it."),
+    "round.index, round.last": ("a loop's body", "Number of the round, counted from 0, and whether it is the last."),
+    "run.id": ("everywhere", "The run's id."),
+    "env.<NAME>": ("everywhere", "A variable of the environment that the project file allows (`allow_env`)."),
+}
+"""Name → where texts know it, and what it is. A literal id or key stands for what is in angle brackets."""
+
+WORDS: Final = ("true", "false", "none", "not", "and", "or", "in", "is", "if", "else", "loop", "range")
+"""What a template reads as something else than a name."""
+RESERVED: Final = frozenset({*KNOWN_EVERYWHERE, *WORDS, "result", "output", "each", "round"})
+"""What an item may not be called."""

@@ -15,14 +15,8 @@ from flowengine.context_providers.factory import ALIASES
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.values import is_map
 from flowengine.errors import ProjectError
-from flowengine.flowfile.analysis.flow_nodes import agent_path, settings_of
-from flowengine.flowfile.project.code_names import Parameters, ToolMark, code_name, parameters_in, tool_mark_in
-from flowengine.flowfile.project.project import Project
-from flowengine.flowfile.risks.closed_values import shape_of_annotation
-from flowengine.flowfile.schema.fields import is_code
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.keys import BoundedKeys
-from flowengine.flowfile.schema.node_guards import (
+from flowengine.flowfile.analysis.flow_nodes import (
+    agent_path,
     is_agent,
     is_approval,
     is_asking,
@@ -30,7 +24,14 @@ from flowengine.flowfile.schema.node_guards import (
     is_function,
     is_http,
     is_tool,
+    settings_of,
 )
+from flowengine.flowfile.project.code_names import Parameters, ToolMark, code_name, parameters_in, tool_mark_in
+from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.risks.closed_values import shape_of_annotation
+from flowengine.flowfile.schema.fields import is_code
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.keys import BoundedKeys
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.schema.notify_keys import ChannelKeys
 from flowengine.flowfile.yaml.positions import KeyPath

@@ -22,7 +22,21 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.analysis.flow_nodes import NodePath, key_path, level_of, levels_of, nodes_of, settings_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    is_agent,
+    is_asking,
+    is_function,
+    is_judging,
+    is_loop,
+    is_map_node,
+    is_subflow,
+    key_path,
+    level_of,
+    levels_of,
+    nodes_of,
+    settings_of,
+)
 from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import Use, last_of, reads_of
 from flowengine.flowfile.project.project import Project
@@ -39,15 +53,6 @@ from flowengine.flowfile.risks.outside_effects import (
 from flowengine.flowfile.risks.sanitizers import Sanitizers
 from flowengine.flowfile.risks.value_reads import ReadValue, ValueReads
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import (
-    is_agent,
-    is_asking,
-    is_function,
-    is_judging,
-    is_loop,
-    is_map_node,
-    is_subflow,
-)
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 

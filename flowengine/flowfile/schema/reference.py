@@ -18,8 +18,8 @@ from flowengine.context_providers.factory import OURS, provider_class
 from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.values import is_map
-from flowengine.flowfile.analysis.texts import DESCRIBED
 from flowengine.flowfile.checks.codes import CODES
+from flowengine.flowfile.compile.scope import DESCRIBED
 from flowengine.flowfile.kinds.condition_kind import CaseSpec
 from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
 from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
