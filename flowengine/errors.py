@@ -412,7 +412,7 @@ class JournalError(FlowEngineError):
 
 
 class ApprovalError(JournalError):
-    """An answer to an approval that cannot be taken: nobody asks, or choice or form do not fit."""
+    """An answer to an approval that cannot be taken: there is no such question, or choice or form do not fit."""
 
 
 class NotJournalableError(JournalError):

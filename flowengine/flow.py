@@ -492,7 +492,7 @@ async def _open_stream(
 
 
 def _hear(live: bool) -> Live | None:
-    """The listener of a run in this process, that others are to see: nobody here."""
+    """The listener of a run that only other processes follow: it hears nothing."""
     return unheard if live else None
 
 
@@ -536,7 +536,7 @@ async def _run_into(stream: EventStream, send: MemoryObjectSendStream[Streamed],
 
 
 def _refuse_told_people(plan: CompiledFlow) -> None:
-    """`FlowError` where a question names whom to tell: without a project file nobody would be, and nothing said so."""
+    """`FlowError` where a question names whom to tell: without a project file it would go to no one, silently."""
     text = "only a flow with a project file can tell people (`notify`); FlowBuilder and flow files make such flows"
     told = [path for path, node in plan.all_nodes.items() if node.tells_people]
     if told:

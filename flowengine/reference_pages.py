@@ -272,7 +272,7 @@ def http_page() -> str:
         *(_operation(path, method, each) for path, methods in described.items() for method, each in methods.items()),
         "### Other routes",
         "Flows for clients of [OpenAI's API](openai.md), of [MCP](mcp.md), for [pages](pages.md), links to "
-        "[answer by](approvals.md), and what whoever operates the server asks. `POST /hooks/PATH` is there for each of "
+        "[answer by](approvals.md), and what operators ask. `POST /hooks/PATH` is there for each of "
         "the project's [webhooks](serving.md).",
         format_rows(["route", ""], rows),
         "## `flowengine ui`",

@@ -186,7 +186,7 @@ class Runs:
     ) -> list[RunInfo]:
         """The runs that are asked for, the newest first; what is left out asks for nothing.
 
-        `status`: one of a record, or `queued` (no worker has it) or `interrupted` (nobody works on it any more).
+        `status`: one of a record, or `queued` (no worker has it) or `interrupted` (no process works on it any more).
         `since`, `before`: when they started, as Unix seconds or a datetime. `text`: words in their inputs, outputs,
         errors, ids, flows, files or labels. `mark`: somebody has marked them so. `ended_since`: when they stopped;
         those that go on have not. `session`: they belong to it.

@@ -15,7 +15,7 @@ from flowengine.core.context import NodeResult, NodeStatus, RunStatus, SkipCause
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.records import (
     Answered,
-    Asked,
+    ApprovalRequested,
     Decided,
     MapBegan,
     ModelCall,
@@ -80,9 +80,9 @@ class NodeRow:
     """Indices of the items or rounds that began."""
     inside: Counter[NodeStatus] = field(default_factory=Counter[NodeStatus])
     """How many rows of its body have which status."""
-    questions: dict[str, Asked] = field(default_factory=dict[str, Asked])
-    """Path → what it asks people, as far as nobody has answered yet."""
-    asked: Asked | None = None
+    questions: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
+    """Path → what it asks people, as far as it is unanswered."""
+    asked: ApprovalRequested | None = None
     """The last question."""
     asked_at: float | None = None
     """When it last began to wait."""
@@ -115,7 +115,7 @@ class NodeRow:
         return None if self.started is None or end is None else max(0.0, end - self.started)
 
     def sum_waiting(self, now: float | None = None) -> float | None:
-        """Seconds for which a person was waited for; None where nobody was asked."""
+        """Seconds for which a person was waited for; None where none was asked."""
         end = self.answered_at if self.answered_at is not None else now
         return None if self.asked_at is None or end is None else self.waited_before + max(0.0, end - self.asked_at)
 
@@ -124,7 +124,7 @@ class NodeRow:
         """Whether a person is asked and has not answered."""
         return bool(self.questions)
 
-    def ask(self, asked: Asked, at: float) -> None:
+    def ask(self, asked: ApprovalRequested, at: float) -> None:
         if not self.questions:
             self.waited_before = self.sum_waiting() or 0.0
             self.asked_at, self.answered, self.answered_at = at, None, None
@@ -334,7 +334,7 @@ class Progress:
             row.total = record.total
         elif isinstance(record, Reused):
             row.reused = record
-        elif isinstance(record, Asked):
+        elif isinstance(record, ApprovalRequested):
             row.ask(record, at)
             if row.status not in SETTLED:
                 self._become(row, "waiting")
@@ -347,7 +347,7 @@ class Progress:
 
 
 def _only_waits(container: NodeRow) -> bool:
-    """Tells whether somebody inside waits for a person and nobody runs."""
+    """Tells whether a node inside waits for a person and none runs."""
     return container.inside["waiting"] > 0 and not container.inside["running"]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.records import (
     Answered,
-    Asked,
+    ApprovalRequested,
     EffectDecided,
     MapStopped,
     ModelCall,
@@ -131,7 +131,7 @@ def _describe_round(ended: RoundEnded) -> RecordText:
     return RecordText(f"Round {ended.number}: {verdict}{best}", bodies=[("", ended.variables)])
 
 
-def _describe_question(asked: Asked) -> RecordText:
+def _describe_question(asked: ApprovalRequested) -> RecordText:
     facts = [
         ("Choices", ", ".join(asked.choices)),
         ("Expires", _format_moment(asked.expires)),
@@ -172,7 +172,7 @@ _DESCRIPTIONS: Final[dict[str, Callable[[Any], RecordText]]] = {
     "MapBegan": lambda began: RecordText(f"{began.total:,} items"),
     "MapStopped": _describe_map_stop,
     "RoundEnded": _describe_round,
-    "Asked": _describe_question,
+    "ApprovalRequested": _describe_question,
     "Answered": _describe_answer,
     "Notified": _describe_notification,
     "Received": lambda given: RecordText("Handed to it", list(given.values.items())),

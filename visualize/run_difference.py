@@ -385,7 +385,7 @@ def _compare_settings(a: RunSide, b: RunSide) -> Iterator[LikelyCause]:
 
 
 def _find_answer(a: RunSide, b: RunSide, nodes: Sequence[NodeDifference]) -> Iterator[LikelyCause]:
-    """Nobody changed anything: the first node whose model was asked the same and said something else."""
+    """Nothing was changed: the first node whose model was asked the same and said something else."""
     for node in nodes:
         calls = a.calls[node.path], b.calls[node.path]
         if not node.differs or not all(calls):

@@ -8,7 +8,7 @@ whole. Where several nodes are at something at once, the run (or a container) is
     retried    attempts that failed and were made again, the waits behind them, and the vendor's own (429)
     queued     for a slot, a thread, a turn among a vendor's limits, a process that goes on
     waited     a person was asked
-    stopped    the run had broken off or was paused, and nobody was asked
+    stopped    the run had broken off or was paused, and no person was asked
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.core.records import (
     Answered,
-    Asked,
+    ApprovalRequested,
     MapBegan,
     ModelCall,
     Retry,
@@ -343,7 +343,7 @@ class _Fold:
             delay = record.delay if 0 <= record.delay < inf else 0.0
             row.attempts.append(_Attempt(at, "worked", "running"))
             row.attempts[-1].paints.append(Stretch("retried", at, at + delay, f"backoff {seconds_text(delay)}"))
-        elif isinstance(record, Asked):
+        elif isinstance(record, ApprovalRequested):
             if not row.questions:
                 row.asked_at = at
             row.questions.add(question_path(path, record))

@@ -132,7 +132,7 @@ class States:
         site = self._progress.skeleton.sites.get(self._progress.skeleton.spot(container).site)
         if around is None or site is None or site.body is None:
             return {}
-        # A subflow has a state of its own, whose rules nobody wrote down.
+        # A subflow has a state of its own, whose rules are not recorded.
         store = StateStore({}) if site.kind == "subflow" else around.store.inside(around.seen, self._before(unit))
         return self._walk(site.body, unit, store)
 

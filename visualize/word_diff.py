@@ -28,7 +28,7 @@ _MOST_PAIRS: Final = 20_000
 _MOST_WORDS: Final = 20_000
 """Words of a change that are told apart; where there are more, its lines are."""
 _LEAST_ALIKE: Final = 0.2
-"""The share of a change that has to have stayed for its words to be told apart: below, nobody could read it."""
+"""The share of a change that has to have stayed for its words to be told apart: below, it could not be read."""
 
 Kind = Literal["same", "removed", "added", "hidden"]
 

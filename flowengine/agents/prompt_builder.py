@@ -28,7 +28,7 @@ from flowengine.context_providers.packer import PackedEntry
 from flowengine.core.context import LLMResult
 from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
-from flowengine.core.records import Brought, Gateway
+from flowengine.core.records import ContextGathered, Gateway
 from flowengine.core.run_scope import RunScope
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import GuardrailError, RunError
@@ -154,7 +154,7 @@ class PromptBuilder:
 
     async def _gather_entries(self) -> list[PackedEntry]:
         """Gathers the providers' entries, or takes those recorded by an interrupted attempt of the node."""
-        known = next((each for each in self._recorded if type(each) is Brought), None)
+        known = next((each for each in self._recorded if type(each) is ContextGathered), None)
         if known is not None:
             return entries_of(known)
         providers, note = self._memories.providers, self._gateway.note

@@ -139,7 +139,7 @@ class Tooling:
         return bool(self.rules.names) or any(self.rules.apply_to(tool).approve for tool in tools)
 
     def check_rules(self, sets: Iterable[ToolSet]) -> None:
-        """`DefinitionError` for a name in `approve` that no tool of these has: nobody would ever be asked."""
+        """`DefinitionError` for a name in `approve` that no tool of these has: it would never be asked about."""
         tools = [tool for each in sets for tool in each.tools]
         if (name := self.rules.find_unknown(tools)) is not None:
             known = [each.qualified or each.name for each in tools]

@@ -106,7 +106,7 @@ class ProgressWatch:
         """Whether results of another run were taken, or asked for."""
         self._outlook: RunOutlook | None = None
         self._asked: dict[str, TokenStreamed] = {}
-        """Node → whom it asks, as long as nobody is told."""
+        """Node → whom it asks, until that is told."""
         self._is_live = has_live_stderr()
         self._say_at = monotonic() + _FIRST_LINE
         for event in past:
@@ -232,7 +232,7 @@ class Execution:
     @property
     def _can_ask(self) -> bool:
         """Whether somebody sits at the terminal who may answer what the run waits with."""
-        from flowengine.cli.questions import can_ask_person  # Most runs ask nobody.
+        from flowengine.cli.questions import can_ask_person  # Most runs have no questions.
 
         is_plain = not (self.reporting.json or self.reporting.events or self.reporting.quiet)
         return is_plain and self.plan is not None and keeps(choose_store(self.store)) and can_ask_person()
@@ -242,7 +242,7 @@ class Execution:
         from flowengine.cli.questions import ask_person
 
         plan = self.plan
-        assert plan is not None  # Else nobody can be asked.
+        assert plan is not None  # Else there is no question to ask.
         with open_journal(choose_store(self.store), self.durability) as kept:
             given = ask_person(kept, self.run_id, read(kept, self.run_id))
             past = read(kept, self.run_id)
@@ -331,7 +331,7 @@ class Execution:
 
     def _tell_questions(self, run: Run) -> None:
         """Prints the run's open questions, if they cannot be asked here."""
-        from flowengine.cli.format_run import format_told  # Most runs ask nobody.
+        from flowengine.cli.format_run import format_told  # Most runs have no questions.
         from flowengine.cli.questions import describe_question
 
         if not self._can_ask:

@@ -39,7 +39,7 @@ _MOST_UNITS: Final = 10
 def format_run(
     progress: Progress, status: str = "", now: float | None = None, *, is_whole: bool = False
 ) -> Iterator[str]:
-    """The lines of `runs show`. `status`: instead of the record's, which does not know that nobody works on a run.
+    """The lines of `runs show`. `status`: instead of the record's, which does not know that a run was left.
     `now`: until when a run is told of that goes on or waits. `is_whole`: every item and round is listed."""
     yield from _format_head(progress, status or progress.status, now)
     yield ""

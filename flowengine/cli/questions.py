@@ -1,4 +1,4 @@
-"""Tells what a run asks people, and asks whoever sits at the terminal.
+"""Tells what a run asks people, and asks the person at the terminal.
 
 What is shown comes from models and flow files, so its control characters are written out. An answer is written into the
 run's journal, as `flowengine approve` does it; nothing here goes on with the run.
@@ -18,7 +18,7 @@ import click
 from flowengine.cli.environment import find_account, find_user
 from flowengine.cli.terminal import complain, escape_controls, has_live_stderr
 from flowengine.core.json_values import parse_value
-from flowengine.core.records import ACCEPT, Asked
+from flowengine.core.records import ACCEPT, ApprovalRequested
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import ApprovalError
@@ -34,7 +34,7 @@ _LATER: Final = "later"
 _CHANGE: Final = "change"
 
 
-def describe_question(path: str, asked: Asked) -> Iterator[str]:
+def describe_question(path: str, asked: ApprovalRequested) -> Iterator[str]:
     """What is asked, with all arguments of a call."""
     yield f"'{path}' asks: {asked.message}"
     if asked.tool and len(asked.arguments or {}) > 1:
@@ -43,7 +43,7 @@ def describe_question(path: str, asked: Asked) -> Iterator[str]:
         yield f"  to be answered by {' or '.join(asked.approvers)}"
 
 
-def format_choices(asked: Asked) -> str:
+def format_choices(asked: ApprovalRequested) -> str:
     """The options of `flowengine approve` that answer it."""
     choices = f"--choice {'|'.join(asked.choices)}"
     if asked.tool:
@@ -59,7 +59,7 @@ def can_ask_person() -> bool:
 def ask_person(store: JournalStore, run_id: str, events: Sequence[Event], only: str | None = None) -> list[Given]:
     """Ask each open question of the run, or only one of them; the answers that were given.
 
-    Whoever answers `later`, presses Ctrl-C or has no more input leaves what is left unanswered.
+    The answer `later`, Ctrl-C and the end of the input leave what is left unanswered.
     """
     given: list[Given] = []
     try:
@@ -72,7 +72,9 @@ def ask_person(store: JournalStore, run_id: str, events: Sequence[Event], only: 
     return given
 
 
-def _ask(store: JournalStore, run_id: str, events: Sequence[Event], path: str, asked: Asked) -> Given | None:
+def _ask(
+    store: JournalStore, run_id: str, events: Sequence[Event], path: str, asked: ApprovalRequested
+) -> Given | None:
     who = name_person(events, path, None)
     for line in describe_question(path, asked):
         complain(line)
@@ -107,7 +109,7 @@ def _prompt_choice(choices: Sequence[str]) -> str:
         complain(f"  choose one of: {', '.join(found or choices)}")
 
 
-def _prompt_form(asked: Asked, choice: str) -> Any:
+def _prompt_form(asked: ApprovalRequested, choice: str) -> Any:
     """What is filled in beside the choice: field by field, as text or as JSON."""
     is_left_out = bool(asked.form_for) and choice not in asked.form_for
     if asked.form is None or is_left_out or (asked.tool and choice != _CHANGE):
@@ -150,7 +152,7 @@ def _to_json(value: Any) -> str:
 
 
 def name_person(events: Sequence[Event], node: str | None, by: str | None) -> str:
-    """Who answers: where the question names its approvers, nobody may say who he is."""
+    """Who answers: where the question names its approvers, a name of one's own choice is refused."""
     waiting = open_questions(events)
     asked = waiting.get(node) if node is not None else next(iter(waiting.values()), None)
     if asked is None or not asked.approvers:

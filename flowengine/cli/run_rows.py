@@ -186,7 +186,7 @@ class RowsCommand:
                 code = report(error)
                 complain("  --allow-changed goes on with the flow as it is now; --fresh runs all rows anew")
                 return code
-            with hold_set(store, rows.id):  # Before the results of whoever is at work on it are written over.
+            with hold_set(store, rows.id):  # Before the results of another process at work on it are written over.
                 return self._run(data, rows, store)
 
     def _open_set(self, data: DataFile, store: JournalStore) -> RowSet:

@@ -13,7 +13,7 @@ __all__ = ["CalledRun", "ClientError", "RunProgress", "RunQuestion"]
 
 
 class ClientError(FlowEngineError):
-    """A call was not done; `status` is that of HTTP, 0 where nobody answered."""
+    """A call was not done; `status` is that of HTTP, 0 where no answer came."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)

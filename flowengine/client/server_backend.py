@@ -1,4 +1,4 @@
-"""Calls the flows of a server over HTTP. What may be repeated is, where nobody answered or the server asks it."""
+"""Calls the flows of a server over HTTP. What may be repeated is, where no answer came or the server asks it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class ServerBackend:
         *,
         may_repeat: bool = True,
     ) -> Any:
-        """The answer's JSON; raises what the server refuses, and `ClientError` where nobody answers."""
+        """The answer's JSON; raises what the server refuses, and `ClientError` where no answer comes."""
         call = self._call(method, path, body, headers)
         for tried in range(1, _TRIES + 1):
             pause, is_last = pause_before(tried + 1), tried == _TRIES

@@ -18,7 +18,7 @@ from flowengine.context_providers.packer import PackedEntry
 from flowengine.context_providers.provider import ContextProvider, call_method, fragments_of
 from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
-from flowengine.core.records import Brought, ProviderFailed
+from flowengine.core.records import ContextGathered, ProviderFailed
 from flowengine.core.secret_values import Secrets
 from flowengine.core.user_code import describe_error
 from flowengine.core.values import describe_value
@@ -43,16 +43,16 @@ __all__ = [
 _DEFAULTS: Final = Fragment("", "")._asdict()
 
 
-def brought_of(entries: Iterable[PackedEntry]) -> Brought:
+def brought_of(entries: Iterable[PackedEntry]) -> ContextGathered:
     """The record; what is as it is by default is left out of it.
 
     >>> brought_of([PackedEntry(Fragment("Refunds.", "fixed_file"))]).fragments
     [{'text': 'Refunds.', 'source': 'fixed_file'}]
     """
-    return Brought([_to_row(each) for each in entries])
+    return ContextGathered([_to_row(each) for each in entries])
 
 
-def entries_of(record: Brought) -> list[PackedEntry]:
+def entries_of(record: ContextGathered) -> list[PackedEntry]:
     """Returns the entries that a record was made of."""
     return [_to_entry(each) for each in record.fragments]
 

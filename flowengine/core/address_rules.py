@@ -9,7 +9,7 @@
 4. Behind the address an entry may also name environment variables whose values may be sent there as headers
    (`https://api.example.com/v1/ API_TOKEN`).
 
-One rule for both; it asks nobody, and resolves nothing.
+One rule for both; it asks no server, and resolves nothing.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class Ledger:
             await self._wait(waiter)
         if isinstance(waiter.answer, Reservation):
             return waiter.answer
-        assert waiter.answer is not None  # Nobody is woken without one.
+        assert waiter.answer is not None  # No waiter is woken without one.
         raise waiter.answer
 
     def reserve_now(self, *, tokens: int, cost_usd: float | None) -> Reservation | None:
@@ -343,7 +343,7 @@ def _subtract(one: _Amount, other: _Amount) -> _Amount:
 
 
 def _find_exceeded(most: tuple[int | None, ...], used: _Amount, asked: _Amount) -> Limit | None:
-    """The first bound beyond which a call would lead; of one without a price nobody knows whether that is money's."""
+    """The first bound beyond which a call would lead; of one without a price it is unknown whether that is money's."""
     for limit, bound, before, more in zip(_LIMITS, most, used, asked, strict=False):
         if bound is not None and before + more > bound and not (asked.unpriced and limit == "cost_usd"):
             return limit

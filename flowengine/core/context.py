@@ -189,7 +189,7 @@ class Fragment(NamedTuple):
     source: str
     """Who brought it: `conversation`, `fixed_file`, `memory`, `skills`, …"""
     tokens: int | None = None
-    """By real count; None where nobody has counted yet."""
+    """By real count; None where it was not counted yet."""
     priority: int = 0
     """What is higher is dropped later."""
     pinned: bool = False

@@ -49,7 +49,7 @@ class BlobStore(Protocol):
         ...
 
     def forget_blobs(self, owner: str, /) -> None:
-        """A run needs none any more; what nobody else needs is deleted. Part of `remove`."""
+        """A run needs none any more; what no other run needs is deleted. Part of `remove`."""
         ...
 
 

@@ -121,7 +121,7 @@ def _lock(handle: int) -> bool:
 
 
 def _remove_left_behind(beside: Path) -> None:
-    """Removes what writers of the same file left that are gone: what nobody has locked."""
+    """Removes what writers of the same file left that are gone: what no process has locked."""
     begin = _PART.sub("", beside.name)
     left: list[str] = []
     with suppress(OSError), os.scandir(beside.parent) as entries:
@@ -143,7 +143,7 @@ def _remove_left_behind(beside: Path) -> None:
 
 
 def _open_private(path: str, flags: int) -> int:
-    """Opens a file that nobody else may read before it has the mode of the one that it replaces."""
+    """Opens a file that only its owner may read before it has the mode of the one that it replaces."""
     return os.open(path, flags, 0o600)
 
 

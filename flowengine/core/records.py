@@ -25,9 +25,9 @@ __all__ = [
     "RECORDS",
     "REFUSE",
     "Answered",
-    "Asked",
+    "ApprovalRequested",
     "AwaitsPerson",
-    "Brought",
+    "ContextGathered",
     "Decided",
     "EffectDecided",
     "Gateway",
@@ -225,7 +225,7 @@ class Decided(NamedTuple):
 
 
 class EffectDecided(NamedTuple):
-    """A person decided about a call to an external tool whose end nobody saw."""
+    """A person decided about a call to an external tool whose end was not seen."""
 
     name: str
     """The tool's."""
@@ -246,7 +246,7 @@ class Receipt(NamedTuple):
     budget: int | None = None
 
 
-class Brought(NamedTuple):
+class ContextGathered(NamedTuple):
     """The fragments that context providers gathered for a prompt, including those that transforms left out."""
 
     fragments: Sequence[Mapping[str, Any]]
@@ -342,7 +342,7 @@ class RoundEnded(NamedTuple):
     """What `best_by` gave for it; None where the loop has none, or where it gave nothing."""
 
 
-class Asked(NamedTuple):
+class ApprovalRequested(NamedTuple):
     """An approval, or a call of a tool, waits for a person; whatever an answer must satisfy is here.
 
     Of a call the choices are `ACCEPT` and `REFUSE`, `form` is the schema of the tool's arguments, and an acceptance
@@ -354,7 +354,7 @@ class Asked(NamedTuple):
     form: Mapping[str, Any] | None = None
     """JSON Schema of the form to be filled in."""
     expires: float | None = None
-    """Unix seconds from which on nobody is waited for."""
+    """Unix seconds after which no answer is waited for."""
     on_expire: str | None = None
     """The choice that then counts."""
     name: str = ""
@@ -395,12 +395,12 @@ class Notified(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A person's answer to a question, or what counts as one because nobody answered in time."""
+    """A person's answer to a question, or what counts as one because none came in time."""
 
     choice: str
     comment: str = ""
     by: str = ""
-    """Who answered; `expired` where nobody did."""
+    """Who answered; `expired` where no one did in time."""
     form: Any = None
     """What was filled in; of a call that was accepted the arguments, where a person changed them."""
     name: str = ""
@@ -411,16 +411,16 @@ ACCEPT: Final = "accept"
 REFUSE: Final = "refuse"
 
 
-def question_path(node: str, record: Asked | Notified | Answered) -> str:
+def question_path(node: str, record: ApprovalRequested | Notified | Answered) -> str:
     """Returns the name by which people refer to a question: the node's path, and the question's name.
 
-    >>> question_path("ship", Asked("Ship it?", ["yes"])), question_path("help", Answered("accept", name="refund:2"))
+    >>> question_path("ship", ApprovalRequested("Ship it?", ["yes"])), question_path("help", Answered("accept", name="refund:2"))
     ('ship', 'help:refund:2')
     """
     return f"{node}:{record.name}" if record.name else node
 
 
-def node_of_question(path: str, record: Asked | Answered) -> str:
+def node_of_question(path: str, record: ApprovalRequested | Answered) -> str:
     """The path of the node that asks."""
     return path.removesuffix(f":{record.name}") if record.name else path
 
@@ -445,7 +445,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
         EffectDecided,
         Receipt,
         Received,
-        Brought,
+        ContextGathered,
         SkillLoad,
         ProviderFailed,
         Round,
@@ -455,7 +455,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
         MapBegan,
         MapStopped,
         RoundEnded,
-        Asked,
+        ApprovalRequested,
         Notified,
         Answered,
         Reused,
@@ -465,7 +465,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
 
 
 PREPARING: Final = frozenset({"summary", "embedding"})
-"""Purposes of calls that prepare a prompt: they tell nothing of what the node itself will ask, and nobody reads them
+"""Purposes of calls that prepare a prompt: they tell nothing of what the node itself will ask, and are not read
 while they are written."""
 
 

@@ -49,7 +49,7 @@ class RunScope:
         tasks may be started; to be ready for them takes a third of the time of a short run."""
         self._most = threads or DEFAULT_THREADS
         self.fence = fence
-        """Asked before a node and before a model call begins; None where the run can be nobody else's."""
+        """Asked before a node and before a model call begins; None where no other process can take the run."""
         self._make_files = make_files
         self._held: dict[Hashable, Any] = {}
         self._closing: list[Callable[[], Awaitable[None]]] = []

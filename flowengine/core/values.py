@@ -3,7 +3,7 @@
 Theory of operation:
 
 1. `freeze` takes a value in: lists and dicts become ones that refuse changes, and of every other object that could be
-   changed (a pydantic model, a dataclass, a set) a copy is kept that nobody else has.
+   changed (a pydantic model, a dataclass, a set) a copy of our own is kept.
 2. `copy_mutable` gives a value out: plain data as it is, for it refuses changes; of objects that could be changed a
    copy, so that no reader sees what another one did to its own.
 3. A list or dict with such objects inside is a `MixedList` or a `MixedDict`, so that both cost one look at the type
@@ -103,7 +103,7 @@ UNCHANGEABLE: Final[frozenset[type[Any]]] = frozenset(
         *(PosixPath, PurePosixPath, PureWindowsPath, FileValue),
     }
 )
-"""Types of values that nobody can change."""
+"""Types of values that cannot be changed."""
 
 
 def frozen_list(items: Iterable[Any]) -> FrozenList:

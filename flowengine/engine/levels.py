@@ -62,7 +62,7 @@ class Level:
         self._outside = outside
 
     async def run(self) -> None:
-        """To its end. Raises `BodyError` where a node failed and nobody handled it, `Unfinished` where it waits
+        """To its end. Raises `BodyError` where a node's failure was not handled, `Unfinished` where it waits
         or was stopped, and the `LimitError` that stopped it."""
         outside, walk, ledger = self._outside, self.walk, self._scheduler.ledger
         outside.inside.add(walk)

@@ -19,7 +19,7 @@ from flowengine.core.context import SkipCause
 from flowengine.core.records import (
     ACCEPT,
     Answered,
-    Asked,
+    ApprovalRequested,
     EffectDecided,
     ModelCall,
     Retry,
@@ -96,21 +96,21 @@ class Attempts:
 
 
 def _select_deeds(records: Sequence[Any]) -> list[Any]:
-    """External effects, with the consents that they were done by: nobody is asked again about what is done."""
+    """External effects, with the consents that they were done by: what is done is not asked about again."""
     done = {each.key for each in records if _is_external_effect(each)}
     if not done:
         return []
     accepted = {each.name: each for each in records if type(each) is Answered and each.choice == ACCEPT}
     consents: set[str] = set()
     for each in records:
-        if type(each) is Asked and each.tool and (answered := accepted.get(each.name)) is not None:
+        if type(each) is ApprovalRequested and each.tool and (answered := accepted.get(each.name)) is not None:
             given = each.arguments if answered.form is None else answered.form
             consents.update([each.name] if tool_key(each.tool, given or {}) in done else ())
     return [each for each in records if _is_external_effect(each) or _is_about(each, consents)]
 
 
 def _is_about(record: Any, names: Collection[str]) -> bool:
-    return type(record) in (Asked, Answered) and record.name in names
+    return type(record) in (ApprovalRequested, Answered) and record.name in names
 
 
 def _is_external_effect(record: Any) -> bool:

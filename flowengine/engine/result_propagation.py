@@ -20,7 +20,7 @@ NOTHING: Final = object()
 
 _ENTERING: Final = -1
 _NOWHERE: Final = -2
-"""In the place of a node's number: what first nodes receive, and what nobody produced."""
+"""In the place of a node's number: what first nodes receive, and what no node produced."""
 
 
 class ResultPropagation:

@@ -13,7 +13,7 @@ Theory of operation:
 4. `append`, `union`, `sum`, `max`, `min` and `update` take contributions and fold them in
    topological order, starting at the default.
 5. A level inside a node (a round, an item) has a store of its own on top of what that node saw:
-   what nobody wrote inside is looked up outside, and what was written inside becomes the node's
+   what was not written inside is looked up outside, and what was written inside becomes the node's
    own write once the level counts. A round stands on what the rounds before it wrote as well: all
    of it as one write between the two stores, so that a look-up costs the same in every round.
 

@@ -126,7 +126,7 @@ def is_being_cancelled() -> bool:
     try:
         task = asyncio.current_task()
     except RuntimeError:
-        return True  # Trio, where nobody else can raise one.
+        return True  # Trio, where only the task's own scopes raise one.
     return task is None or task.cancelling() > 0 or anyio.current_effective_deadline() == -inf
 
 

@@ -47,7 +47,7 @@ class Listener(Protocol):
         ...
 
     def tell_of(self, node: str, /) -> Tell | None:
-        """Returns the receiver of the text that a node writes; None if nobody follows the run."""
+        """Returns the receiver of the text that a node writes; None if the run has no follower."""
         ...
 
     @property

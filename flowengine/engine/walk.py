@@ -6,7 +6,7 @@ Theory of operation:
    skipped, with a cause; `when` and everything else that needs the node's context is the node's.
 2. `apply` takes the event that settles a node (finished, failed, skipped, cancelled) and decides its
    children. Settling costs the node's edges and writes, never the size of the graph.
-3. A failure that nobody handles halts the walk: only `join: always` nodes become ready after it;
+3. An unhandled failure halts the walk: only `join: always` nodes become ready after it;
    what would have been ready is skipped (`cancelled`). `stop` ends it: nothing becomes ready.
 4. A failed node taints what is skipped because of it, so a failure reaches a join through skips.
 5. An earlier run's journal is folded (`restoring`): what had settled for good and has only such

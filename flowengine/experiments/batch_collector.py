@@ -7,7 +7,7 @@ Theory of operation:
    it again.
 2. When no run is at work and nothing new has been asked for a while, what is asked is sent, one batch for each
    vendor, address and model.
-3. A batch is written down before it is sent, with a mark, and its id when that is known. So whoever is started again
+3. A batch is written down before it is sent, with a mark, and its id when that is known. So a process that is started again
    finds it at the vendor, and sends nothing a second time. A request is named by its run, its node and what it asks.
 4. Runs go on when a batch of theirs has ended. They ask again, and have the answer under their request, in their
    journals as any other, before it is used. What a batch did not do (expired, cancelled, left out) is asked in one more
@@ -89,7 +89,7 @@ _Known: TypeAlias = _Place | ModelError | None
 
 
 class _Texts:
-    """A file of this process that nobody else sees, and that is gone with it."""
+    """A file that only this process sees, and that is gone with it."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = TemporaryFile()  # noqa: SIM115 - closed with its owner
@@ -255,7 +255,7 @@ class BatchCollector:
         waits = wake is not None and run_id in self._touched
         held = self._held[run_id]
         for name in self._unclaimed.pop(run_id, set()) if waits else list(held):
-            if name in held:  # It was paid, and nobody came for it.
+            if name in held:  # It was paid, and not collected.
                 held.pop(name).settle_in_full()
         if not held:
             del self._held[run_id]
@@ -336,7 +336,7 @@ class BatchCollector:
             except ModelError as error:
                 self._give_up(mark, error)
                 return
-            if found is None:  # It was never sent: whoever asks again is sent with others.
+            if found is None:  # It was never sent: a call that asks again is sent with others.
                 self._forget(mark)
                 self._ask_again(kept["ids"])
                 return
@@ -405,7 +405,7 @@ class BatchCollector:
         self._wake_short()
 
     def _give_up(self, mark: str, error: ModelError) -> None:
-        """Fail the calls that wait for a batch; whoever asks for it later looks at it anew."""
+        """Fail the calls that wait for a batch; a later call looks at it anew."""
         self._followed.discard(mark)
         self._end(self._kept[mark]["ids"], error)
 

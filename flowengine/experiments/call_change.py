@@ -260,7 +260,7 @@ class ChangedCall:
         )
 
     def make_plan(self, source: str, path: str, environ: Mapping[str, str]) -> CompiledFlow:
-        """The flow with the node changed; it tells nobody of its questions."""
+        """The flow with the node changed, without notices of its questions."""
         text = change_node(source, path, self.recorded.node, self.change())
         return replace(Flow.from_text(text, path, environ=environ).plan, notifier=None)
 

@@ -1,7 +1,7 @@
 """Says what recorded runs would have come to with one node changed: another model, prompt or option.
 
 Each run is forked at the node, with the flow as it was then. What is behind the node is recomputed only where its
-answer differs; nothing has an effect outside and nobody is asked: their recorded results stand, and where what they
+answer differs; nothing has an effect outside and no person is asked: their recorded results stand, and where what they
 are asked differs, the fork ends there and says so.
 """
 
@@ -167,7 +167,7 @@ class WhatIf:
         return started
 
     def _plan_of(self, started: RunStarted) -> CompiledFlow:
-        """The flow as it was, with the node changed. It tells nobody of its questions."""
+        """The flow as it was, with the node changed, without notices of its questions."""
         key = started.source or "", started.path or ""
         if key not in self._plans:
             text = change_node(*key, self.node, self.change)

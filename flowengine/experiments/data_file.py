@@ -101,7 +101,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _read_table(path: Path, file: IO[bytes], delimiter: str) -> Iterator[RawRow]:
-    csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))  # One for all readers: nobody lowers it again.
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))  # One for all readers: it is never lowered.
     reader, began = csv.reader(_decode_file(path, file), delimiter=delimiter, strict=True), 1
     try:
         head = next(reader, None)

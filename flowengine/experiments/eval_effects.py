@@ -1,4 +1,4 @@
-"""Keeps an eval from having effects outside that nobody asked for.
+"""Keeps an eval from having effects outside that its file does not ask for.
 
 What has an external effect is faked in the words of flow tests, named as `real`, or all of it is run with
 `effects: run`; else the eval does not begin. What only reads, or may be done twice, runs as it is.

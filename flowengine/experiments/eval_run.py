@@ -223,9 +223,9 @@ class EvalRun:
                 async with aclosing(self._list_answered_rows(rows)) as answered:
                     async for each in answered:
                         await send.send(self._question_of(each))
-            except anyio.BrokenResourceError:  # Nobody asks any more.
+            except anyio.BrokenResourceError:  # There is no reader any more.
                 return
-            except Exception as error:  # Told by whoever reads, once the tasks are closed.
+            except Exception as error:  # Raised to the reader, once the tasks are closed.
                 failure.append(error)
 
     def _question_of(self, each: _Answered) -> DataRow:

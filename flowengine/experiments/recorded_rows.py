@@ -34,7 +34,7 @@ class RunChoice(NamedTuple):
     query: RunQuery
     limit: int | None = None
     run: str = ""
-    """One run, however it ended and whoever made it."""
+    """One run, however it ended and wherever it was made."""
     text: str = ""
     """As it was asked for."""
 

@@ -88,7 +88,7 @@ def evals_page(
 
 def _head(title: str, stylesheet: str | None) -> str:
     policy, style = "", f'<link rel="stylesheet" href="{escape(stylesheet or "")}">'
-    if stylesheet is None:  # Whoever serves a page says in a header what it may load.
+    if stylesheet is None:  # The server of a page says in a header what it may load.
         said = "default-src 'none'; style-src 'unsafe-inline'"
         policy, style = f'<meta http-equiv="Content-Security-Policy" content="{said}">', f"<style>{STYLE}</style>"
     return (

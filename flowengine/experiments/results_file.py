@@ -1,6 +1,6 @@
 """Writes what became of rows into a file of JSON lines or a table, in the rows' order, failures in their places.
 
-The file is written beside its place and put there when the rows have ended, or were stopped: whoever reads it never
+The file is written beside its place and put there when the rows have ended, or were stopped: a reader never
 finds a half of it.
 """
 

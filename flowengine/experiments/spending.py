@@ -66,7 +66,7 @@ class SpendingRow:
     runs: set[str] = field(default_factory=set[str])
     calls: int = 0
     failed: int = 0
-    """Of `calls`: those that came to nothing, and whose cost nobody tells."""
+    """Of `calls`: those that came to nothing, and whose cost is unknown."""
     unpriced: int = 0
     """Of `calls`: answered ones whose price is not known."""
     tokens_in: int = 0

@@ -25,13 +25,13 @@ from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 __all__ = ["STAND_IN_ADDRESS", "STAND_IN_CODE", "STAND_IN_FLOW", "Mending"]
 
 STAND_IN_CODE: Final = "unnamed:unnamed"
-"""A reference to code that nobody gave."""
+"""A reference to code, in the place of a missing one."""
 
 STAND_IN_FLOW: Final = "unnamed:"
-"""A file that nobody named."""
+"""A file, in the place of a missing one."""
 
 STAND_IN_ADDRESS: Final = "https://unnamed/"
-"""An address that nobody gave."""
+"""An address, in the place of a missing one."""
 
 _STAND_IN_NODE: Final[Mapping[str, Any]] = {"prompt": "-"}
 _STAND_IN_INPUT: Final[Mapping[str, Any]] = {"schema": {}}
@@ -166,7 +166,7 @@ class Mending:
         """Routes of a node or an agent whose own are not known."""
         node = self._copy.at(holder)
         kind = node.get("type") if is_map(node) else None
-        if kind == "approval":  # Which choice is made when nobody makes one is not known either.
+        if kind == "approval":  # Which choice is made at its expiry is not known either.
             self._copy.put((*holder, "expires"), None)
             self._copy.put((*holder, "on_expire"), None)
         return None if kind == "evaluation" else _STAND_INS["routes"]

@@ -55,7 +55,7 @@ class Converted(NamedTuple):
     text: str
     problem: str = ""
     missing: tuple[str, ...] = ()
-    """Names that nobody gives: they are empty, as Jinja has it."""
+    """Names without a value: they are empty, as Jinja has it."""
 
 
 def convert(text: str, names: Mapping[str, str], *, trim_blocks: bool = False) -> Converted:

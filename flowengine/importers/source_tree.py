@@ -97,7 +97,7 @@ class SourceTree:
             with open_regular(found) as file:
                 data = file.read(limit + 1)
         except RefusedPathError as error:
-            # The folder's own place on the machine is nobody's matter.
+            # The folder's own place on the machine is private.
             raise SourceError(str(error).replace(f" {self.root}", "")) from None
         except OSError as error:
             raise SourceError(f"'{path:.200}' cannot be read: {error.strerror or error}") from None

@@ -16,7 +16,15 @@ from time import time
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.records import ACCEPT, Answered, Asked, Notified, node_of_question, question_path, tool_key
+from flowengine.core.records import (
+    ACCEPT,
+    Answered,
+    ApprovalRequested,
+    Notified,
+    node_of_question,
+    question_path,
+    tool_key,
+)
 from flowengine.core.threads import Post, event_of_this_loop
 from flowengine.core.values import describe_value, find_label, thaw
 from flowengine.engine.events import Event, NodeRecorded, RunFinished
@@ -53,7 +61,7 @@ def times_asked(events: Sequence[Event]) -> Mapping[str, float]:
     return {
         question_path(event.node, event.record): event.at
         for event in events
-        if isinstance(event, NodeRecorded) and type(event.record) is Asked
+        if isinstance(event, NodeRecorded) and type(event.record) is ApprovalRequested
     }
 
 
@@ -109,7 +117,7 @@ class Mail:
     given: set[tuple[str, float]] = field(default_factory=set[tuple[str, float]])
     """Path and moment of the question, of all that was ever collected."""
     post: Post | None = None
-    """The way into the owner's loop; None as long as nobody listens."""
+    """The way into the owner's loop; None without a listener."""
     _rung: Any = None
 
     def _listen(self) -> None:
@@ -157,7 +165,7 @@ class Mail:
 def _find_unanswered(kept: Mapping[str, Any], events: Sequence[Event]) -> Mapping[str, Answered]:
     asked: dict[str, float] = {}
     for event in events:
-        if isinstance(event, NodeRecorded) and type(event.record) is Asked:
+        if isinstance(event, NodeRecorded) and type(event.record) is ApprovalRequested:
             asked[question_path(event.node, event.record)] = event.at
         elif isinstance(event, NodeRecorded) and type(event.record) is Answered:
             asked.pop(question_path(event.node, event.record), None)
@@ -168,17 +176,17 @@ def _find_unanswered(kept: Mapping[str, Any], events: Sequence[Event]) -> Mappin
     }
 
 
-def open_questions(events: Sequence[Event]) -> Mapping[str, Asked]:
+def open_questions(events: Sequence[Event]) -> Mapping[str, ApprovalRequested]:
     """Path of a question → the question that the run waits with.
 
     The path is that of the node, and for a call of a tool also says which one: `help:refund`, `help:refund:2`.
     """
     attempts = History(events).attempts
-    found: dict[str, Asked] = {}
+    found: dict[str, ApprovalRequested] = {}
     for node in attempts:
         records = attempts.of(node)
         answered = {each.name for each in records if type(each) is Answered}
-        asked = [each for each in records if type(each) is Asked and each.name not in answered]
+        asked = [each for each in records if type(each) is ApprovalRequested and each.name not in answered]
         found |= {question_path(node, each): each for each in asked}
     return found
 
@@ -284,7 +292,7 @@ def _drop_kept(store: JournalStore, run_id: str, paths: Collection[str]) -> None
     store.revise(_KIND, run_id, change)
 
 
-def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[str, Asked]:
+def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[str, ApprovalRequested]:
     if isinstance(events[-1], RunFinished) and events[-1].status == "cancelled":
         raise ApprovalError(f"run {run_id} was cancelled: `flowengine resume` takes it up again first")
     waiting = open_questions(events)
@@ -337,7 +345,7 @@ def _check_answer(
     return path, given._replace(choice=label, name=asked.name)
 
 
-def _check_arguments(path: str, asked: Asked, choice: str, form: Any) -> Any:
+def _check_arguments(path: str, asked: ApprovalRequested, choice: str, form: Any) -> Any:
     """The arguments that a person gives a call; None where they are the model's."""
     if form is None:
         return None

@@ -54,9 +54,12 @@ MAX_DEPTH: Final = 120
 _MOST_BITS: Final = 13_000
 """Python reads and writes decimal integers up to 4,300 digits, which are at least 14,280 bits."""
 
+_STORED_NAMES: Final = {"ContextGathered": "Brought", "ApprovalRequested": "Asked"}
+"""Class → its name in journals, for classes that were renamed: a stored name never changes."""
 TUPLES: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (NodeResult, FailedEvaluation, FailedRouting, ErrorInfo)
-} | RECORDS
+    _STORED_NAMES.get(kind.__name__, kind.__name__): kind
+    for kind in (NodeResult, FailedEvaluation, FailedRouting, ErrorInfo, *RECORDS.values())
+}
 """Named tuples of the engine that values may hold, by the tag's name."""
 _TAGS: Final = {kind: f"${name}" for name, kind in TUPLES.items()}
 _ABSENT: Final = object()

@@ -47,7 +47,7 @@ class LiveText(NamedTuple):
 
     node: str
     model: str
-    """Who was asked; empty where nobody said."""
+    """Who was asked; empty if unknown."""
     asked: float
     """When, in Unix seconds."""
     turn: int

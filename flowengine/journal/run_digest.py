@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from flowengine.core.context import EMPTY
 from flowengine.core.file_values import FileValue
-from flowengine.core.records import Answered, Asked, ModelCall, UsageTotals, question_path
+from flowengine.core.records import Answered, ApprovalRequested, ModelCall, UsageTotals, question_path
 from flowengine.engine.events import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
 
 __all__ = [
@@ -262,7 +262,7 @@ class DigestBuilder:
             self._usage.add(record)
             if record.model:
                 self._models.setdefault(record.model)
-        elif type(record) is Asked:
+        elif type(record) is ApprovalRequested:
             self._asks[question_path(event.node, record)] = list(record.approvers)
         elif type(record) is Answered:
             self._asks.pop(question_path(event.node, record), None)

@@ -110,7 +110,7 @@ def set_score(store: JournalStore, run_id: str, name: str, value: float | None, 
 
 
 def keep_notes(store: JournalStore, run_id: str, notes: RunNotes) -> None:
-    """Keep what a file says of a run that came with it; what nobody could have said here is left out."""
+    """Keep what a file says of a run that came with it; what cannot be said of a run here is left out."""
     said = RunNotes(
         [
             RunNote(secrets.token_hex(4), _check_text(each.text), _check_by(each.by), each.at)
@@ -205,7 +205,7 @@ def _check_bounds(rows: Sequence[Any], run_id: str, what: str) -> Sequence[Any]:
 
 
 def _check_name(name: str, what: str) -> str:
-    """A mark's or a score's name: in lower case, so that nobody has both `Golden` and `golden`."""
+    """A mark's or a score's name: in lower case, so that `Golden` and `golden` are one."""
     found = " ".join(name.split()).lower()
     if not _NAME.fullmatch(found):
         raise InputError(f"{what} {name!r:.80}: a name is 1 to 40 letters, digits, spaces, _ . / and -")

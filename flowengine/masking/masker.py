@@ -1,7 +1,7 @@
 """Puts a token in the place of each value that a recognizer finds.
 
 The same value has the same token for as long as the masker lives, so a reader of the masked text can still see that two
-places speak of one address. A token is a keyed hash: without the key nobody can find the value by trying all phone
+places speak of one address. A token is a keyed hash: without the key the value cannot be found by trying all phone
 numbers. The masker keeps no value.
 """
 

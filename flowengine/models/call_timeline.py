@@ -35,7 +35,7 @@ class TimedStep(NamedTuple):
 
 
 CALL_STEPS: Final[ContextVar[list[TimedStep] | None]] = ContextVar("call_timeline", default=None)
-"""The steps so far of the call that is made; None where nobody collects them."""
+"""The steps so far of the call that is made; None where they are not collected."""
 
 
 def tell_steps(steps: Iterable[TimedStep]) -> list[dict[str, Any]]:

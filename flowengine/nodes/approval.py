@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.core.records import Answered, Asked
+from flowengine.core.records import Answered, ApprovalRequested
 from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.nodes.code_digest import digest_handed
@@ -18,7 +18,7 @@ __all__ = ["ApprovalNode", "tell_nobody"]
 
 
 def tell_nobody(context: Context) -> Sequence[Any]:
-    """`notify` of a question that nobody is told of, whatever the project says."""
+    """`notify` of a question that no one is told of, whatever the project says."""
     return ()
 
 
@@ -27,7 +27,7 @@ class ApprovalNode(FlowNode):
 
     `form`: a JSON Schema of what is filled in beside the choice. `expires`: seconds after which
     `on_expire` counts as chosen, once somebody opens the run. `approvers`: who alone may answer. `notify`: who is
-    told, as the question has it (`Asked.notify`); only of a flow with a project file, which says how. `describe`:
+    told, as the question has it (`ApprovalRequested.notify`); only of a flow with a project file, which says how. `describe`:
     choice → what it means; `form_for`: the choices that the form goes with (none: all). The output is
     `{choice, comment, by, form}`.
     """
@@ -77,7 +77,7 @@ class ApprovalNode(FlowNode):
 
     async def run(self, context: Context, /) -> Ended:
         recorded = context.runtime.recorded
-        asked = next((each for each in recorded if type(each) is Asked), None)
+        asked = next((each for each in recorded if type(each) is ApprovalRequested), None)
         if asked is None:
             asked = self._question(context)
             await context.runtime.note(asked)
@@ -98,11 +98,11 @@ class ApprovalNode(FlowNode):
     def handed(self, context: Context) -> Mapping[str, Any]:
         return {"message": str(self.message(context))}
 
-    def _question(self, context: Context) -> Asked:
+    def _question(self, context: Context) -> ApprovalRequested:
         expires = None if self.expires is None else self._clock() + self.expires
         notify = None if self.notify is None else self.notify(context)
         message = self.handed(context)["message"]
-        asked = Asked(message, list(self._routes), self.form, expires, self.on_expire)
+        asked = ApprovalRequested(message, list(self._routes), self.form, expires, self.on_expire)
         return asked._replace(approvers=self.approvers, notify=notify, describe=self.describe, form_for=self.form_for)
 
     def identity(self) -> Sequence[Any]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.locale import Messages
-from flowengine.core.records import ACCEPT, REFUSE, Answered, Asked, AwaitsPerson, Gateway, tool_key
+from flowengine.core.records import ACCEPT, REFUSE, Answered, ApprovalRequested, AwaitsPerson, Gateway, tool_key
 from flowengine.models.model import Model, Reply, Request
 from flowengine.tools.result_text import cut
 from flowengine.tools.tool import ArgumentCheck, Tool, ToolResult, failed_result
@@ -36,8 +36,8 @@ class _Question(NamedTuple):
 class ApprovalGateway:
     """Calls of tools that say `approve` go to the gateway inside once a person has accepted them.
 
-    `recorded`: what the node has on record, questions and answers among it. A call that nobody has decided about yet
-    raises `AwaitsPerson`. One whose arguments the tool would not take asks nobody: the model is told. `refuse` makes
+    `recorded`: what the node has on record, questions and answers among it. An undecided call
+    raises `AwaitsPerson`. One whose arguments the tool would not take is no question: the model is told. `refuse` makes
     the result of a call that a person refused.
     """
 
@@ -53,7 +53,7 @@ class ApprovalGateway:
         self._approvers = approvers
         self._words = words
         self._refuse = refuse
-        asked = [each for each in recorded if type(each) is Asked and each.tool]
+        asked = [each for each in recorded if type(each) is ApprovalRequested and each.tool]
         self._asked = {_Question(each.key, each.occurrence): each for each in asked}
         self._answers = {each.name: each for each in recorded if type(each) is Answered}
         self._numbers = Counter(each.tool for each in asked)
@@ -86,12 +86,12 @@ class ApprovalGateway:
         given = arguments if answered.form is None else cast("Mapping[str, Any]", answered.form)
         return await self._inner.call_tool(replace(tool, approve=None), given)
 
-    def _make_question(self, tool: Tool, arguments: Mapping[str, Any], question: _Question) -> Asked:
+    def _make_question(self, tool: Tool, arguments: Mapping[str, Any], question: _Question) -> ApprovalRequested:
         self._numbers[tool.name] += 1
         number = self._numbers[tool.name]
         name = tool.name if number == 1 else f"{tool.name}:{number}"
         text = cut(json.dumps(dict(arguments), ensure_ascii=False, default=str), _MOST_OF_MESSAGE)
-        return Asked(
+        return ApprovalRequested(
             f"Call the tool '{tool.qualified or tool.name}' with {text}?",
             (ACCEPT, REFUSE),
             form=tool.parameters,

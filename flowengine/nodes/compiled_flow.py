@@ -178,7 +178,7 @@ class CompiledFlow:
     interruptible: bool = True
     """Whether a `KeyboardInterrupt` out of a node's code interrupts the run; else the node fails."""
     notifier: Notifier | None = field(default=None, repr=False)
-    """Tells people of the flow's questions; None where nobody is told."""
+    """Tells people of the flow's questions; None where no one is to be told."""
     prepares_slowly: bool = False
     """Whether preparing may wait for a command that gives a key."""
 

@@ -203,7 +203,7 @@ class HttpSender:
         raise RunError(told)
 
     async def _read(self, connection: HttpConnection, head: ResponseHead, shown: str) -> bytes:
-        """The body, unpacked: some servers keep files packed, and do not heed that nobody asked for it."""
+        """The body, unpacked: some servers keep files packed, even where the request did not accept that."""
         answer = HttpAnswer(connection, head)
         answer.largest = self.max_bytes
         try:

@@ -172,7 +172,7 @@ class FlowNode(ABC):
     - `set`: shared state key → value, written beside its own result; sees `output`.
     - `retry`, `timeout` (seconds, of one attempt), `on_error` (`"fail"`, `"skip"`, or the id of the
       node that handles the failure).
-    - `effect`: what it does outside. An `external` deed whose end nobody saw is not repeated before
+    - `effect`: what it does outside. An `external` effect whose end was not seen is not repeated before
       a person has decided about it.
     - `cache`: take the result of an earlier run, of whatever flow of the store, that had the same
       definition and the same inputs.

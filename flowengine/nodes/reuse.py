@@ -95,7 +95,7 @@ class _Wrapping(NamedTuple):
 
 
 class _Inactive:
-    """Runs only what has no effect outside and asks nobody; of an agent's tools what had one gives what it gave."""
+    """Runs only what has no effect outside, without questions; of an agent's tools what had one gives what it gave."""
 
     def __init__(self, body: Node, node: FlowNode, earlier: Sequence[Earlier]) -> None:
         self._body = body

@@ -129,7 +129,7 @@ class ToolNode(FlowNode):
             result = await tool_gateway_of(context).call_tool(tool, handed)
         if result.is_error:
             raise RunError(result.text)
-        if result.value is ASSUMED_DONE:  # Nobody knows what a call gave that a person took as done.
+        if result.value is ASSUMED_DONE:  # The result of a call that a person took as done is unknown.
             return NodeResult(None, given=given)
         is_whole = not result.files or result.value != result.text
         return NodeResult(result.value if is_whole else _beside(result), given=given)

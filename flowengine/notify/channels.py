@@ -109,7 +109,7 @@ class NotifySettings:
 
 
 def channel_of(said: Any) -> NotifyChannel:
-    """The channel that a question brings along, whoever wrote it; `DefinitionError` for what is none."""
+    """The channel that a question brings along, its own or the flow's; `DefinitionError` for what is none."""
     if not isinstance(said, Mapping):
         raise DefinitionError("a channel is a name, or a map with a `type`")
     given = dict(cast("Mapping[str, Any]", said))

@@ -2,7 +2,7 @@
 
 A link says which question of which run it answers, how, and who answers by it; an HMAC over all of that keeps anybody
 from making one, or another of one. It is good for as long as its question is open, and so for one answer. Nothing is
-stored: whoever has the secret reads every link that was signed with it.
+stored: with the secret every link that was signed with it can be read.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ import anyio
 import anyio.to_thread
 
 from flowengine.core.address_rules import origin_of
-from flowengine.core.records import Asked, Notified, node_of_question, question_path
+from flowengine.core.records import ApprovalRequested, Notified, node_of_question, question_path
 from flowengine.core.secret_values import ESCAPE, Secrets, find_url_secrets, replace_escape
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
 from flowengine.engine.ports import QuestionDelivery
@@ -107,8 +107,8 @@ class PeopleNotifier:
                     found.append(QuestionDelivery(node_of_question(path, asked), key, send))
         return found
 
-    def _targets(self, asked: Asked, at: float) -> Iterator[tuple[Notified, _Target | None]]:
-        """The record of each delivery, and who is meant; None where the record says why nobody can be."""
+    def _targets(self, asked: ApprovalRequested, at: float) -> Iterator[tuple[Notified, _Target | None]]:
+        """The record of each delivery, and who is meant; None where the record says why it cannot be delivered."""
         for said in self.settings.default if asked.notify is None else asked.notify:
             blank = Notified(said if isinstance(said, str) else "channel", "", at, asked.name)
             try:
@@ -133,7 +133,7 @@ class PeopleNotifier:
         return [_Target(channel.label, origin[1], channel.name or f"{channel.type}:{origin[1]}", channel)]
 
     async def _deliver(
-        self, started: RunStarted, path: str, asked: Asked, record: Notified, target: _Target | None
+        self, started: RunStarted, path: str, asked: ApprovalRequested, record: Notified, target: _Target | None
     ) -> Notified:
         """Tell one of them; what became of it."""
         if target is None:
@@ -154,7 +154,7 @@ class PeopleNotifier:
             await anyio.sleep(pause)
         return record._replace(error=told)
 
-    def _notice(self, started: RunStarted, path: str, asked: Asked, at: float, by: str) -> QuestionNotice:
+    def _notice(self, started: RunStarted, path: str, asked: ApprovalRequested, at: float, by: str) -> QuestionNotice:
         signer = find_signer(self.environ)
         choices = asked.choices if may_answer(by, asked.approvers) else ()
         links = {

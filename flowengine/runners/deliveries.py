@@ -1,7 +1,7 @@
 """Has people told of the questions of a run while it goes on, and journals what became of it.
 
 It neither delays nor ends the run: nodes go on meanwhile, and so does the run once an answer is there. What was not
-told when the run is put aside is told by whoever goes on with it.
+told when the run is put aside is told by the process that goes on with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _SHARE: Final = 0.1
 """Of the time, at most, that is spent on looking for what is to be told."""
 
-_AT_ONCE: Final = 8
+_MAX_PARALLEL: Final = 8
 _LONGEST_WAIT: Final = 30.0
 """Seconds that a run which waits for people is kept open for deliveries."""
 
@@ -60,7 +60,7 @@ class Deliveries:
         """Deliveries, and looks for them, that are on their way."""
         self._looks = self._is_asked = False
         self._idle = anyio.Event()
-        self._turns = anyio.Semaphore(_AT_ONCE)
+        self._turns = anyio.Semaphore(_MAX_PARALLEL)
         self._tasks: TaskGroup
         self._failure: BaseException | None = None
 

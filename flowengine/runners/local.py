@@ -221,7 +221,7 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
 
 
 def _refuse_batched(run_id: str, events: Sequence[Event]) -> None:
-    """`RunError` for a run that waits for nobody but a vendor's batch, where none is looked at: it would pay again."""
+    """`RunError` for a run that waits only for a vendor's batch, where none is looked at: it would pay again."""
     last = events[-1]
     waits = isinstance(last, RunFinished) and last.status == "waiting"
     if waits and BATCHING.get() is None and not open_questions(events):
@@ -261,7 +261,7 @@ async def fork(
     are those of the new one. `InputError` for an unknown node, key or input, and for a run of another flow.
 
     Without `acts` it only tells what would have been: results behind `node` are taken where they still hold, nothing
-    has an effect outside and nobody is asked. `begun`: the beginning of an attempt of `node`: what it asks again is
+    has an effect outside and no person is asked. `begun`: the beginning of an attempt of `node`: what it asks again is
     answered by what is on record there.
     """
     new_id, labels = options.run_id or new_run_id(), options.labels or None
@@ -284,7 +284,7 @@ async def write_fork(
     settings: Mapping[str, Any] = EMPTY,
     begun: Sequence[Event] = (),
 ) -> None:
-    """The beginning of `fork`, which whoever resumes it goes on with; `settings` beside those of the earlier run,
+    """The beginning of `fork`, for a later resumption; `settings` beside those of the earlier run,
     `labels` instead of its own."""
     events = store.events(run_id)
     if inputs is not None:

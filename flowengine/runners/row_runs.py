@@ -1,7 +1,7 @@
 """Runs a flow once for each row of data: some at once, each a journaled run, its results in the rows' order.
 
 A set of rows goes on where it was: each row's run has an id that follows from the set and from what the row gives, so
-whoever starts the set again finds what has finished, goes on with what was interrupted, and runs the rest. It reads no
+a process that starts the set again finds what has finished, goes on with what was interrupted, and runs the rest. It reads no
 file and prints nothing; what a row is to give the flow is for others to say.
 """
 
@@ -73,7 +73,7 @@ class DataRow(NamedTuple):
     problem: str | None = None
     """Why it cannot be run."""
     data: Any = None
-    """The row as it was read, for whoever reports on it."""
+    """The row as it was read, for reports."""
     labels: Mapping[str, str] = EMPTY
     """Beside those of the set."""
     reuse: str | Sequence[str] | None = None
@@ -218,7 +218,7 @@ class RowRuns:
                     tasks.start_soon(self._work, source, order)
                     if batcher is not None:
                         tasks.start_soon(self._go_on, order)
-                with suppress(GeneratorExit):  # Whoever stops early: the group closes, and is not told of it.
+                with suppress(GeneratorExit):  # A reader that stops early: the group closes, and is not told of it.
                     while (result := await order.take()) is not None:
                         yield result
                 failure = order.failure
@@ -374,7 +374,7 @@ class _Source:
 
 
 class _InOrder:
-    """Puts results into the rows' order; whoever takes them is told that there are no more when all workers left."""
+    """Puts results into the rows' order; the reader is told that there are no more when all workers left."""
 
     def __init__(self, window: int) -> None:
         self.workers = 0

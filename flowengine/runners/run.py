@@ -66,7 +66,7 @@ Live: TypeAlias = Callable[[TokenStreamed], None]
 
 
 def unheard(piece: TokenStreamed) -> None:
-    """The listener of a run that nobody follows in this process: others read in its store what agents write."""
+    """The listener of a run that only other processes follow: they read in its store what agents write."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)  # Frozen it would cost three times as much, for each run.
@@ -103,7 +103,7 @@ class RunOptions:
     allow_changed: bool = False
     """Of a resumption, like all that follow: what had finished stays finished, the rest runs as the flow is now."""
     retry_effects: Collection[str] = ()
-    """Nodes that make their call to an external tool again, of which nobody saw how it ended."""
+    """Nodes that repeat a call to an external tool whose end was not seen."""
     assume_done: Collection[str] = ()
     """Nodes that take such a call as done."""
     repeat_failed_items: bool = False
@@ -284,7 +284,7 @@ class Run:
         self.outputs: Mapping[str, Any] = finished.outputs or {}
         self.error: ErrorInfo | None = finished.error
         self.failed_node: str | None = finished.node
-        """Path of the first node, in topological order, whose failure nobody handled."""
+        """Path of the first node, in topological order, whose failure was not handled."""
         self.inputs = walk.inputs
         self._walk = walk
         self._read = read

@@ -26,7 +26,7 @@ __all__ = ["RunLister"]
 
 _MOST_EVENTS: Final = 20_000
 """Events that are read for the digests of one page."""
-_AT_ONCE: Final = 100
+_MAX_INDEXED: Final = 100
 _MOST_WAITING: Final = 1_000
 """Runs of a status that are looked at for who is asked."""
 _GROWING: Final = 200
@@ -171,7 +171,7 @@ class RunLister:
         """Read runs that have no digest, the newest first, for a while; how many are left."""
         end = monotonic() + patience
         while True:
-            missing, total = index.missing(_AT_ONCE)
+            missing, total = index.missing(_MAX_INDEXED)
             if not missing:
                 return total
             made: dict[str, RunDigest] = {}

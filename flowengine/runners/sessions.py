@@ -56,7 +56,7 @@ async def leave_behind(
     """Keep what a run leaves that has succeeded: its memories, and what its session goes on with.
 
     It may be done again, when the run was interrupted before its end was on record: all of it is kept once. `fence`
-    is asked first, so that nobody leaves anything of a run that another goes on with.
+    is asked first, so that nothing is left of a run that another goes on with.
     """
     session = started.settings.get("session")
     kept = FinalContext(walk).runtime.kept

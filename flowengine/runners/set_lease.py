@@ -1,6 +1,6 @@
 """Lets one process at a time run a set of rows: a second one would ask, and pay for, what the first one waits for.
 
-Rows that wait for a batch have no writer, so nothing else keeps a second process from them. Whoever has died holds
+Rows that wait for a batch have no writer, so nothing else keeps a second process from them. A process that died holds
 nothing: on its own machine that is seen at once, from another one after a minute in which it was not heard of. It
 knows no row and starts no task.
 """

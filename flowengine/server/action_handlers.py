@@ -138,7 +138,7 @@ class _Resume:
 
 
 def _pending_effects(run: Reading) -> Iterator[tuple[str, str]]:
-    """Node and tool of the calls of which nobody saw the end."""
+    """Node and tool of the calls whose end was not seen."""
     for row in run.rows:
         if row.status != "succeeded":
             records = [event.record for _, event in run.part(row.id) if isinstance(event, NodeRecorded)]

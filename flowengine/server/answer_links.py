@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from flowengine.core.records import Asked
+from flowengine.core.records import ApprovalRequested
 from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import ApprovalError, DefinitionError, RunNotFoundError
 from flowengine.journal.approvals import may_answer, open_questions, times_asked
@@ -92,7 +92,7 @@ def _respond(request: Request, title: str, text: str, status: int = 200) -> Resp
 
 class _OpenQuestion(NamedTuple):
     link: AnswerLink
-    asked: Asked
+    asked: ApprovalRequested
     flow: str
 
 

@@ -106,7 +106,7 @@ class RunningRuns:
         except (Exception, SystemExit, BaseExceptionGroup) as error:  # A node may call sys.exit(): that ends no server.
             launch.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
             if launch.has_run:
-                problem_of(launch.failure)  # Nobody waits for it any more, so it is logged.
+                problem_of(launch.failure)  # No caller waits for it any more, so it is logged.
         finally:
             del self._launched[run_id]
             launch.begun.set()
@@ -219,7 +219,7 @@ class RunCommands:
         if is_submitted:
             await self._requeue(run_id)
         elif entry is not None:
-            with suppress(RunBusyError):  # Whoever has it since has the answer.
+            with suppress(RunBusyError):  # The process that has it since has the answer.
                 await self._go_on(run_id, started, entry, DEFAULTS)
         return path, is_submitted or entry is not None
 

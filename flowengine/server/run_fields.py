@@ -166,5 +166,5 @@ def read_inputs(
 
 
 def normalise_posted(text: str) -> str:
-    """A text as it comes back from a form that nobody changed: browsers send CR LF, and pages are well-formed."""
+    """The text of an unchanged form as it comes back: browsers send CR LF, and pages are well-formed."""
     return whole(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")

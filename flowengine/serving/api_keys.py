@@ -81,7 +81,7 @@ class KeyRing:
         budget_usd_day: float | None = None,
         requests_per_minute: int | None = None,
     ) -> str:
-        """A new key, which nobody can be told again. `DefinitionError` where one of that name is there."""
+        """A new key, which is shown this once. `DefinitionError` where one of that name is there."""
         if not _NAME.fullmatch(name):
             raise InputError(f"the name of a key is 1 to 64 letters, digits, _ . @ and -, found {name!r:.80}")
         key_id, word = secrets.token_hex(4), secrets.token_urlsafe(32)
@@ -105,7 +105,7 @@ class KeyRing:
         return key
 
     def remove(self, name: str) -> None:
-        """From now on nobody is let in with it; servers that run have it for another second."""
+        """From now on it opens nothing; servers that run have it for another second."""
 
         def change(known: Any) -> Any:
             kept: dict[str, Any] = {} if known is None else thaw(known)

@@ -53,7 +53,7 @@ _LOOK: Final = 2.0
 """Seconds between two looks for runs that ended elsewhere, and for tries that are due."""
 _LONGEST_LOOK: Final = 30.0
 """The longest time between two looks for a run that has nothing to tell yet."""
-_AT_ONCE: Final = 8
+_MAX_PARALLEL: Final = 8
 """Runs of which others are told at the same time."""
 _MAX_URL: Final = 2_000
 
@@ -148,7 +148,7 @@ class CallbackSender:
 
     async def _send_due(self) -> None:
         known: Mapping[str, float] = await anyio.to_thread.run_sync(self._store.recall, _KIND, _OPEN) or {}
-        now, limiter = time(), anyio.CapacityLimiter(_AT_ONCE)
+        now, limiter = time(), anyio.CapacityLimiter(_MAX_PARALLEL)
         self._quiet = {run_id: each for run_id, each in self._quiet.items() if run_id in known}
         async with anyio.create_task_group() as tasks:
             for run_id, due in known.items():
@@ -210,7 +210,7 @@ class CallbackSender:
         return str(sent.answer.status)
 
     def _pending(self, record: RunRecord, state: Mapping[str, Any]) -> tuple[Sequence[_Message], list[float]]:
-        """What is to be sent now, and when the other messages are that nobody has taken yet."""
+        """What is to be sent now, and when the other messages are that no server has taken yet."""
         messages = state["messages"]
         tries = [
             (each, messages.get(each.id, {}).get("next", 0.0))

@@ -33,7 +33,7 @@ _LABEL: Final = "conversation"
 _NAME_LENGTH: Final = 32
 _ANSWER: Final = "serve.answer"
 _PASSING: Final = "passing_session"
-"""The setting of a run whose session nobody goes on with: its messages will say again what was said."""
+"""The setting of a run whose session ends with it: its messages will say again what was said."""
 
 
 class Conversation(NamedTuple):

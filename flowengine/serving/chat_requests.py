@@ -63,7 +63,7 @@ async def answer_while_heard(request: Request, work: Callable[[], Awaitable[T]])
 async def stopping_unheard(
     service: FlowService, run_id: str, caller: FlowCaller | None, *, is_kept: bool
 ) -> AsyncGenerator[None]:
-    """Cancel the run where nobody hears it to its end; `is_kept`: it is found again by its key, and goes on."""
+    """Cancel the run where its last listener leaves; `is_kept`: it is found again by its key, and goes on."""
     try:
         yield
     except BaseException as error:

@@ -269,7 +269,7 @@ class FlowService:
         check_access(RunOutcome.of(events), caller)
         given = await answer(self.store, run_id, question, choice, comment=comment, by=by, form=values, asked=asked)
         if given.writer is None and not await self._requeue(run_id, events):
-            with suppress(RunBusyError):  # Whoever has it since has the answer.
+            with suppress(RunBusyError):  # The process that has it since has the answer.
                 await self._local.go_on(run_id)
         return given.node
 
@@ -408,7 +408,7 @@ class FlowService:
         return True
 
     async def _attach(self, run_id: str, request: str) -> None:
-        """Find the run of a key, which was begun before; one that nobody goes on with goes on here."""
+        """Find the run of a key, which was begun before; one that no process goes on with goes on here."""
         events = await self._follower.events(run_id)
         if read_call(start_of(events)).get("request") != request:
             raise KeyReusedError(

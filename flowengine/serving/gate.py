@@ -1,6 +1,6 @@
 """Lets requests in: by the name that the server is asked by, by where a browser's request comes from, and by key.
 
-Whoever may come in is `request.state.caller` from then on. What is open (`/healthz`, signed links, webhooks) needs no
+An admitted caller is `request.state.caller` from then on. What is open (`/healthz`, signed links, webhooks) needs no
 key: it tells nothing, or is proved in another way.
 """
 
@@ -50,7 +50,7 @@ class ApiGate:
         open_paths: Sequence[str],
         errors: Mapping[str, Callable[[Exception], Response]] = EMPTY,
     ) -> None:
-        """`hosts`: None: every name is known. `origins`: pages of other sites that may ask. `keys`: None: whoever
+        """`hosts`: None: every name is known. `origins`: pages of other sites that may ask. `keys`: None: who
         reaches the server may do everything. `open_paths`: beginnings of paths that need no key. `errors`: beginning
         of a path → how a refusal is answered there."""
         self._app = app

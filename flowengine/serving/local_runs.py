@@ -154,7 +154,7 @@ class LocalRuns:
         await self._driver.launch(driven, partial(self._drive, flow))
 
     async def cancel_parked(self, run_id: str) -> bool:
-        """Write that a run was cancelled which nobody works on; False: somebody does, or it has ended."""
+        """Write that a run was cancelled which no process works on; False: one does, or it has ended."""
         driven = self._driver.take_back(run_id)
         try:
             journal = self._store.open(run_id) if driven is None or driven.journal is None else driven.journal
@@ -162,7 +162,7 @@ class LocalRuns:
             return False
         try:
             with only_looking():
-                has_ended = RunOutcome.of(journal.read()).has_ended  # Now that nobody else can go on with it.
+                has_ended = RunOutcome.of(journal.read()).has_ended  # Now that no other process can go on with it.
             if not has_ended:
                 journal.append(RunFinished(time(), "cancelled"))
         finally:

@@ -153,7 +153,7 @@ class _Calls:
         return await self._follow(call, run_id, self._settings.patience, owns=True)
 
     async def _follow(self, call: FlowToolCall, run_id: str, patience: float, *, owns: bool) -> Result:
-        """Tell progress until the run has ended, or it waits and nobody answers, or the time is up.
+        """Tell progress until the run has ended, or it waits for an answer that does not come, or the time is up.
 
         `owns`: the call is the run's, so one that is cancelled may cancel it.
         """

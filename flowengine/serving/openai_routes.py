@@ -64,7 +64,7 @@ Told: TypeAlias = "tuple[str, str] | RunEnded"
 _SESSION_HEADER: Final = "flowengine-session"
 _NO_RETRY: Final[Mapping[str, str]] = {"x-should-retry": "false"}
 _GONE: Final = Response(status_code=499)
-"""Nobody hears it."""
+"""It has no listener."""
 
 
 def make_openai_routes(parts: ServingParts) -> MountedRoutes:

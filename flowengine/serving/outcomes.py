@@ -91,7 +91,7 @@ class RunOutcome(NamedTuple):
     run_id: str
     flow: str
     status: RunStatus
-    """`running` also where it waits for its turn, or was interrupted and nobody goes on with it yet."""
+    """`running` also where it waits for its turn, or was interrupted and is not resumed yet."""
     started: float
     """Unix seconds."""
     finished: float | None

@@ -159,7 +159,7 @@ class RunDriver:
             )
 
     def reserve(self, run_id: str, flow: str) -> DrivenRun:
-        """Take a run that nobody here has; it has to be launched or released."""
+        """Take a run that is not at work here; it has to be launched or released."""
         assert run_id not in self._driven, "the caller has looked"
         driven = self._driven[run_id] = DrivenRun(run_id, flow, self._store, lambda: self.running < 2)
         return driven
@@ -234,7 +234,7 @@ class RunDriver:
                 driven.run = await work(driven)
         except (Exception, SystemExit, BaseExceptionGroup) as error:  # A node may call sys.exit(): that ends no server.
             driven.failure = error if isinstance(error, Exception) else RunError(repr(error))
-            if driven.begun.is_set():  # Else whoever wanted to begin it is told.
+            if driven.begun.is_set():  # Else the caller that wanted to begin it is told.
                 self._log(f"run {driven.run_id}", driven.failure)
         finally:
             self._seconds += 0.1 * (monotonic() - begun - self._seconds)
@@ -253,7 +253,7 @@ class RunDriver:
             self._next()
 
     async def _linger(self, driven: DrivenRun) -> None:
-        """A run may have ended before whoever began it comes to follow it, and no journal has what its agents wrote."""
+        """A run may have ended before its caller comes to follow it, and no journal has what its agents wrote."""
         await anyio.sleep(_LINGER)
         if self._lingering.get(driven.run_id) is driven.feed:
             del self._lingering[driven.run_id]

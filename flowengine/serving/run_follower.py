@@ -1,7 +1,7 @@
 """Reads the events of runs for those who follow them: from the process's own runs as they come, else from the store.
 
 What a run of this process tells while it goes on is one list (`RunFeed`), that each of them reads at its own pace: a
-slow one has no buffer of its own, costs nothing and delays nobody. Nothing is kept while nobody follows, unless
+slow one has no buffer of its own, costs nothing and delays no one. Nothing is kept without a follower, unless
 somebody is about to. All who follow a run that another process drives share one look at the store.
 """
 
@@ -62,7 +62,7 @@ class RunFeed:
             self._ring()
 
     def end(self) -> None:
-        """No more will come from here; whoever waits is told."""
+        """No more will come from here; followers that wait are told."""
         self.is_over = True
         self._ring()
 
@@ -185,7 +185,7 @@ class RunFollower:
                 await anyio.sleep(pause)
                 if not watch.followers:
                     return
-        except FlowEngineError:  # Removed or damaged meanwhile; whoever asks again is told.
+        except FlowEngineError:  # Removed or damaged meanwhile; the next request is told.
             return
         finally:
             if self._watches.get(run_id) is watch:

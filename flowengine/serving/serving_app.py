@@ -79,7 +79,7 @@ def make_serving_app(
 ) -> Starlette:
     """An ASGI app that serves `flows`: objects, flow files, or folders of them.
 
-    `needs_key`: whoever asks needs one of the keys of the store (`KeyRing`). `hosts`: names by which the server is
+    `needs_key`: a caller needs one of the keys of the store (`KeyRing`). `hosts`: names by which the server is
     known, None for any, `any_address`: also by every IP address. `origins`: pages of other sites that may ask.
     `project`: its webhooks start flows, and its `allow_callbacks` are told of runs.
     `grace`: seconds that runs may take to end when it stops. `queue`: where runs go in a store on PostgreSQL.

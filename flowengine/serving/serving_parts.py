@@ -43,7 +43,7 @@ class MountedRoutes(NamedTuple):
 
     routes: Sequence[BaseRoute]
     open_paths: Sequence[str] = ()
-    """Beginnings of paths that need no key: they tell nothing, or whoever asks there proves it in another way."""
+    """Beginnings of paths that need no key: they tell nothing, or check their callers in another way."""
     errors: Mapping[str, Callable[[Exception], Response]] = EMPTY
     """Beginning of a path → how an error is answered there that a request meets before its handler; elsewhere it is a
     problem object."""

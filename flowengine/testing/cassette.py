@@ -215,7 +215,7 @@ class _CassetteModel:
             return next((call.reply.provider for call in calls if call.reply.provider), "unknown"), written
 
     def _names(self, name: str) -> tuple[str, ...]:
-        """A seat whose model nobody chose takes what was recorded with any: the default depends on the machine."""
+        """A seat without a chosen model takes what was recorded with any: the default depends on the machine."""
         if self._settings.model is not None:
             return (name,)
         return tuple(dict.fromkeys([name, *(call.request.model for call in self._cassette.calls)]))

@@ -349,7 +349,7 @@ def _list_servers(flow: Flow) -> Iterable[McpServer]:
     yield from (server for agent in _list_agents(flow) for server in agent.tooling.servers)
     for node in flow.plan.all_nodes.values():
         if isinstance(node, ToolNode) and isinstance(node.tool, ServerTool):
-            # Of a server that only such nodes name, other tools are nobody's.
+            # Of a server that only such nodes name, other tools belong to no node.
             yield (
                 node.tool.server
                 if node.tool.server.allow is not None

@@ -266,7 +266,7 @@ def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
 def _find_unknown_approvals(
     at: KeyPath, named: Iterable[str], nodes: Sequence[tuple[str, FlowNode]], flow: Flow
 ) -> Iterator[_Problem]:
-    """Approvals that nobody asks for: of a node, or of the call of a tool (`node:tool`)."""
+    """Approvals without a question: of a node, or of the call of a tool (`node:tool`)."""
     asking = [name for name, node in nodes if isinstance(node, ApprovalNode)]
     calling = [name for name, node in nodes if isinstance(node, AgentNode | ToolNode)]
     calls = [each for each in named if ":" in each]

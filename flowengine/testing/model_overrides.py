@@ -40,7 +40,7 @@ Change: TypeAlias = Callable[[str, FlowNode], FlowNode]
 
 
 def replace_nodes(flow: Flow, change: Change) -> Flow:
-    """The flow with what `change` gives in the place of each node. It tells nobody of its questions."""
+    """The flow with what `change` gives in the place of each node, without notices of its questions."""
     plan = flow.plan
     definitions = _replace_all("", plan.definitions, change)
     nodes = [wrap_node(definitions[name]) for name in plan.graph.ids]

@@ -67,7 +67,7 @@ class ApprovalRules(NamedTuple):
     external: bool = False
     """Every tool whose effect is `external`, but for those that say `approve=False`."""
     approvers: tuple[str, ...] = ()
-    """Who alone may answer; empty: whoever may answer at all."""
+    """Who alone may answer; empty: all who may answer at all."""
 
     def match(self, name: str) -> bool:
         return any(re.fullmatch(re.escape(each).replace(r"\*", ".*"), name, re.DOTALL) for each in self.names)

@@ -18,7 +18,7 @@ from flowengine.cli.run_outlook import RunOutlook
 from flowengine.cli.terminal import Results
 from flowengine.cli.watch import follow
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Asked, MapBegan, ModelCall
+from flowengine.core.records import ApprovalRequested, MapBegan, ModelCall
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -195,7 +195,7 @@ async def test_a_run_that_waits_is_watched_on_a_terminal_and_its_time_goes_on(mo
     texts = LiveTexts()
     texts.hear(TokenStreamed("ask", 1.0, "Draft", True))
     write_live(store, "r", texts.as_plain())
-    asked = NodeRecorded("ask", 2.0, Asked("Well?", ["yes", "no"], expires=100.0))
+    asked = NodeRecorded("ask", 2.0, ApprovalRequested("Well?", ["yes", "no"], expires=100.0))
     started = RunStarted("r", "f", 1.0, {}, {}, {}, graph={"nodes": [["ask", "approval"]], "edges": []})
     for event in (started, NodeStarted("ask", 2.0), asked, RunFinished(3.0, "waiting")):
         journal.append(event)

@@ -11,7 +11,7 @@ import pytest
 
 from flowengine import Flow, FunctionNode, Runs
 from flowengine.cli.terminal import fit_columns, format_table
-from flowengine.core.records import Asked, ModelCall
+from flowengine.core.records import ApprovalRequested, ModelCall
 from flowengine.engine.events import NodeRecorded, NodeStarted, RunFinished, RunStarted
 from flowengine.errors import InputError
 from flowengine.journal.memory import MemoryStore
@@ -27,7 +27,7 @@ def listed(flowengine: Command, folder: Path) -> Command:
     """The command, and a store with a few runs: one that asks, one that failed, one that goes on."""
     store = SQLiteStore(folder / ".flowengine" / "runs.db")
     call = ModelCall("gpt-4o", "openai", "generation", [], "", (), 900, 100, cost_usd=0.25)
-    asked = NodeRecorded("ok", 3.0, Asked("ok?", ["yes"], approvers=["ann"]))
+    asked = NodeRecorded("ok", 3.0, ApprovalRequested("ok?", ["yes"], approvers=["ann"]))
     for run_id, at, question, ends in (
         (
             "r1",
@@ -150,7 +150,7 @@ async def test_a_list_reads_what_still_goes_on_and_whom_it_waits_for(listed: Com
     assert (line.word, line.digest and line.digest.model) == ("running", "m")
     assert [line.info.run_id for line in lister.page(RunQuery(answerer="ann")).lines] == ["r3"]
     assert list(lister.count(RunQuery(answerer="bob"), RunQuery(answerer=""), RunQuery(status="failed"))) == [0, 0, 1]
-    journal.append(NodeRecorded("ok", 3.0, Asked("ok?", ["yes"], approvers=["bob"])))
+    journal.append(NodeRecorded("ok", 3.0, ApprovalRequested("ok?", ["yes"], approvers=["bob"])))
     journal.flush()  # It asks while other nodes go on.
     assert list(lister.count(RunQuery(answerer="bob"), RunQuery(answerer="bob", status="waiting"))) == [1, 0]
     await journal.close()

@@ -5,7 +5,7 @@ import json
 from flowengine.context_providers.chain import brought_of, entries_of
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.core.context import Fragment
-from flowengine.core.records import Brought
+from flowengine.core.records import ContextGathered
 
 
 def test_what_was_brought_is_read_back_as_it_was():
@@ -15,4 +15,4 @@ def test_what_was_brought_is_read_back_as_it_was():
         PackedEntry(Fragment("Gone", "files"), "dropped", "taken out by 'filter'"),
     ]
     plain = json.loads(json.dumps(brought_of(entries).fragments))
-    assert entries_of(Brought(plain)) == entries
+    assert entries_of(ContextGathered(plain)) == entries

@@ -19,7 +19,7 @@ from typing import Any, Final
 import anyio
 
 from flowengine import Agent, Flow, tool
-from flowengine.core.records import Asked, ModelCall
+from flowengine.core.records import ApprovalRequested, ModelCall
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.errors import EffectPendingError
 from flowengine.journal.approvals import answer, open_questions
@@ -140,7 +140,9 @@ def _check_end(nursery: Nursery, folder: Path, place: str) -> None:
     assert ended.value == {"outputs": {"help": "Done."}, "error": None}, place
     assert Counter(read(folder, "paid")) == PAID, f"{place}: {read(folder, 'paid')}"
     events = events_of(folder)
-    asked = [each.record.name for each in events if isinstance(each, NodeRecorded) and type(each.record) is Asked]
+    asked = [
+        each.record.name for each in events if isinstance(each, NodeRecorded) and type(each.record) is ApprovalRequested
+    ]
     assert sorted(asked) == ["refund", "refund:2", "refund:3", "refund:4"], f"{place}: {asked}"
     assert paid_for(events) == 3, place
 

@@ -120,7 +120,7 @@ async def test_what_follows_an_answered_approval_runs_while_another_branch_works
     assert run.status == "succeeded"
     assert run.nodes["sign_off"].output == {"choice": "yes", "comment": "", "by": "ann", "form": None}
     records = [each.record for each in run.events if isinstance(each, NodeRecorded) and each.node == "sign_off"]
-    assert [type(record).__name__ for record in records] == ["Asked", "Answered"]
+    assert [type(record).__name__ for record in records] == ["ApprovalRequested", "Answered"]
     assert store.recall("answer", "r") is None
 
 
@@ -262,7 +262,7 @@ async def test_answers_inside_of_containers_are_taken_in_while_other_items_and_b
     run = await flow.resume("r", store=store)
     assert run.status == "succeeded"
     assert len(counted) == 4  # Nothing that had finished ran again.
-    assert sum(type(getattr(each, "record", None)).__name__ == "Asked" for each in run.events) == 4
+    assert sum(type(getattr(each, "record", None)).__name__ == "ApprovalRequested" for each in run.events) == 4
 
 
 async def test_a_run_that_is_cancelled_takes_no_answer() -> None:

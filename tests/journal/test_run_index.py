@@ -12,7 +12,7 @@ from unicodedata import normalize
 import pytest
 
 from flowengine import Context, Flow, FunctionNode
-from flowengine.core.records import Asked, ModelCall
+from flowengine.core.records import ApprovalRequested, ModelCall
 from flowengine.core.values import FrozenDict
 from flowengine.engine.events import ErrorInfo as Info
 from flowengine.engine.events import Event, NodeFailed, NodeRecorded, NodeStarted, RunFinished, RunStarted
@@ -376,8 +376,8 @@ def test_a_digest_sums_calls_and_names_what_the_run_comes_from(anyio_backend: st
         events_of(
             NodeRecorded("a", 1.0, call),
             NodeRecorded("a", 1.0, call._replace(model="haiku", cost_usd=None)),
-            NodeRecorded("b", 1.0, Asked("ok?", ["yes"], approvers=["ann"])),
-            NodeRecorded("c", 1.0, Asked("ok?", ["yes"])),
+            NodeRecorded("b", 1.0, ApprovalRequested("ok?", ["yes"], approvers=["ann"])),
+            NodeRecorded("c", 1.0, ApprovalRequested("ok?", ["yes"])),
             NodeFailed("d", 2.0, Info("ValueError", "broken pipe")),
             RunFinished(3.0, "waiting"),
             inputs={"question": {"why": "so"}},

@@ -91,7 +91,7 @@ async def test_a_run_that_is_resumed_without_an_answer_waits_on_and_asks_nothing
     run = await release().resume("r", store=store)
     assert run.status == "waiting"
     assert len(open_questions(run.events)) == 1
-    assert sum(type(getattr(event, "record", None)).__name__ == "Asked" for event in run.events) == 1
+    assert sum(type(getattr(event, "record", None)).__name__ == "ApprovalRequested" for event in run.events) == 1
 
 
 async def test_time_that_is_up_makes_the_choice_when_the_run_is_opened_again():
@@ -256,7 +256,7 @@ def test_a_flow_without_a_project_may_run_a_file_that_tells_nobody():
 
 
 async def test_answers_are_looked_for_now_and_then_and_not_at_the_end_of_every_node():
-    class Asked(MemoryStore):
+    class ApprovalRequested(MemoryStore):
         looks = 0
 
         def recall(self, kind: str, key: str, /) -> Any:
@@ -267,7 +267,7 @@ async def test_answers_are_looked_for_now_and_then_and_not_at_the_end_of_every_n
         await anyio.lowlevel.checkpoint()
 
     chain = {f"n{i}": FunctionNode(nothing, needs=[f"n{i - 1}"] if i else []) for i in range(60)}
-    store = Asked()
+    store = ApprovalRequested()
     run = await Flow("f", {"ask": ApprovalNode(lambda context: "?", {"yes": None}), **chain}).run(store=store)
     assert run.status == "waiting"
     assert store.looks < 30

@@ -10,7 +10,7 @@ import pytest
 
 from flowengine import Agent, Flow, tool
 from flowengine.core.context import Context
-from flowengine.core.records import Answered, Asked, ModelCall, ToolCall
+from flowengine.core.records import Answered, ApprovalRequested, ModelCall, ToolCall
 from flowengine.engine.events import NodeFinished, NodeRecorded
 from flowengine.errors import ApprovalError, DefinitionError, PermanentModelError, RunError
 from flowengine.journal.approvals import answer, open_questions
@@ -99,7 +99,7 @@ async def test_an_accepted_call_is_made_once_and_no_completion_is_paid_again():
     run = await shop.flow().approve("r", "help:refund", "accept", store=store, by="ann")
     assert (run.status, str(run.outputs["help"]), shop.done) == ("succeeded", "Done.", [("A-1", 12)])
     assert (len(shop.model.requests), len(records(run, ModelCall))) == (2, 2)
-    assert [each.name for each in records(run, Asked)] == ["refund"]
+    assert [each.name for each in records(run, ApprovalRequested)] == ["refund"]
 
 
 async def test_changed_arguments_are_what_the_tool_gets():
@@ -189,7 +189,7 @@ async def test_a_call_of_a_later_round_is_a_question_of_its_own():
 async def test_a_call_that_the_tool_would_not_take_asks_nobody():
     shop = Shop([("refund", '{"order": "A-1"}')])
     run = await shop.flow().run(store=MemoryStore())
-    assert (run.status, records(run, Asked)) == ("succeeded", [])
+    assert (run.status, records(run, ApprovalRequested)) == ("succeeded", [])
     assert "'amount' is missing" in shop.model.requests[-1].messages[-1].content
 
 
@@ -231,7 +231,7 @@ async def test_answers_are_taken_in_while_other_branches_work():
     store, asked = MemoryStore(), 0
     async with flow.stream(store=store, run_id="r") as events:
         async for event in events:
-            if isinstance(event, NodeRecorded) and type(event.record) is Asked:
+            if isinstance(event, NodeRecorded) and type(event.record) is ApprovalRequested:
                 asked += 1
                 if asked == 2:  # The second answer comes while the agent is at work with the first one.
                     await answer(store, "r", "help:refund", "accept")
@@ -255,7 +255,7 @@ async def test_a_call_that_was_made_before_its_node_failed_is_neither_asked_abou
     run = await flow.approve("r", "help:refund", "accept", store=store, form=changed)
     assert (run.status, shop.done) == ("failed", [("A-1", 3)])
     run = await flow.resume("r", store=store)
-    assert (run.status, shop.done, len(records(run, Asked))) == ("succeeded", [("A-1", 3)], 1)
+    assert (run.status, shop.done, len(records(run, ApprovalRequested))) == ("succeeded", [("A-1", 3)], 1)
 
 
 def lambda_of(shop: Shop) -> Any:
@@ -385,7 +385,7 @@ async def test_a_refused_call_is_not_tried_again():
     flow, store = Flow("f", {"pay": node}), MemoryStore()
     await flow.run(store=store, run_id="r")
     run = await flow.approve("r", None, "refuse", store=store)
-    assert (run.status, len(records(run, Asked))) == ("failed", 1)
+    assert (run.status, len(records(run, ApprovalRequested))) == ("failed", 1)
 
 
 async def test_the_projects_default_asks_before_an_external_node():

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flowengine import Flow
-from flowengine.core.records import Asked, ModelCall, ToolCall
+from flowengine.core.records import ApprovalRequested, ModelCall, ToolCall
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunFinished
 from flowengine.errors import EffectPendingError
 from flowengine.journal.codec import decode, encode
@@ -77,7 +77,7 @@ async def to_the_end(flow: Flow, store: MemoryStore, **how: Any) -> Run:
     run = await (flow.resume("r1", store=store, **how) if has_begun else flow.run(run_id="r1", store=store))
     if run.status == "waiting":
         run = await flow.approve("r1", "help:crm_count", "accept", store=store)
-    asked = [each for each in run.events if isinstance(each, NodeRecorded) and type(each.record) is Asked]
+    asked = [each for each in run.events if isinstance(each, NodeRecorded) and type(each.record) is ApprovalRequested]
     assert len(asked) == 1
     return run
 

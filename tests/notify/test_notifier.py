@@ -15,7 +15,7 @@ import anyio.to_thread
 import pytest
 
 from flowengine import Flow
-from flowengine.core.records import Answered, Asked, Notified
+from flowengine.core.records import Answered, ApprovalRequested, Notified
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
@@ -299,14 +299,14 @@ async def test_a_run_that_was_killed_at_any_event_tells_everybody_at_least_once(
         killed = MemoryStore()
         await store_run(killed, events[:length], run.id)
         assert (await flow.resume(run.id, store=killed)).status == "waiting"
-        has_asked = any(isinstance(getattr(each, "record", None), Asked) for each in events[:length])
+        has_asked = any(isinstance(getattr(each, "record", None), ApprovalRequested) for each in events[:length])
         known = {each.to for each in find_notified(Known(events[:length]))}
         assert {each.to[0] for each in mails.mails} == marks.keys() - known
         assert not has_asked or all(each.mail["Message-ID"] == marks[each.to[0]] for each in mails.mails)
 
 
 def test_those_who_could_not_be_told_are_told_again_ever_later():
-    asked = NodeRecorded("ask", 0.0, Asked("Pay?", ["yes"]))
+    asked = NodeRecorded("ask", 0.0, ApprovalRequested("Pay?", ["yes"]))
     failed = [NodeRecorded("ask", 100.0 * n, Notified("ops", "x", 0.0, error="no")) for n in range(1, 200)]
     assert next_try([asked]) is None
     assert [next_try([asked, *failed[:n]]) for n in (1, 2, 3, 9)] == [160.0, 320.0, 540.0, 4500.0]

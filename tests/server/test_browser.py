@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Asked
+from flowengine.core.records import ApprovalRequested
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from flowengine.engine.ports import Journal
 from flowengine.journal.live_texts import read_live
@@ -175,7 +175,7 @@ def test_a_script_in_what_models_and_flows_say_does_not_run(tab: Tab, server: Se
             NodeRecorded(EVIL, START, model_call("generation", EVIL, EVIL, 1, None, 0.1)),
             NodeFinished(EVIL, START + 1, NodeResult(EVIL, {EVIL: EVIL})),
             NodeStarted("ask", START),
-            NodeRecorded("ask", START, Asked(EVIL, [EVIL], {"type": "object", "properties": {EVIL: {}}})),
+            NodeRecorded("ask", START, ApprovalRequested(EVIL, [EVIL], {"type": "object", "properties": {EVIL: {}}})),
             RunFinished(START + 2, "waiting"),
         ],
         "evil",

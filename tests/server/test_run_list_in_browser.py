@@ -11,7 +11,7 @@ from time import time
 import pytest
 
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Asked, ModelCall
+from flowengine.core.records import ApprovalRequested, ModelCall
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -60,7 +60,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SQLiteStore]:
             made, events_of(f"old{number:03}", now + number, f"parcel {number}", RunFinished(now + number, "succeeded"))
         )
     for run_id, who in (("asks-ann", "ann"), ("asks-bob", "bob")):
-        asked = NodeRecorded("pay", now, Asked("Pay?", ["yes", "no"], approvers=[who]))
+        asked = NodeRecorded("pay", now, ApprovalRequested("Pay?", ["yes", "no"], approvers=[who]))
         put(made, events_of(run_id, now + 200, "Pay the invoice", asked, RunFinished(now + 201, "waiting")))
     error = ErrorInfo("ValueError", "the card was <declined>")
     failed = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowengine import Agent, Flow
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Asked, ModelCall, ToolCall
+from flowengine.core.records import ApprovalRequested, ModelCall, ToolCall
 from flowengine.engine.events import (
     ErrorInfo,
     NodeCancelled,
@@ -132,7 +132,7 @@ EVENTS = st.one_of(
         st.sampled_from("ab"),
         st.booleans(),
     ),
-    NODES.map(lambda node: NodeRecorded(node, 0.0, Asked("Go on?", ["yes"]))),
+    NODES.map(lambda node: NodeRecorded(node, 0.0, ApprovalRequested("Go on?", ["yes"]))),
 )
 ENDS = st.sampled_from([ended("Hello"), ended(None, "failed"), ended(None, "waiting"), ended(None, "cancelled")])
 

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from flowengine.core.context import EvaluationResult, NodeResult, RoutingResult
-from flowengine.core.records import Asked, MapBegan, ModelCall, Notice, Receipt, Retry, Round, RoundEnded, ToolCall
+from flowengine.core.records import (
+    ApprovalRequested,
+    MapBegan,
+    ModelCall,
+    Notice,
+    Receipt,
+    Retry,
+    Round,
+    RoundEnded,
+    ToolCall,
+)
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -167,7 +177,7 @@ def _end(at: float) -> Iterator[Event]:
     yield NodeFinished("triage", at + 0.5, NodeResult("ready", route="ready", routing=decision))
     yield NodeSkipped("widen", at + 0.5, "not_selected")
     yield NodeStarted("ask", at + 0.5)
-    asked = Asked("May this be published?", ["yes", "no"], FORM, START + 7200, "no")
+    asked = ApprovalRequested("May this be published?", ["yes", "no"], FORM, START + 7200, "no")
     yield NodeRecorded("ask", at + 0.5, asked)
     yield RunFinished(at + 0.6, "waiting")
 

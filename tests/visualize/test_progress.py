@@ -8,7 +8,7 @@ from rich.console import Console
 
 from flowengine.cli.live import draw
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Answered, Asked, ModelCall, Notice, Retry
+from flowengine.core.records import Answered, ApprovalRequested, ModelCall, Notice, Retry
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -174,7 +174,7 @@ def approved_later() -> list[Event]:
         NodeStarted("a", 100),
         NodeFinished("a", 102, NodeResult("out")),
         NodeStarted("ask", 102),
-        NodeRecorded("ask", 102, Asked("Publish?", ["yes", "no"])),
+        NodeRecorded("ask", 102, ApprovalRequested("Publish?", ["yes", "no"])),
         RunFinished(102, "waiting"),
         NodeRecorded("ask", 702, Answered("yes")),
         RunResumed(703),

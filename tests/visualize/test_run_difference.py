@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Answered, Asked, ModelCall, ToolCall
+from flowengine.core.records import Answered, ApprovalRequested, ModelCall, ToolCall
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from visualize.run_difference import RunSide, compare_runs, figures_of
 
@@ -52,7 +52,7 @@ def run(
         NodeRecorded("draft", 1.0, call(prompt, answer, shape)),
         NodeFinished("draft", 1.0, NodeResult(answer)),
         NodeStarted("ask", 1.0),
-        NodeRecorded("ask", 1.0, Asked("Good?", ["yes", "no"])),
+        NodeRecorded("ask", 1.0, ApprovalRequested("Good?", ["yes", "no"])),
         NodeRecorded("ask", 3.0, Answered(choice, by="ada")),
         NodeFinished("ask", 3.0, NodeResult({"choice": choice}, route=choice)),
         NodeStarted("polish", 3.0),

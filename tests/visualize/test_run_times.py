@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Retry, Waited
+from flowengine.core.records import Answered, ApprovalRequested, MapBegan, ModelCall, Retry, Waited
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -56,7 +56,7 @@ def test_an_approval_of_two_days_is_waited_for_and_what_came_between_answer_and_
         NodeStarted("a", 0.0),
         NodeFinished("a", 4.0, DONE),
         NodeStarted("ask", 4.0),
-        note("ask", 4.0, Asked("Ship?", ["yes", "no"])),
+        note("ask", 4.0, ApprovalRequested("Ship?", ["yes", "no"])),
         RunFinished(5.0, "waiting"),
         note("ask", 2 * DAY, Answered("yes")),
         RunResumed(2 * DAY + 30),
@@ -135,7 +135,7 @@ def test_a_container_works_while_anything_inside_works_and_waits_when_all_wait()
         NodeStarted("each", 0.0),
         note("each", 0.0, MapBegan(2)),
         NodeStarted("each[0].leaf", 0.0),
-        note("each[0].leaf", 1.0, Asked("Go on?", ["yes"])),
+        note("each[0].leaf", 1.0, ApprovalRequested("Go on?", ["yes"])),
         NodeStarted("each[1].leaf", 3.0),
         note("each[1].leaf", 3.5, Waited(0.5)),
         NodeFinished("each[1].leaf", 5.0, DONE),
@@ -170,7 +170,7 @@ def test_a_run_without_events_has_no_time() -> None:
 _NAMES = st.sampled_from(["a", "ask", "each", "each[0].leaf", "each[1].leaf", "b", "nobody"])
 _RECORDS = st.one_of(
     st.floats(0, 3).map(lambda delay: Retry(1, "no", delay)),
-    st.sampled_from(["", "x"]).map(lambda name: Asked("?", ["y"], name=name)),
+    st.sampled_from(["", "x"]).map(lambda name: ApprovalRequested("?", ["y"], name=name)),
     st.sampled_from(["", "x"]).map(lambda name: Answered("y", name=name)),
     st.floats(0, 3).map(Waited),
     st.builds(

@@ -1,6 +1,6 @@
 """Makes the page that a signed link opens: a question, its form, what it is about, and one button.
 
-Whoever has the link sees this page and nothing else. The question is text, whatever it says.
+The link opens this page and nothing else. The question is text, whatever it says.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.records import REFUSE, Asked
+from flowengine.core.records import REFUSE, ApprovalRequested
 from visualize.viewer.forms import answer_fields
 from visualize.viewer.html import element
 from visualize.viewer.page import bare_page
@@ -33,7 +33,7 @@ class AskedFor(NamedTuple):
     """Whom the link was sent to."""
 
 
-def answer_page(asked: Asked, about: AskedFor, action: str, style: str, problem: str = "") -> str:
+def answer_page(asked: ApprovalRequested, about: AskedFor, action: str, style: str, problem: str = "") -> str:
     """The page; its form posts to `action`. `problem`: what was wrong with the answer that was posted."""
     rows = [
         ("Flow", about.flow),

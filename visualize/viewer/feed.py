@@ -37,7 +37,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from flowengine.core.records import (
-    Asked,
+    ApprovalRequested,
     Decided,
     ModelCall,
     Receipt,
@@ -168,7 +168,7 @@ def _describe_loop_round(ended: RoundEnded) -> Line:
     return {"number": ended.number, "stopped": ended.stopped, "best": best}
 
 
-def _describe_question(asked: Asked) -> Line:
+def _describe_question(asked: ApprovalRequested) -> Line:
     line: Line = {"message": preview(asked.message), "choices": list(asked.choices), "expires": asked.expires}
     return {**line, "tool": asked.tool, "arguments": preview(asked.arguments)} if asked.tool else line
 
@@ -194,7 +194,7 @@ _RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
         "map_stopped",
         lambda it: {"done": len(it.done), "cancelled": len(it.cancelled), "left": it.left},
     ),
-    "Asked": ("asked", _describe_question),
+    "ApprovalRequested": ("asked", _describe_question),
     "Answered": ("answered", lambda it: {"choice": it.choice, "by": it.by or None}),
     "Reused": ("reused", lambda it: {"run": it.run_id}),
 }
@@ -208,7 +208,7 @@ _TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "ProviderFailed": lambda it: f"context provider {it.provider} failed: {it.error}",
     "SkillLoad": lambda it: f"skill {it.skill}, level {it.level}, {it.tokens} tokens",
     "Receipt": _describe_receipt,
-    "Brought": lambda it: f"context providers brought {len(it.fragments)} fragments",
+    "ContextGathered": lambda it: f"context providers brought {len(it.fragments)} fragments",
     "Decided": _format_decision,
     "Received": lambda it: ", ".join(f"{name} = {text}" for name, text in it.values.items()),
 }

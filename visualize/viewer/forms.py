@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import ACCEPT, REFUSE, Asked
+from flowengine.core.records import ACCEPT, REFUSE, ApprovalRequested
 from visualize.viewer.html import Child, Markup, approve_url, element
 from visualize.viewer.parts import clock, fold, note, section
 
@@ -134,7 +134,7 @@ def _to_text(value: Any) -> str:
 
 
 def _read_properties(properties: Mapping[str, Mapping[str, Any]], fields: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """Property → value; what was left empty is left out, also where it has to be there: nobody has said it."""
+    """Property → value; what was left empty is left out, also where it has to be there: it was not said."""
     found: list[tuple[str, Any]] = []
     for name, schema in properties.items():
         kind, said = schema.get("type", "string"), fields.get(_PREFIX + name, "")
@@ -176,7 +176,13 @@ class FormAnswer(NamedTuple):
 
 
 def approval_form(
-    run_id: str, node: str, asked: Asked, acting: Acting, *, about: Child = None, ways: Mapping[str, str] | None = None
+    run_id: str,
+    node: str,
+    asked: ApprovalRequested,
+    acting: Acting,
+    *,
+    about: Child = None,
+    ways: Mapping[str, str] | None = None,
 ) -> Markup:
     """The form, which posts to the run's approve address: a button for each choice, the first of them the primary one.
 
@@ -201,7 +207,7 @@ def approval_form(
     )
 
 
-def _make_choice(asked: Asked, choice: str, ways: Mapping[str, str]) -> Markup:
+def _make_choice(asked: ApprovalRequested, choice: str, ways: Mapping[str, str]) -> Markup:
     """A button with what the choice means, and where it leads."""
     takes_form = _takes_form(asked, choice)
     told = [asked.describe.get(choice, ""), f"→ {ways[choice]}" if choice in ways else ""]
@@ -218,12 +224,12 @@ def _make_choice(asked: Asked, choice: str, ways: Mapping[str, str]) -> Markup:
     return element("li", button, element("small", " ".join(filter(None, told))) if any(told) else None)
 
 
-def _takes_form(asked: Asked, choice: str) -> bool:
+def _takes_form(asked: ApprovalRequested, choice: str) -> bool:
     """Tells whether the question's form is filled in with a choice; the arguments of a call are none."""
     return bool(asked.form) and not asked.tool and (choice in asked.form_for or not asked.form_for)
 
 
-def _make_countdown(asked: Asked) -> Markup | None:
+def _make_countdown(asked: ApprovalRequested) -> Markup | None:
     """Makes the countdown to the question's expiry, which the script updates, and the default choice."""
     if asked.expires is None:
         return None
@@ -232,7 +238,7 @@ def _make_countdown(asked: Asked) -> Markup | None:
     return note("The question expires at ", clock(asked.expires), left, ".", *then)
 
 
-def answer_fields(asked: Asked, *, has_arguments: bool = True, choice: str | None = None) -> list[Markup]:
+def answer_fields(asked: ApprovalRequested, *, has_arguments: bool = True, choice: str | None = None) -> list[Markup]:
     """Makes the fields beside the choice; `has_arguments`: also a call's arguments.
 
     `choice`: the only one that can be made.
@@ -249,10 +255,10 @@ def answer_fields(asked: Asked, *, has_arguments: bool = True, choice: str | Non
     return [*fields, make_label("Comment", element("textarea", name="comment", rows=2))]
 
 
-def answer_of(asked: Asked, fields: Mapping[str, str]) -> FormAnswer:
+def answer_of(asked: ApprovalRequested, fields: Mapping[str, str]) -> FormAnswer:
     """The answer in the form's fields as they were posted; `ValueError` says what is wrong with them.
 
-    >>> asked = Asked("Pay?", ["yes", "no"], {"type": "object", "properties": {"amount": {"type": "number"}}})
+    >>> asked = ApprovalRequested("Pay?", ["yes", "no"], {"type": "object", "properties": {"amount": {"type": "number"}}})
     >>> answer_of(asked, {"choice": "yes", "form.amount": "12.5"})
     FormAnswer(choice='yes', comment='', form={'amount': 12.5})
     """
@@ -266,7 +272,7 @@ def answer_of(asked: Asked, fields: Mapping[str, str]) -> FormAnswer:
     return FormAnswer(choice, comment, said_in(asked.form or {}, fields) if _takes_form(asked, choice) else None)
 
 
-def _argument_fields(asked: Asked) -> list[Markup]:
+def _argument_fields(asked: ApprovalRequested) -> list[Markup]:
     text = json.dumps(asked.arguments, ensure_ascii=False, indent=2, default=str)
     hint = element("small", json.dumps(asked.form, ensure_ascii=False, default=str))
     area = element("textarea", text, name="form", rows=min(text.count("\n") + 2, 20))

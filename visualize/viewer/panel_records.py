@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from flowengine.core.records import (
-    Brought,
+    ContextGathered,
     ModelCall,
     Receipt,
     Reused,
@@ -167,7 +167,7 @@ def _make_receipt(receipt: Receipt, seq: int) -> Markup:
     return section(f"Context receipt{budget}", table(names, rows, numbers=numbers), seq=seq)
 
 
-def _make_context(brought: Brought, seq: int) -> Markup:
+def _make_context(brought: ContextGathered, seq: int) -> Markup:
     """The fragments as the providers gave them, before anything was shortened."""
     parts = [
         fold(" · ".join(str(row[name]) for name in ("source", "label") if row.get(name)), value(row.get("text", row)))
@@ -206,7 +206,7 @@ _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {
     "Decided": _make_nothing,
     "Receipt": _make_receipt,
     "Received": _make_nothing,
-    "Brought": _make_context,
+    "ContextGathered": _make_context,
     "Round": _make_nothing,
     "Reused": _make_reuse,
 }

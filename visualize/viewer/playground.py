@@ -1,6 +1,6 @@
 """Makes the page on which one recorded call of a model is changed and asked again, beside the recorded answer.
 
-It knows records, and asks nobody.
+It knows records, and asks no model.
 """
 
 from __future__ import annotations

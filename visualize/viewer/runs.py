@@ -141,7 +141,7 @@ class Preset(NamedTuple):
     name: str
     filters: Filters
     runs: int | None = None
-    """How many there are; None: nobody has counted."""
+    """How many there are; None: not counted."""
     is_counted: bool = False
     """Whether its number is to be shown."""
 

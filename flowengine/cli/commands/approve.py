@@ -94,7 +94,7 @@ def command(
 
 
 def _ask_here(kept: JournalStore, run_id: str, node: str | None) -> Given | None:
-    """The last answer of whoever sits at the terminal; None where none was given. `UsageError` where nobody does."""
+    """The last answer of the person at the terminal; None where none was given. `UsageError` without a terminal."""
     events = read(kept, run_id)
     asked = open_questions(events)
     meant = {name: each for name, each in asked.items() if node in (None, name)}

@@ -125,7 +125,7 @@ def command(
 ) -> int:
     """Say how many model calls, tokens and dollars the flow in the file FLOW can take at most.
 
-    Nothing runs and nobody is asked. The bounds follow from the file (rounds, items, retries, `max_tokens`, limits),
+    Nothing runs and no model is asked. The bounds follow from the file (rounds, items, retries, `max_tokens`, limits),
     from the inputs given, and from the models' prices; models that functions of the project ask are not in them.
     """
     project = find_project(flow)

@@ -255,7 +255,7 @@ def _drop_foreign_settings(events: list[Event]) -> list[Event]:
 def list_files(reference: str, folder: str | None, as_json: bool, store: str | None) -> int:
     """List the files of RUN: those of its inputs and outputs, and those that tools gave and models were shown.
 
-    Their names and types are those of the run; what a content is, nobody has checked.
+    Their names and types are those of the run; the contents were not checked.
     """
     with open_journal(choose_store(store)) as kept:
         events = read(kept, kept.find(reference))

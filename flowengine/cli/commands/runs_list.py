@@ -128,7 +128,7 @@ def add_filter_options(function: Command) -> Command:
 _PATIENCE: Final = 600.0
 """Seconds for which runs of an older store are read for a search."""
 _SHOWN: Final = 100
-"""Runs that a terminal is shown where nobody says how many."""
+"""Runs that a terminal is shown by default."""
 _WIDTH: Final = 48
 """Columns of an input or an error."""
 _DROPPED: Final = ("SESSION", "TOKENS", "MODEL", "LABELS", "MARKS", "COST", "TOOK", "STARTED", "INPUT", "FLOW")
@@ -143,7 +143,7 @@ _DROPPED: Final = ("SESSION", "TOKENS", "MODEL", "LABELS", "MARKS", "COST", "TOO
 def list_runs(store: str | None, query: RunQuery, limit: int | None, as_json: bool) -> int:
     """The runs of the store, the newest first.
 
-    `queued`: no worker has it yet; `interrupted`: nobody works on it any more, and `flowengine resume` goes on with it.
+    `queued`: no worker has it yet; `interrupted`: no process works on it any more, and `flowengine resume` goes on with it.
     """
     results = Results()
     most = _SHOWN if limit is None and results.on_terminal and not as_json else limit

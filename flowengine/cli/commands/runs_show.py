@@ -27,7 +27,7 @@ from flowengine.cli.terminal import Results, format_clock, format_dollars, forma
 from flowengine.cli.watch import follow, format_run_standing
 from flowengine.core.json_values import dumps, format_value
 from flowengine.core.records import (
-    Brought,
+    ContextGathered,
     Decided,
     ModelCall,
     Receipt,
@@ -164,7 +164,7 @@ def _explain_fragment(row: Mapping[str, Any]) -> str:
     return ": ".join(each for each in (was, str(row.get("why", ""))) if each)
 
 
-def _format_context(brought: Brought) -> Iterator[str]:
+def _format_context(brought: ContextGathered) -> Iterator[str]:
     sources = dict.fromkeys(str(row.get("source", "")) for row in brought.fragments)
     number = len(brought.fragments)
     yield f"context brought by {', '.join(sources)}: {number} fragment{'s' * (number != 1)}"
@@ -190,7 +190,7 @@ _FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
     "Decided": _format_decided,
     "Round": _format_round,
     "Receipt": _format_receipt,
-    "Brought": _format_context,
+    "ContextGathered": _format_context,
 }
 
 
@@ -263,7 +263,7 @@ def show(
         is_summed = not (as_json or events or views) and node is None
         led_to = RunLister(kept).come_from(run_id) if is_summed or as_json else ()
     chosen = everything if node is None else node_events(everything, node)
-    # Nobody works on a run that was left: what it was at ended with its last event.
+    # A run that was left is not worked on: what it was at ended with its last event.
     now = None if is_left or at is not None else time()
     results = Results()
     if events:

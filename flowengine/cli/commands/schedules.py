@@ -23,7 +23,7 @@ from flowengine.models.dotenv import load_environment
 __all__ = ["command"]
 
 _UNSERVED: Final = 900.0
-"""Seconds without a sign of whoever serves a schedule, after which it is said."""
+"""Seconds without a sign of the process that serves a schedule, after which it is said."""
 
 
 @click.command("schedules")

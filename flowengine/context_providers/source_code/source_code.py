@@ -136,7 +136,7 @@ class SourceCodeProvider(ContextProvider):
         """Makes a notice, for the model and the receipt, if not all files were searched."""
         if searched.is_whole:
             return []
-        # Where the look at the folders ended early, nobody knows how many there are.
+        # Where the look at the folders ended early, their number is unknown.
         files = f"{searched.files}+" if searched.indexed == searched.files else searched.files
         said = load_messages(locale)("source_code.incomplete", searched=searched.indexed, files=files)
         return [Fragment(said, self.provider_name, label="not all files were searched")]

@@ -1,6 +1,6 @@
 """Tells what a file's mistakes leave unknown, so that no check takes for missing what is merely written wrongly.
 
-A node that was mended may wait for nodes, lead to nodes and give fields that nobody can see yet. A finding that such
+A node that was mended may wait for nodes, lead to nodes and give fields that are not known yet. A finding that such
 an unknown could undo is not made; all others are. It finds no mistakes itself.
 """
 
@@ -175,7 +175,7 @@ class Gaps:
     # --- what follows
 
     def may_be(self, root: str, name: str) -> bool:
-        """Tells whether a name that nobody declares may be part of what is written wrongly."""
+        """Tells whether an undeclared name may be part of what is written wrongly."""
         return root in self.roots or name in self.words
 
     def find_levels(self) -> set[NodePath]:
@@ -272,7 +272,7 @@ def _note_texts(spec: FlowSpec, gaps: Gaps) -> None:
 
 
 def _is_adrift(spec: FlowSpec, use: Use, level: tuple[str, ...]) -> bool:
-    """Tells whether a text names a node that nobody sees from its level, or may mean to name one."""
+    """Tells whether a text names a node that its level does not see, or may mean to name one."""
     root, *fields = use.reference.path
     if root == "nodes":
         return not fields or home_of(spec, level, fields[0]) is None

@@ -42,7 +42,7 @@ __all__ = ["check_bodies", "check_names"]
 
 
 def check_bodies(spec: FlowSpec, report: Report) -> None:
-    """Ids, items and variables that hide others; variables that nobody declared; results that nobody chose."""
+    """Ids, items and variables that hide others; undeclared variables; results that no node chose."""
     gaps = gaps_of(spec)
     touched = gaps.find_levels()
     for level in levels_of(spec).values():
@@ -250,7 +250,7 @@ class _Names:
             self._fields(use, f"the {fields[0]} of '{name}'", shape, fields[1:])
 
     def _home(self, use: Use, name: str) -> NodePath | None:
-        """The level of a node that is read; None, and a finding, where nobody here sees such a node."""
+        """The level of a node that is read; None, and a finding, where no such node is seen from here."""
         home = home_of(self._spec, self._level, name)
         if home is None and not self._may_be_node(name):
             inside = places_of(self._spec).get(name)

@@ -64,7 +64,7 @@ __all__ = [
 
 
 class UnknownServerError(DefinitionError):
-    """Nobody names such a server; `known`: those that are named."""
+    """There is no server of that name; `known`: those that are named."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(f"there is no MCP server '{name}' in the file or its project")
@@ -171,7 +171,7 @@ def _check_imports(target: str, path: KeyPath, project: Project, report: Report)
 
 
 def check_tools(spec: FlowSpec, project: Project, report: Report) -> None:
-    """Each node that calls a tool of a server that nobody names, or that does not offer it."""
+    """Each node that calls a tool of an unknown server, or one that its server does not offer."""
     for node_path, node in nodes_of(spec):
         if not is_tool(node) or is_code(node.tool):
             continue

@@ -40,7 +40,7 @@ _MANY: Final = 200
 
 
 def check_results(spec: FlowSpec, runs: LevelAnalysis, report: Report) -> None:
-    """`result` read, or a prompt left out, where nobody speaks or where two predecessors can."""
+    """`result` read, or a prompt left out, where no predecessor gives one or where two can."""
     speakers = _Speakers(runs)
     for number in range(len(runs.nodes)):
         node, path = runs.nodes[number], runs.path_of(number)

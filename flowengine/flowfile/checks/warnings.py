@@ -230,7 +230,7 @@ _BY_ROOT: Final[Mapping[str, Callable[[FlowSpec, SpecLevel, LoopNodeSpec, str], 
 
 
 def check_unused(spec: FlowSpec, report: Report) -> None:
-    """Inputs, state keys and agents that nobody names."""
+    """Inputs, state keys and agents that nothing names."""
     gaps = gaps_of(spec)
     lost = gaps.reads_lost or report.errors & {"FE302", "FE305", "FE308"}
     if not lost and not any(True for _ in code_of(spec)):

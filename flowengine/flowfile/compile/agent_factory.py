@@ -87,7 +87,7 @@ def memory_of(memory: MemorySpec, project: Project, context: Context | None = No
 
 def _scope_id(source: str, context: Context) -> str:
     if template(source)(context) is None:  # As text it would be one memory for all of whom nothing is known.
-        raise TemplateError("`scope_id` of the memory gives null, which says of nobody whose it is")
+        raise TemplateError("`scope_id` of the memory gives null, which does not say whose it is")
     return text(source)(context)
 
 

@@ -41,13 +41,13 @@ class ApprovalNodeSpec(NodeKeys):
     expires: Maybe[Duration] = None
     """How long the person has; goes with `on_expire`."""
     on_expire: Maybe[str] = None
-    """The choice that is made when nobody made one in time."""
+    """The choice that is made when no answer came in time."""
     approvers: ListOf[Name] = ()
     """Who alone may answer: a mail address (of a link that was sent there), a channel of the project, a key of the
-    server, or a user of the machine. Left out: whoever gets a link, or may answer at all."""
+    server, or a user of the machine. Left out: all who get a link, or may answer at all."""
     notify: Maybe[Notify] = None
     """Who is told of the question, with links to answer by: channels of the project by name, and channels of its own.
-    Left out: those that the project file says (`send` of `[notify]`); `[]` is nobody."""
+    Left out: those that the project file says (`send` of `[notify]`); `[]` tells no one."""
 
     @model_validator(mode="after")
     def _can_be_answered(self) -> ApprovalNodeSpec:

@@ -28,7 +28,7 @@ class FunctionNodeSpec(WorkKeys):
     with_: Values = Field(default_factory=dict[str, Any], alias="with")
     """Argument → template."""
     untrusted: bool = False
-    """Whether it brings untrusted text that nobody handed to it: from a database, a mailbox, a page."""
+    """Whether it brings untrusted text of its own, from a database, a mailbox, a page."""
 
 
 def make(node: FunctionNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:

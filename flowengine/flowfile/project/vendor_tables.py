@@ -71,7 +71,7 @@ _HINT: Final = f"; it takes {', '.join(_PROVIDER_KEYS)}"
 
 
 def _is_known(name: str) -> bool:
-    """Tells whether it is a vendor of which there is something to say: the stand-in asks nobody."""
+    """Tells whether it is a vendor of which there is something to say: the stand-in asks no server."""
     return not is_stand_in(name) and is_vendor(ALIASES.get(name, name))
 
 

@@ -52,7 +52,7 @@ class ReadValue(NamedTuple):
 _Reader = Callable[[NodePath, tuple[str, ...], "NodePath | None"], Iterable[ReadValue]]
 """Level, fields and the reading node → what they can be."""
 _MANY: Final = 50
-"""Nodes that write one key of state; beyond it nobody looks which of them come before a reader."""
+"""Nodes that write one key of state; beyond it their order before a reader is not looked at."""
 _QUIET_ROOTS: Final = ("each", "run", "env")
 
 
@@ -197,7 +197,7 @@ class ValueReads:
                 yield ReadValue(("var", holder.path, name, *fields[1:]))
 
     def _variable(self, level: NodePath, path: tuple[str, ...]) -> Iterator[ReadValue]:
-        """The item of a map; or a name that nobody knows, which is told elsewhere."""
+        """The item of a map; or an unknown name, which is told elsewhere."""
         for holder in holders_of(self._spec, level):
             if is_map_node(holder.holder) and holder.holder.as_ == path[0]:
                 yield ReadValue(("item", holder.path, *path[1:]), is_closed(shape_of(self._spec, level, path)))

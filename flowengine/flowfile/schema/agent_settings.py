@@ -384,7 +384,7 @@ class AgentSettings(ModelSettings):
     """Tools whose calls wait for a person: `refund`, of a server `crm.delete`, or `crm.*` for all that match. The
     person accepts a call, changes its arguments, or refuses it with a word that the model reads."""
     approvers: Maybe[ListOf[Annotated[Plain, Field(min_length=1, max_length=200)]]] = None
-    """Who alone may answer for its calls, as at an approval. Left out: whoever may answer at all."""
+    """Who alone may answer for its calls, as at an approval. Left out: all who may answer at all."""
     max_tool_rounds: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
     """How often it may ask for tools in one generation; after that it answers with what it has."""
     context: Maybe[ListOf[ProviderEntry]] = None

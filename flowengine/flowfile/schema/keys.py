@@ -206,7 +206,7 @@ class BoundedKeys(NodeKeys):
     timeout: Maybe[Duration] = None
     """Time for one attempt. On asyncio, code that ignores its cancellation is left behind 5 s later (rule 4)."""
     effect: Maybe[Effect] = "none"
-    """What it does outside: nothing; what may be done twice; what nobody may do twice without being asked."""
+    """What it does outside: nothing; what may be done twice; what may be done twice only with a person's consent."""
     cache: bool = False
     """Take the output from an earlier run that had the same definition and the same inputs."""
     limits: Maybe[Annotated[NodeLimitsSpec, APART]] = None

@@ -27,7 +27,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z][\w.,()/'-]*( [\w.,()/'-]+)*", re.ASCII)
 """Texts that need no quotes, unless they are one of these words."""
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _UNSAFE: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufe00-\ufeff\ufffe\uffff]")
-"""Characters that a block may not hold, or that nobody could see in one."""
+"""Characters that a block may not hold, or that could not be seen in one."""
 _LONG: Final = 80
 
 

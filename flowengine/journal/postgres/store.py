@@ -215,7 +215,7 @@ class PostgresStore:
 
     def begin(self, starts: Sequence[RunStarted], beside: Callable[[Connection, Beginnings], None]) -> None:
         """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
-        is written. Nobody writes them then."""
+        is written. No process writes them then."""
         self._tables.begin(starts, beside)
 
     def open(self, run_id: str, /) -> PostgresJournal:

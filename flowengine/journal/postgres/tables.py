@@ -99,7 +99,7 @@ class PostgresTables:
 
     def begin(self, starts: Sequence[RunStarted], beside: Callable[[Connection, Beginnings], None]) -> None:
         """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
-        is written. Nobody writes them then."""
+        is written. No process writes them then."""
         texts = [encode(each) for each in starts]
         self._database.transact(partial(self._begin, list(zip(starts, texts, strict=True)), beside))
 
@@ -194,7 +194,7 @@ class PostgresTables:
         beside: Callable[[Connection, Beginnings], None],
         connection: Connection,
     ) -> None:
-        connection.execute("SET LOCAL synchronous_commit = on")  # Nobody else has these runs.
+        connection.execute("SET LOCAL synchronous_commit = on")  # No other process has these runs.
         query = "SELECT nextval('flowengine.run_number') FROM generate_series(1, %s)"
         numbers = [number for (number,) in connection.execute(query, (len(starts),)).fetchall()]
         entries = [

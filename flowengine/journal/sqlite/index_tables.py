@@ -30,7 +30,7 @@ _Statement: TypeAlias = tuple[str, Sequence[Any]]
 
 _DIGEST: Final = "INSERT OR REPLACE INTO digest VALUES (?, ?, ?, ?, ?, 1, ?)"
 _NEW: Final = "SELECT number, inputs, outputs, errors FROM digest WHERE is_new LIMIT ?"
-_AT_ONCE: Final = 1000
+_MAX_ROWS: Final = 1000
 _TEXT: Final = "INSERT OR REPLACE INTO digest_text (rowid, inputs, outputs, errors) VALUES (?, ?, ?, ?)"
 _SESSION: Final = "INSERT OR REPLACE INTO session VALUES (?, ?)"
 _ORIGIN: Final = "INSERT OR REPLACE INTO origin VALUES (?, ?)"
@@ -128,7 +128,7 @@ class SqliteIndex(SqliteQueries):
         """Bring the index of words up to date."""
         while self._execute(_NEW, 1):
             with self._transaction():
-                rows = self._execute(_NEW, _AT_ONCE)
+                rows = self._execute(_NEW, _MAX_ROWS)
                 for number, *texts in rows:
                     self._execute(_TEXT, number, *(_words(text) for text in texts))
                 numbers = json.dumps([number for number, *_ in rows])

@@ -81,7 +81,7 @@ class ConversationStore(Protocol):
     ) -> ChannelMessages:
         """All messages from `since` on, those of threads included: the newest `limit`, in the order of time.
 
-        A channel that nobody has added has no messages, and its id for a name.
+        A channel that was not added has no messages, and its id for a name.
         """
         ...
 

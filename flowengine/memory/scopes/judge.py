@@ -51,7 +51,7 @@ async def judge(
     timeout: float = 120.0,
 ) -> ReplyDecision:
     """Ask whether to answer. An answer that does not fit is sent back, at most `max_retries` times; then it is an
-    `OutputError`: nobody is answered, or left unanswered, by default."""
+    `OutputError`: there is no default answer."""
     words = load_messages(locale)
     messages = prompt_messages(record, "judge", locale=locale, timezone=timezone)
     if not await supports_schema(model):

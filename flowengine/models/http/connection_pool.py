@@ -143,7 +143,7 @@ async def _keep(pool: ConnectionPool) -> AsyncGenerator[None]:
 
 
 async def connect(origin: Origin) -> HttpConnection:
-    """A connection to a server, or through its proxy; `NoConnectionError` where nobody is reached."""
+    """A connection to a server, or through its proxy; `NoConnectionError` where none is reached."""
     with _explaining():
         return await _connect(origin)
 

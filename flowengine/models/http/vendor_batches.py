@@ -78,7 +78,7 @@ class VendorBatches(Protocol):
         ...
 
     async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
-        """The batch of a mark that was sent, if it was: whoever sent it died before it knew its id. A
+        """The batch of a mark that was sent, if it was: its sender died before it knew the id. A
         `TransientModelError` where that cannot be told yet."""
         ...
 

@@ -193,7 +193,7 @@ def _clients_of(loop: asyncio.AbstractEventLoop) -> list[Any]:
     mine = {key: client for key, client in list(kept.items()) if key.endswith(f"-{id(loop)}")}
     for key in mine:
         cache.delete_cache(key)
-    # Round a session that the user gave to litellm there are clients that nobody but the user may close.
+    # Round a session that the user gave to litellm there are clients that only the user may close.
     return [] if getattr(_ready, "aclient_session", None) is not None else list(mine.values())
 
 

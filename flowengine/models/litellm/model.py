@@ -48,7 +48,7 @@ __all__ = ["LiteLLMEmbedding", "LiteLLMModel"]
 
 
 class _CallSecrets(NamedTuple):
-    """What of the settings of a call nobody is told."""
+    """The secrets among the settings of a call, which are told to no one."""
 
     all: Secrets
     keys: Secrets

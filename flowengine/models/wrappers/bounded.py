@@ -144,7 +144,7 @@ class BoundedModel(PassThroughModel):
             reservation.release()  # It was not sent.
             raise
         finally:
-            # Cancelled, or failed in a way of its own: it may be on the bill, and nobody will say with how much.
+            # Cancelled, or failed in a way of its own: it may be on the bill, with an unknown amount.
             if reservation is not None:
                 reservation.settle_in_full()
 

@@ -36,7 +36,7 @@ def tap_model(model: Model, tell: Tell, *, is_read: bool = True) -> Model:
 
 
 class _AskingTap(PassThroughModel):
-    """Of an answer that nobody reads before it is whole, only that it was asked for is told."""
+    """Tell of an answer that is read only when it is whole that it was asked for, and no more."""
 
     def __init__(self, model: Model, tell: Tell) -> None:
         super().__init__(model)

@@ -40,7 +40,7 @@ class Deaths(NamedTuple):
 
 
 def deaths_of(events: Iterable[Event]) -> Deaths:
-    """Of a run that nobody works on: the last of its writers is one of them, unless it said that it ended."""
+    """Of a run that no process works on: its last writer is one of them, unless it said that it ended."""
     count, within = 0, dict[str, None]()
     nodes: tuple[str, ...] = ()
     before: Event | None = None
@@ -147,7 +147,7 @@ class Company:
 
     @asynccontextmanager
     async def among_others(self, *, may_leave: bool = False) -> AsyncGenerator[None]:
-        """Be at work beside others, once nobody is, or is to be, alone."""
+        """Be at work beside others, once no run is, or is to be, alone."""
         place = _Place(alone=False, may_leave=may_leave)
         await self._await_turn(place, lambda: self._alone is not None or any(each.alone for each in self._line))
         self._at_work += 1

@@ -142,7 +142,7 @@ class _Server(uvicorn.Server):
 
 
 class _Connection:
-    """A connection of its own, so that nobody who asks for metrics holds up the writing of runs."""
+    """A connection of its own, so that a request for metrics does not hold up the writing of runs."""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         self._connection = connection

@@ -4,7 +4,7 @@ A worker that hangs may wake up. So its run is taken from it in the store first 
 more), and its job is replaced, not handed on: whatever it says of that job then is of no account.
 
 All workers look, and several may find the same: nothing here is done twice, and none waits for another, which may
-hang itself. Nobody looks for a while after the server, or the own connection to it, was away: then everybody's
+hang itself. No process looks for a while after the server, or the own connection to it, was away: then everybody's
 heartbeats are old.
 """
 
@@ -54,7 +54,7 @@ _ENDED: Final = f"""
 
 
 class Orphans:
-    """`look` is called again and again; what it finds twice is an orphan: nobody takes so long between two steps."""
+    """`look` is called again and again; what it finds twice is an orphan: no process takes so long between two steps."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store

@@ -118,7 +118,7 @@ def note(store: JournalStore, run_id: str, lack: str) -> None:
 
 
 def forget(store: JournalStore, run_id: str) -> None:
-    """A worker has taken the run, or nobody is to any more."""
+    """A worker has taken the run, or no worker is to any more."""
     store.revise(_KIND, run_id, lambda known: None)
 
 

@@ -226,7 +226,7 @@ async def requeue(
 
 
 async def _choose(store: PostgresStore, run_id: str, settings: Mapping[str, Any]) -> int:
-    """Write what is chosen anew for a run that nobody works on; how many events that took."""
+    """Write what is chosen anew for a run that no process works on; how many events that took."""
     chosen = RunResumed(time(), settings=freeze(dict(settings))), RunFinished(time(), "running")
     await append_events(store, run_id, *chosen)
     return len(chosen)
@@ -255,12 +255,12 @@ async def cancel(store: PostgresStore, run_id: str, app: procrastinate.App | Non
 
 
 async def close_run(store: PostgresStore, run_id: str, status: Literal["cancelled", "running"] = "cancelled") -> None:
-    """Write that a run which nobody works on was cancelled; `running`: that another process is to go on with it."""
+    """Write that a run which no process works on was cancelled; `running`: that another process is to go on with it."""
     await append_events(store, run_id, RunFinished(time(), status))
 
 
 async def append_events(store: PostgresStore, run_id: str, *events: Event) -> None:
-    """Write events of a run that nobody works on; `RunBusyError` where somebody does."""
+    """Write events of a run that no process works on; `RunBusyError` where one does."""
     journal = await store.take(run_id)
     try:
         for event in events:

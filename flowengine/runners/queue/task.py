@@ -102,7 +102,7 @@ class PutBackError(Exception):
 
 
 class StumbledError(Exception):
-    """Something that nobody has thought of: this worker is broken, or the run is."""
+    """An unexpected error: this worker is broken, or the run is."""
 
 
 class JobRetry(BaseRetryStrategy):

@@ -162,7 +162,7 @@ _STABLE: Final = 60.0
 
 
 class Ending:
-    """Whether a worker is to stop, and why where nobody told it to."""
+    """Whether a worker is to stop, and why where it stops by itself."""
 
     def __init__(self) -> None:
         self.begins = anyio.Event()

@@ -94,7 +94,7 @@ async def serve(
 
     A server is the same as another one if it is started with the same settings and the same values of `environ`
     (None: the process's own environment); allow-lists and time limits of calls are each caller's own. It ends with the
-    scope. `ahead`: nobody is told yet what fails. Where a server hangs at such a start, the next who asks is told so,
+    scope. `ahead`: failures are not told yet. Where a server hangs at such a start, the next who asks is told so,
     and does not wait for it a second time.
 
     A server that does not start is a `RunError` that names it; wrong settings, a tool in `allow` that

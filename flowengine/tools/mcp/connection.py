@@ -187,7 +187,7 @@ class McpConnection:
             return
         with suppress(Exception):  # An older server, or one that will not: then nothing is heard.
             async with client.listen(tools_list_changed=True):
-                self._list_changed = True  # It may have, since the tools were listed: nobody was told.
+                self._list_changed = True  # It may have, since the tools were listed: no notice came.
                 await anyio.sleep_forever()
 
     async def _note_change(self, message: IncomingMessage) -> None:

@@ -86,7 +86,7 @@ class Pipe:
         return f"; last on stderr: {said}" if said else ""
 
     async def _read(self, stdout: ByteReceiveStream, inbox: MemoryObjectSendStream[Incoming]) -> None:
-        """Hand on every message; when nobody wants them, read on, so that the process can end."""
+        """Hand on every message; without a reader, read on, so that the process can end."""
         lines = BufferedByteReceiveStream(stdout)
         noise = 0
         with inbox:

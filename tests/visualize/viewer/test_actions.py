@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Asked
+from flowengine.core.records import ApprovalRequested
 from flowengine.engine.events import ErrorInfo, Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from visualize.viewer.actions import ActionField, compose_command, list_node_actions, list_run_actions
 from visualize.viewer.forms import Acting
@@ -54,7 +54,7 @@ def test_a_run_that_ended_at_a_limit_is_to_be_given_a_higher_one():
 
 
 def test_a_file_tells_the_command_that_answers_a_question():
-    asked = NodeRecorded("pay", 2.0, Asked("Pay?", ["yes, pay", "no"]))
+    asked = NodeRecorded("pay", 2.0, ApprovalRequested("Pay?", ["yes, pay", "no"]))
     start = RunStarted(
         "r1", "desk", 1.0, {}, {}, {}, path="a.yaml", graph={"nodes": [["pay", "approval"]], "edges": []}
     )

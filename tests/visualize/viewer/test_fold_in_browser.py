@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Retry
+from flowengine.core.records import Answered, ApprovalRequested, MapBegan, ModelCall, Retry
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -172,7 +172,7 @@ records = st.one_of(
     st.just(model_call("routing", "?", "!", 7, 0.5, 0.25)),
     st.just(Retry(1, "no", 0.1)),
     made(MapBegan, st.integers(0, 5)),
-    st.just(Asked("?", ["yes"])),
+    st.just(ApprovalRequested("?", ["yes"])),
     st.just(Answered("yes")),
 )
 one_event: st.SearchStrategy[Event] = st.one_of(

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Asked
+from flowengine.core.records import ApprovalRequested
 from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import (
@@ -274,7 +274,7 @@ def test_a_record_in_any_order_and_of_any_length_makes_pages(seed: int, count: i
 
 
 def test_a_form_has_a_field_for_each_simple_property():
-    text = approval_form("r/1", "a[0].ask", Asked("<Pay>?", ["yes", "no"], FORM), Acting("t", "csrf"))
+    text = approval_form("r/1", "a[0].ask", ApprovalRequested("<Pay>?", ["yes", "no"], FORM), Acting("t", "csrf"))
     for part in (
         "&lt;Pay&gt;?", 'action="/runs/r%2F1/approve/a%5B0%5D.ask"', '<input type="hidden" name="csrf" value="t">',
         '<select name="form.channel" required>', '<input type="number" value="1" min="1" step="1" name="form.copies">',
@@ -286,7 +286,7 @@ def test_a_form_has_a_field_for_each_simple_property():
 
 
 def test_a_question_says_what_each_choice_means_and_asks_for_the_form_where_it_is_needed():
-    asked = Asked("Pay?", ["yes", "no"], FORM, 9e9, "no", describe={"yes": "<now>"}, form_for=["yes"])
+    asked = ApprovalRequested("Pay?", ["yes", "no"], FORM, 9e9, "no", describe={"yes": "<now>"}, form_for=["yes"])
     text = approval_form("r", "n", asked, Acting("t"), ways={"yes": "pay"})
     assert "<small>&lt;now&gt; → pay</small>" in text
     assert 'value="no" formnovalidate>no</button>' in text
@@ -299,14 +299,14 @@ def test_a_question_says_what_each_choice_means_and_asks_for_the_form_where_it_i
 
 
 def test_what_was_posted_is_read_by_the_types_of_the_form():
-    asked = Asked("Pay?", ["yes", "no"], FORM)
+    asked = ApprovalRequested("Pay?", ["yes", "no"], FORM)
     posted = {"choice": "yes", "comment": " fine ", "form.channel": "mail", "form.copies": "3", "form.urgent": "true"}
     assert answer_of(asked, posted) == FormAnswer("yes", "fine", {"channel": "mail", "copies": 3, "urgent": True})
-    assert answer_of(Asked("?", ["yes"]), {"choice": "yes"}) == FormAnswer("yes")
+    assert answer_of(ApprovalRequested("?", ["yes"]), {"choice": "yes"}) == FormAnswer("yes")
     numbers = {"type": "object", "properties": {"size": {"enum": [1, 2.5, None]}, "count": {"type": "integer"}}}
     posted = {"choice": "yes", "form.size": "2.5", "form.count": "9" * 400}
-    assert answer_of(Asked("?", ["yes"], numbers), posted).form == {"size": 2.5, "count": int("9" * 400)}
-    nested = Asked("?", ["yes"], {"type": "object", "properties": {"a": {"type": "array"}}})
+    assert answer_of(ApprovalRequested("?", ["yes"], numbers), posted).form == {"size": 2.5, "count": int("9" * 400)}
+    nested = ApprovalRequested("?", ["yes"], {"type": "object", "properties": {"a": {"type": "array"}}})
     assert answer_of(nested, {"choice": "yes", "form": '{"a": [1]}'}).form == {"a": [1]}
     assert '<span>Answer, as JSON</span><textarea name="form"' in approval_form("r", "n", nested, Acting("t"))
 
@@ -321,11 +321,11 @@ def test_what_was_posted_is_read_by_the_types_of_the_form():
 )
 def test_an_answer_that_cannot_be_read_says_why(posted: dict[str, str], message: str):
     with pytest.raises(ValueError, match=message):
-        answer_of(Asked("Pay?", ["yes", "no"], FORM), posted)
+        answer_of(ApprovalRequested("Pay?", ["yes", "no"], FORM), posted)
 
 
 def test_an_answer_that_is_no_json_says_so():
-    nested = Asked("?", ["yes"], {"type": "array"})
+    nested = ApprovalRequested("?", ["yes"], {"type": "array"})
     with pytest.raises(ValueError, match="no JSON"):
         answer_of(nested, {"choice": "yes", "form": "{"})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from flowengine.core.context import NodeResult
-from flowengine.core.records import Answered, Asked, MapBegan, Retry
+from flowengine.core.records import Answered, ApprovalRequested, MapBegan, Retry
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunResumed, RunStarted
 from tests.support.browser import Browser
 from tests.support.page_server import page_server
@@ -56,7 +56,7 @@ def timed_run() -> list[Event]:
         done("each[0].page", 5.5), start("each[2].page", 5.5), done("each[1].page", 6.0),
         note("check", 6.4, Retry(2, "ValueError: no JSON", 1.0)),
         done("each[2].page", 7.2), done("each", 7.2), done("check", 8.0),
-        start("ask", 8.0), note("ask", 8.0, Asked("Ship it?", ["yes", "no"])), RunFinished(START + 8.1, "waiting"),
+        start("ask", 8.0), note("ask", 8.0, ApprovalRequested("Ship it?", ["yes", "no"])), RunFinished(START + 8.1, "waiting"),
         note("ask", 2 * DAY, Answered("yes", by="ada")), RunResumed(START + 2 * DAY + 4),
         start("ask", 2 * DAY + 4), done("ask", 2 * DAY + 4.1, "yes"), start("publish", 2 * DAY + 4.1),
         RunResumed(START + 2 * DAY + 65), start("publish", 2 * DAY + 65), done("publish", 2 * DAY + 67),
