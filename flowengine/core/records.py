@@ -414,8 +414,10 @@ REFUSE: Final = "refuse"
 def question_path(node: str, record: ApprovalRequested | Notified | Answered) -> str:
     """Returns the name by which people refer to a question: the node's path, and the question's name.
 
-    >>> question_path("ship", ApprovalRequested("Ship it?", ["yes"])), question_path("help", Answered("accept", name="refund:2"))
-    ('ship', 'help:refund:2')
+    >>> question_path("ship", ApprovalRequested("Ship it?", ["yes"]))
+    'ship'
+    >>> question_path("help", Answered("accept", name="refund:2"))
+    'help:refund:2'
     """
     return f"{node}:{record.name}" if record.name else node
 

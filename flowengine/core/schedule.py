@@ -3,8 +3,8 @@
 A tick is a moment that the schedule's cron expression names, as Unix seconds. The run of a tick has an id made of both
 (`name@time`), so a tick is one run however many processes decide on it. Nothing here starts, looks at or stores a run.
 
-1. Ticks that are at most `LATE` seconds old are on time. Older ones were missed: no process looked, or the clock was set
-   forward. `catch_up` says what becomes of them; what it lets run does so one after the other, the oldest first.
+1. Ticks that are at most `LATE` seconds old are on time. Older ones were missed: no process looked, or the clock was
+   set forward. `catch_up` says what becomes of them; what it lets run does so one after the other, the oldest first.
 2. A tick whose schedule has a run that still goes on is left out, waits for its end, or has it cancelled (`overlap`).
 3. Ticks before the moment that was decided on last are over. A clock that was set back by much forgets that moment;
    the ids of runs keep ticks from running twice.

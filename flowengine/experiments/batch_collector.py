@@ -7,8 +7,9 @@ Theory of operation:
    it again.
 2. When no run is at work and nothing new has been asked for a while, what is asked is sent, one batch for each
    vendor, address and model.
-3. A batch is written down before it is sent, with a mark, and its id when that is known. So a process that is started again
-   finds it at the vendor, and sends nothing a second time. A request is named by its run, its node and what it asks.
+3. A batch is written down before it is sent, with a mark, and its id when that is known. So a process that is
+   started again finds it at the vendor, and sends nothing a second time. A request is named by its run, its node and
+   what it asks.
 4. Runs go on when a batch of theirs has ended. They ask again, and have the answer under their request, in their
    journals as any other, before it is used. What a batch did not do (expired, cancelled, left out) is asked in one more
    batch, and then alone. A refused batch is an error of its calls.

@@ -27,8 +27,8 @@ class ApprovalNode(FlowNode):
 
     `form`: a JSON Schema of what is filled in beside the choice. `expires`: seconds after which
     `on_expire` counts as chosen, once somebody opens the run. `approvers`: who alone may answer. `notify`: who is
-    told, as the question has it (`ApprovalRequested.notify`); only of a flow with a project file, which says how. `describe`:
-    choice → what it means; `form_for`: the choices that the form goes with (none: all). The output is
+    told, as the question has it (`ApprovalRequested.notify`); only of a flow with a project file, which says how.
+    `describe`: choice → what it means; `form_for`: the choices that the form goes with (none: all). The output is
     `{choice, comment, by, form}`.
     """
 

@@ -1,8 +1,8 @@
 """Runs a flow once for each row of data: some at once, each a journaled run, its results in the rows' order.
 
 A set of rows goes on where it was: each row's run has an id that follows from the set and from what the row gives, so
-a process that starts the set again finds what has finished, goes on with what was interrupted, and runs the rest. It reads no
-file and prints nothing; what a row is to give the flow is for others to say.
+a process that starts the set again finds what has finished, goes on with what was interrupted, and runs the rest. It
+reads no file and prints nothing; what a row is to give the flow is for others to say.
 """
 
 from __future__ import annotations

@@ -258,7 +258,8 @@ def answer_fields(asked: ApprovalRequested, *, has_arguments: bool = True, choic
 def answer_of(asked: ApprovalRequested, fields: Mapping[str, str]) -> FormAnswer:
     """The answer in the form's fields as they were posted; `ValueError` says what is wrong with them.
 
-    >>> asked = ApprovalRequested("Pay?", ["yes", "no"], {"type": "object", "properties": {"amount": {"type": "number"}}})
+    >>> form = {"type": "object", "properties": {"amount": {"type": "number"}}}
+    >>> asked = ApprovalRequested("Pay?", ["yes", "no"], form)
     >>> answer_of(asked, {"choice": "yes", "form.amount": "12.5"})
     FormAnswer(choice='yes', comment='', form={'amount': 12.5})
     """

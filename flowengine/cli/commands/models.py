@@ -42,8 +42,8 @@ class ListedModel(NamedTuple):
 def command(names: tuple[str, ...], as_json: bool) -> int:
     """List the models that the project names, and what is known of each: vendor, who serves it, bounds, price, key.
 
-    With NAMEs only these, which may also be names of vendors' models. No server is asked, no command for a key is run, and
-    no key is shown. Exit code 1 where a name goes to no vendor, or the variable for its key is not set.
+    With NAMEs only these, which may also be names of vendors' models. No server is asked, no command for a key is run,
+    and no key is shown. Exit code 1 where a name goes to no vendor, or the variable for its key is not set.
     """
     project = find_project()
     facts = read_model_facts(project)

@@ -143,7 +143,7 @@ _DROPPED: Final = ("SESSION", "TOKENS", "MODEL", "LABELS", "MARKS", "COST", "TOO
 def list_runs(store: str | None, query: RunQuery, limit: int | None, as_json: bool) -> int:
     """The runs of the store, the newest first.
 
-    `queued`: no worker has it yet; `interrupted`: no process works on it any more, and `flowengine resume` goes on with it.
+    `queued`: no worker has it yet; `interrupted`: no process works on it any more; `flowengine resume` goes on with it.
     """
     results = Results()
     most = _SHOWN if limit is None and results.on_terminal and not as_json else limit

@@ -96,7 +96,7 @@ class Enters(NamedTuple):
 Edges: TypeAlias = "dict[TextVertex, dict[TextVertex, TextPlace | None]]"
 
 _MOST_INSTANCES: Final = 200
-"""Nodes whose subflows are each looked into by themselves; beyond it one file is one place, for all nodes that run it."""
+"""Nodes whose subflows are each looked into by themselves; beyond it one file is one place for all of them."""
 _DECIDING: Final = ("approval", "condition")
 """Kinds whose texts only decide, or are shown to a person."""
 _CONTEXTS: Final = TextVertex("context", ())

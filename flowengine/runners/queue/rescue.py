@@ -54,7 +54,7 @@ _ENDED: Final = f"""
 
 
 class Orphans:
-    """`look` is called again and again; what it finds twice is an orphan: no process takes so long between two steps."""
+    """`look` is called repeatedly; what it finds twice is an orphan: no process takes so long between two steps."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store

@@ -1,7 +1,7 @@
 """Makes and upgrades the queue's tables, and puts jobs into them.
 
-The tables are procrastinate's own, in the schema `flowengine_queue` of the store. They are made by the first process that comes
-first, with the library's script, and brought up to a newer library with its own migrations, in order, in one
+The tables are procrastinate's own, in the schema `flowengine_queue` of the store. The first process that comes makes
+them, with the library's script, and brought up to a newer library with its own migrations, in order, in one
 transaction. A table of ours beside them says which was the last, and another who the workers are. While workers of the
 older library are alive nothing is changed: a migration may take away what they use.
 """
