@@ -12,13 +12,15 @@ from copy import deepcopy
 from functools import partial
 from inspect import Parameter, cleandoc, isawaitable, iscoroutinefunction, signature
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast
 
 from flowengine.core.context import Fragment
 from flowengine.core.flow_paths import RefusedPathError, resolve_path, resolve_store
 from flowengine.core.user_code import call_in_thread
 from flowengine.errors import DefinitionError
-from flowengine.models.open import Models
+
+if TYPE_CHECKING:
+    from flowengine.models.open import Models
 
 __all__ = [
     "JSON_TYPES",

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flowengine.context_providers import registry
+from flowengine.context_providers import factory
 from tests.support.packages import installed_package
 from tests.support.small_package import FLOW, small_package
 from visualize.layout import Box, outline
@@ -20,7 +20,7 @@ Command = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def package(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(factory, "_registered", {})
     with small_package(folder, tmp_path_factory.mktemp("site")):
         yield
 

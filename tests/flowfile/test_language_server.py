@@ -98,7 +98,7 @@ def test_words_and_inner_keys_are_offered(server: LanguageServer, text: str, exp
             "  a:\n    type: map\n    nodes:\n      b:\n        type: subflow\n        flow|: x.yaml\n",
             "Path of the flow file",
         ),
-        ("  a:\n    type: approval\n    on_expire|: no\n", "The choice that is made when nobody made one in time."),
+        ("  a:\n    type: approval\n    on_expire|: no\n", "The choice that is made when no answer came in time."),
         ("  a:\n    prompt|: x\n", "The user input. Left out: the predecessor's `result`"),
     ],
 )

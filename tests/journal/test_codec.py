@@ -25,7 +25,18 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel
 
 from flowengine.core.context import EMPTY, EvaluationResult, LLMResult, NodeResult, RoutingResult
-from flowengine.core.records import ModelCall, Notice, ProviderFailed, Receipt, Retry, Round, SkillLoad, ToolCall
+from flowengine.core.records import (
+    ApprovalRequested,
+    ContextGathered,
+    ModelCall,
+    Notice,
+    ProviderFailed,
+    Receipt,
+    Retry,
+    Round,
+    SkillLoad,
+    ToolCall,
+)
 from flowengine.core.values import FrozenDict, FrozenList, MixedDict, MixedList, freeze
 from flowengine.engine.events import (
     ErrorInfo,
@@ -248,6 +259,16 @@ def test_every_kind_of_event_comes_back(event: Event) -> None:
     assert again == event
     assert decode(text.encode()) == event
     assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("record", "stored"),
+    [(ApprovalRequested("Ship it?", ["yes"]), '"$Asked"'), (ContextGathered([{"text": "tea"}]), '"$Brought"')],
+)
+def test_a_record_whose_class_was_renamed_keeps_its_name_in_journals(record: Any, stored: str) -> None:
+    event = NodeRecorded("n", 1.0, record)
+    assert stored in encode(event)
+    assert decode(encode(event)) == event
 
 
 def test_the_events_of_a_run_come_back_frozen() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.context_providers import registry
+from flowengine.context_providers import factory
 from flowengine.flow import Flow
 from flowengine.server.app import make_app
 from tests.support.browser import Browser
@@ -33,7 +33,7 @@ def run_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[tuple
     folder.mkdir()
     site.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(factory, "_registered", {})
     with small_package(folder, site):
         (folder / "again.yaml").write_text(_FLOW)
         run = Flow.from_yaml("again.yaml").run_sync(store="sqlite:///runs.db")

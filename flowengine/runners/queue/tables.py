@@ -1,9 +1,9 @@
 """Makes and upgrades the queue's tables, and puts jobs into them.
 
 The tables are procrastinate's own, in the schema `flowengine_queue` of the store. The first process that comes makes
-them, with the library's script, and brought up to a newer library with its own migrations, in order, in one
-transaction. A table of ours beside them says which was the last, and another who the workers are. While workers of the
-older library are alive nothing is changed: a migration may take away what they use.
+them, with the library's script; a newer library's migrations bring them up to date, in order, in one transaction. A
+table of ours beside them says which was the last, and another who the workers are. While workers of the older library
+are alive nothing is changed: a migration may take away what they use.
 """
 
 from __future__ import annotations
