@@ -61,6 +61,22 @@ async def test_the_last_that_came_is_closed_first() -> None:
     assert told == [2, 1, 0]
 
 
+async def test_what_comes_while_others_are_closed_is_closed_too() -> None:
+    told: list[str] = []
+
+    async def close_late() -> None:
+        told.append("late")
+
+    async with RunScope() as scope:
+
+        async def close() -> None:
+            scope.at_end(close_late)
+            told.append("first")
+
+        scope.at_end(close)
+    assert told == ["first", "late"]
+
+
 async def test_what_fails_to_close_keeps_nothing_else_from_its_end() -> None:
     told: list[str] = []
 

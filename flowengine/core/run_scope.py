@@ -108,9 +108,11 @@ class RunScope:
 
     async def _close(self) -> None:
         """Close all that is to be closed; what fails in it keeps no other from it, and is raised at the end."""
-        async with AsyncExitStack() as stack:
-            for close in self._closing:
-                stack.push_async_callback(close)
+        while self._closing:  # The tasks of the run are still there, and may bring more.
+            closing, self._closing = self._closing, []
+            async with AsyncExitStack() as stack:
+                for close in closing:
+                    stack.push_async_callback(close)
 
     async def _end_tasks(
         self,
