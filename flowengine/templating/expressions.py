@@ -149,7 +149,10 @@ class ExpressionCompiler:
         if _is_literal_key(node.arg):
             return self.path(node)
         source, key, text = self._unseen(node.node), self.expression(node.arg), f"{format_path(node.node)}[…]"
-        read: Closure = lambda frame: read_item(source(frame), key(frame), text)  # noqa: E731
+
+        def read(frame: Frame) -> Any:
+            return read_item(source(frame), key(frame), text)
+
         return self._telling(node, read) if self._bare else read
 
     def _unseen(self, node: nodes.Expr) -> Closure:

@@ -264,9 +264,9 @@ async def test_a_memory_of_a_class_that_nobody_registered_is_kept():
 @pytest.mark.parametrize(
     ("odd", "problem"),
     [
-        (Fragment("a", "x", priority=None), "the priority of a Fragment must be a number, not "),  # type: ignore[arg-type]
-        (Fragment("a", "x", label=["a"]), "the label of a Fragment must be text, not "),  # type: ignore[arg-type]
-        (Fragment("a", "x", group=3), "the group of a Fragment must be text, not "),  # type: ignore[arg-type]
+        (Fragment("a", "x", priority=None), "the priority of a Fragment must be a number, not "),
+        (Fragment("a", "x", label=["a"]), "the label of a Fragment must be text, not "),
+        (Fragment("a", "x", group=3), "the group of a Fragment must be text, not "),
     ],
 )
 async def test_a_fragment_that_no_record_could_hold_is_a_failure_of_its_provider(
