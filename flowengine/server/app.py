@@ -13,6 +13,7 @@ import os
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
+from math import inf
 from os import PathLike
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
@@ -28,16 +29,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
 from flowengine.journal.stores import as_store
+from flowengine.runners.run_driver import Admission, RunDriver
 from flowengine.server.action_handlers import make_handlers
 from flowengine.server.answer_links import AnswerDesk, make_answer_routes
 from flowengine.server.api import make_api_routes
 from flowengine.server.flow_catalog import Library
 from flowengine.server.pages import FILE_CSP, make_page_routes
-from flowengine.server.problems import ProblemError, problem_response, refusal_response, tell_allowed
+from flowengine.server.problems import ProblemError, problem_of, problem_response, refusal_response, tell_allowed
 from flowengine.server.requests import ServerParts
 from flowengine.server.run_actions import OnceTable
 from flowengine.server.run_cache import RunCache
-from flowengine.server.run_commands import ApprovalDecision, RunCommands, RunningRuns
+from flowengine.server.run_commands import ApprovalDecision, RunCommands
 from flowengine.server.run_watch import RunWatches
 from flowengine.server.safety import LOOPBACK, AccessKeys, Gate, Hosts, RequestHead, make_token
 from visualize.viewer.html import ROOT, runs_url
@@ -169,8 +171,8 @@ def make_app(
     environ = os.environ if environ is None else environ
     shelf, library = RunCache(opened), Library(flows, environ)
     following = RunWatches(shelf)
-    runs = RunningRuns(opened, following.hear)
-    commands = RunCommands(shelf, library, runs)
+    runs = RunDriver(opened, Admission(at_once=inf), lambda what, error: problem_of(error))
+    commands = RunCommands(shelf, library, runs, following.hear)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -208,8 +210,8 @@ def make_app(
 async def stop(app: Starlette) -> None:
     """Cancel the runs of this process, which is journaled, and let go of all followers. Done at the end by itself."""
     parts: ServerParts = app.state.parts
-    runs: RunningRuns = app.state.runs
-    await runs.end()
+    runs: RunDriver = app.state.runs
+    await runs.end(puts_back=False)
     parts.following.end()
 
 

@@ -3,114 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
-
-import anyio
-from anyio.abc import TaskGroup
+from typing import Any, NamedTuple
 
 from flowengine.core.context import EMPTY
-from flowengine.engine.events import Event, RunFinished, RunStarted, TokenStreamed
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.events import RunFinished, RunStarted, TokenStreamed
 from flowengine.errors import RunBusyError, StoreCorruptError
 from flowengine.journal.approvals import answer
-from flowengine.journal.stores import TeeStore
 from flowengine.runners import local
+from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.queue.run_positions import queue_of
-from flowengine.runners.run import DEFAULTS, Live, Run, RunOptions, settings_of
+from flowengine.runners.run import DEFAULTS, Run, RunOptions, settings_of
+from flowengine.runners.run_driver import RunDriver, Work
 from flowengine.server.flow_catalog import CatalogEntry, Library
-from flowengine.server.problems import ProblemError, problem_of
+from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
 
-__all__ = ["ApprovalDecision", "RunCommands", "RunningRuns"]
-
-# --- Runs of this process
-
-Job: TypeAlias = Callable[[JournalStore, Live], Awaitable[Run]]
-"""Runs in the store that it is given, and tells what agents write."""
-Heard: TypeAlias = Callable[[str, TokenStreamed], None]
-
-
-class _Launch:
-    """One job on its way."""
-
-    def __init__(self) -> None:
-        self.scope = anyio.CancelScope()
-        self.begun = anyio.Event()
-        """The journal has taken its first event, or it is over."""
-        self.ended = anyio.Event()
-        self.has_run = False
-        self.failure: Exception | None = None
-
-    def hear(self, event: Event) -> None:
-        self.has_run = True
-        self.begun.set()
-
-
-class RunningRuns:
-    """The runs that this process drives."""
-
-    def __init__(self, store: JournalStore, heard: Heard) -> None:
-        self._store = store
-        self._heard = heard
-        self._tasks: TaskGroup | None = None
-        self._launched: dict[str, _Launch] = {}
-
-    def begin(self, tasks: TaskGroup) -> None:
-        """Runs are tasks of this group from now on."""
-        self._tasks = tasks
-
-    async def end(self) -> None:
-        """Cancel what runs, and take no more."""
-        self._tasks = None
-        for run_id in list(self._launched):
-            await self.cancel(run_id)
-
-    def drives(self, run_id: str) -> bool:
-        return run_id in self._launched
-
-    async def launch(self, run_id: str, job: Job) -> None:
-        """Begin a job; raises what it raises before anything of it is in the journal."""
-        if self._tasks is None:
-            raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
-        if run_id in self._launched:
-            raise RunBusyError(f"run '{run_id}' is being written by this server", f"process {os.getpid()}")
-        launch = self._launched[run_id] = _Launch()
-        self._tasks.start_soon(self._drive, run_id, launch, job)
-        await launch.begun.wait()
-        if launch.failure is not None and not launch.has_run:
-            raise launch.failure
-
-    async def wait(self, run_id: str) -> None:
-        """Until a run of this process has ended."""
-        launch = self._launched.get(run_id)
-        if launch is not None:
-            await launch.ended.wait()
-
-    async def cancel(self, run_id: str) -> bool:
-        """Stop a run of this process and wait for its end; False: it is none."""
-        launch = self._launched.get(run_id)
-        if launch is None:
-            return False
-        launch.scope.cancel()
-        await launch.ended.wait()
-        return True
-
-    async def _drive(self, run_id: str, launch: _Launch, job: Job) -> None:
-        try:
-            with launch.scope:
-                await job(TeeStore(self._store, launch.hear), partial(self._heard, run_id))
-        except (Exception, SystemExit, BaseExceptionGroup) as error:  # A node may call sys.exit(): that ends no server.
-            launch.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
-            if launch.has_run:
-                problem_of(launch.failure)  # No caller waits for it any more, so it is logged.
-        finally:
-            del self._launched[run_id]
-            launch.begun.set()
-            launch.ended.set()
+__all__ = ["ApprovalDecision", "RunCommands"]
 
 
 class ApprovalDecision(NamedTuple):
@@ -123,12 +35,16 @@ class ApprovalDecision(NamedTuple):
 
 
 class RunCommands:
-    """On one store, with the flows of one library."""
+    """On one store, with the flows of one library; what it begins goes on in this process (`driver`) or a queue."""
 
-    def __init__(self, shelf: RunCache, library: Library, runs: RunningRuns) -> None:
+    def __init__(
+        self, shelf: RunCache, library: Library, driver: RunDriver, heard: Callable[[str, TokenStreamed], None]
+    ) -> None:
+        """`heard`: told of what agents write in the runs of this process."""
         self._shelf = shelf
         self._library = library
-        self._runs = runs
+        self._driver = driver
+        self._heard = heard
 
     async def start(self, name: str, inputs: Mapping[str, Any], **how: Any) -> str:
         """`start_entry` of the flow of that name."""
@@ -160,10 +76,10 @@ class RunCommands:
             await submit_runs(queue_store(self._shelf.store), flow.plan, {chosen: inputs}, options, queue=queue)
             return chosen
 
-        async def job(store: JournalStore, live: Live) -> Run:
-            return await local.start(flow.plan, inputs, store, replace(options, live=live))
+        async def work(driven: DrivenRun) -> Run:
+            return await local.start(flow.plan, inputs, driven.store, self._live(options, chosen))
 
-        await self._runs.launch(chosen, job)
+        await self._launch(chosen, flow.name, work)
         return chosen
 
     async def fork(
@@ -190,11 +106,12 @@ class RunCommands:
             await self._requeue(new_id)
             return new_id
 
-        async def job(store: JournalStore, live: Live) -> Run:
-            options = RunOptions(run_id=new_id, settings=limits, live=live)
-            return await local.fork(flow.plan, run_id, store, node, options=options, **how)
+        options = self._live(RunOptions(run_id=new_id, settings=limits), new_id)
 
-        await self._runs.launch(new_id, job)
+        async def work(driven: DrivenRun) -> Run:
+            return await local.fork(flow.plan, run_id, driven.store, node, options=options, **how)
+
+        await self._launch(new_id, flow.name, work)
         return new_id
 
     async def approve(
@@ -235,7 +152,7 @@ class RunCommands:
     ) -> None:
         """`limits`: those that are chosen anew, by their names in a flow file, and the model. A run that was submitted
         goes back into its queue, unless a person's decision goes with it, which no queue carries."""
-        if self._runs.drives(run_id):
+        if self._driver.drives(run_id):
             raise ProblemError(409, "It is running", f"run '{run_id}' is being run by this server")
         started, finished = await self._ends(run_id)
         if finished is not None and finished.status == "succeeded" and not repeat_failed_items:
@@ -254,7 +171,7 @@ class RunCommands:
         await self._go_on(run_id, started, await self._find_flow(started), options)
 
     async def cancel(self, run_id: str) -> None:
-        if await self._runs.cancel(run_id):
+        if await self._driver.cancel(run_id):
             return
         started, finished = await self._ends(run_id)
         if queue_of(self._shelf.store, started) is not None:
@@ -272,7 +189,22 @@ class RunCommands:
 
     def drives(self, run_id: str) -> bool:
         """Tells whether a run is one of this process."""
-        return self._runs.drives(run_id)
+        return self._driver.drives(run_id)
+
+    def _live(self, options: RunOptions, run_id: str) -> RunOptions:
+        return replace(options, live=partial(self._heard, run_id))
+
+    async def _launch(self, run_id: str, flow: str, work: Work) -> None:
+        """Begin the work on a run; raises what it raises before anything of it is in the store."""
+        if self._driver.is_stopping:
+            raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
+        if self._driver.drives(run_id):
+            raise RunBusyError(f"run '{run_id}' is being written by this server", f"process {os.getpid()}")
+        driven = self._driver.reserve(run_id, flow)
+        await self._driver.launch(driven, work)
+        await driven.begun.wait()
+        if driven.failure is not None and not driven.is_recorded:
+            raise driven.failure
 
     async def _requeue(self, run_id: str, **how: Any) -> None:
         from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
@@ -283,10 +215,10 @@ class RunCommands:
         model = options.settings.get("model") or settings_of(await self._shelf.events(run_id)).get("model")
         flow = await self._shelf.do(entry.flow, model)
 
-        async def job(store: JournalStore, live: Live) -> Run:
-            return await local.resume(flow.plan, run_id, store, replace(options, live=live))
+        async def work(driven: DrivenRun) -> Run:
+            return await local.resume(flow.plan, run_id, driven.store, self._live(options, run_id))
 
-        await self._runs.launch(run_id, job)
+        await self._launch(run_id, flow.name, work)
 
     async def _find_flow(self, started: RunStarted) -> CatalogEntry:
         entry = await self._shelf.do(self._library.of_run, started)

@@ -27,11 +27,11 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, InputError, RunNotFoundError
 from flowengine.nodes.http_request import HttpRequest
 from flowengine.nodes.http_sender import HttpSender, Sender
+from flowengine.runners.driven_run import DrivenRun
 from flowengine.runs import RunRecord
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.http_answers import to_run_state
 from flowengine.serving.outcomes import RunOutcome
-from flowengine.serving.run_driver import DrivenRun
 from flowengine.serving.signatures import read_secrets, sign_message
 from visualize.viewer.html import whole
 

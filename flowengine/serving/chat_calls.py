@@ -18,12 +18,12 @@ import anyio.to_thread
 from flowengine.core.context import EMPTY
 from flowengine.engine.events import RunStarted
 from flowengine.errors import ApprovalError, InputError
+from flowengine.runners.run_driver import StoppingError
 from flowengine.runs import Question
 from flowengine.serving.chat_shape import TextOutput, find_message_input, may_ask
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import ENDED, FlowCaller, KeyReusedError, start_of
 from flowengine.serving.question_texts import PersonsAnswer, read_answer
-from flowengine.serving.run_driver import StoppingError
 from flowengine.serving.stream_parts import Part, PartReader, RunEnded
 
 __all__ = ["ChatRun", "Conversation", "begin_chat", "follow_parts", "give_answer", "session_of"]

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from flowengine.errors import FlowEngineError, InputError
+from flowengine.runners.run_driver import StoppingError
 from flowengine.server.sse import StreamResponse, wait_until_gone
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller
-from flowengine.serving.run_driver import StoppingError
 
 __all__ = ["answer_while_heard", "caller_of", "event_stream", "run_key_of", "stopping_unheard"]
 

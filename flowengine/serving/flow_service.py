@@ -37,8 +37,10 @@ from flowengine.journal.approvals import answer
 from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
 from flowengine.runners import local
+from flowengine.runners.driven_run import DrivenRun, Followed
 from flowengine.runners.queue.run_positions import queue_of, standing_of
 from flowengine.runners.run import RunOptions
+from flowengine.runners.run_driver import Admission, RunDriver
 from flowengine.runners.sessions import check_session_name
 from flowengine.runs import RunRecord
 from flowengine.server.flow_catalog import Library
@@ -56,8 +58,7 @@ from flowengine.serving.outcomes import (
     read_call,
     start_of,
 )
-from flowengine.serving.run_driver import Admission, DrivenRun, RunDriver
-from flowengine.serving.run_follower import Followed, RunFollower
+from flowengine.serving.run_follower import RunFollower
 from flowengine.serving.start_requests import digest, run_id_of_key, take_in_files
 
 __all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOutcome", "StartedRun", "run_id_of_key"]

@@ -15,10 +15,10 @@ from flowengine.core.json_values import to_json_value
 from flowengine.engine.events import Event, NodeFailed, TokenStreamed
 from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.masking.masker import Masker
+from flowengine.runners.run_driver import OverloadedError, StoppingError
 from flowengine.server.problems import Handler, ProblemError, answering_errors, problem_of, problem_response
 from flowengine.serving.api_keys import QuotaError
 from flowengine.serving.outcomes import NODE_STATES, AccessError, KeyReusedError, RunOutcome
-from flowengine.serving.run_driver import OverloadedError, StoppingError
 from visualize.viewer.html import whole
 
 __all__ = [

@@ -32,11 +32,12 @@ from flowengine.journal.value_types import only_looking
 from flowengine.masking.masker import Masker
 from flowengine.runners import local
 from flowengine.runners.deliveries import next_try
+from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runners.run import Run, RunOptions, unheard
+from flowengine.runners.run_driver import RunDriver, StoppingError
 from flowengine.runs import RunRecord
 from flowengine.serving.outcomes import RunOutcome, read_call, start_of
-from flowengine.serving.run_driver import DrivenRun, RunDriver, StoppingError
 from flowengine.serving.run_follower import RunFollower
 
 __all__ = ["LocalRuns", "RunStart", "log_failure", "logging_failure"]
@@ -96,7 +97,7 @@ class LocalRuns:
             return
         await self._driver.launch(driven, partial(self._drive_new, flow, start, tokens))
         await driven.begun.wait()
-        if driven.failure is not None and driven.started is None:
+        if driven.failure is not None and not driven.is_recorded:
             raise driven.failure
 
     async def _write_start(self, flow: str, start: RunStart, driven: DrivenRun) -> None:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, RunNotFoundError
+from flowengine.runners.run_driver import OverloadedError, StoppingError
 from flowengine.server.problems import problem_of
 from flowengine.server.requests import read_json_object
 from flowengine.serving.api_keys import QuotaError
@@ -43,7 +44,6 @@ from flowengine.serving.openai_bodies import (
 from flowengine.serving.openai_streams import ChatStream, ResponseStream
 from flowengine.serving.outcomes import AccessError, FlowCaller, KeyReusedError, start_of
 from flowengine.serving.question_texts import format_questions
-from flowengine.serving.run_driver import OverloadedError, StoppingError
 from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 from flowengine.serving.stream_parts import (
     Part,

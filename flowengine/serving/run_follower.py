@@ -1,103 +1,31 @@
 """Reads the events of runs for those who follow them: from the process's own runs as they come, else from the store.
 
-What a run of this process tells while it goes on is one list (`RunFeed`), that each of them reads at its own pace: a
-slow one has no buffer of its own, costs nothing and delays no one. Nothing is kept without a follower, unless
-somebody is about to. All who follow a run that another process drives share one look at the store.
+All who follow a run that another process drives share one look at the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final, TypeAlias
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from typing import Final
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from flowengine.engine.events import Event, RunFinished, TokenStreamed
+from flowengine.engine.events import Event, RunFinished
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, RunNotFoundError
 from flowengine.journal.value_types import only_looking
+from flowengine.runners.driven_run import Followed, RunFeed
 from flowengine.serving.outcomes import ENDED, SETTLED, no_run_of_yours
 
-__all__ = ["Followed", "RunFeed", "RunFollower"]
+__all__ = ["RunFollower"]
 
 _FIRST_LOOK, _LAST_LOOK = 0.05, 0.5
 """Seconds between two looks at a run that another process drives; ever longer while nothing happens."""
 _MAX_THREADS: Final = 4
 """Reading; each has a connection of its own to the store."""
-
-
-Followed: TypeAlias = "tuple[int | None, Event | TokenStreamed]"
-"""Position in the journal and event; what no journal has is without a position."""
-
-
-class RunFeed:
-    """The events of one run from the journal's position `next` until `end`. One event loop uses it."""
-
-    def __init__(self, position: int = 0) -> None:
-        self.is_kept = False
-        """Whether all is kept from the beginning on, for somebody who is about to follow."""
-        self.next = position
-        """The position behind the last event that was heard."""
-        self.is_over = False
-        self.followers = 0
-        self._items: list[Followed] = []
-        self._first = position
-        """The position of the first item."""
-        self._bell: anyio.Event | None = None
-
-    def hear(self, event: Event) -> None:
-        """The journal has taken an event."""
-        if self.followers or self.is_kept:
-            self._items.append((self.next, event))
-            self._ring()
-        self.next += 1
-
-    def hear_token(self, token: TokenStreamed) -> None:
-        """An agent has written a piece of text."""
-        if token.text and (self.followers or self.is_kept):
-            self._items.append((None, token))
-            self._ring()
-
-    def end(self) -> None:
-        """No more will come from here; followers that wait are told."""
-        self.is_over = True
-        self._ring()
-
-    @contextmanager
-    def follow(self) -> Generator[int]:
-        """From now on everything is kept, for as long as somebody follows; the position it is kept from."""
-        if not self.followers and not self.is_kept:
-            self._items, self._first = [], self.next
-        self.followers += 1
-        try:
-            yield self._first
-        finally:
-            self.followers -= 1
-            if not self.followers and not self.is_kept:
-                self._items = []
-
-    async def read(self, after: int) -> AsyncGenerator[Followed]:
-        """Yields the events from a position until the end; only inside `follow`."""
-        index = max((at + 1 for at, (seq, _) in enumerate(self._items) if seq is not None and seq < after), default=0)
-        while True:
-            while index < len(self._items):
-                position, event = self._items[index]
-                index += 1
-                if position is None or position >= after:
-                    yield position, event
-            if self.is_over:
-                return
-            if self._bell is None:
-                self._bell = anyio.Event()
-            await self._bell.wait()
-
-    def _ring(self) -> None:
-        if self._bell is not None:
-            self._bell.set()
-            self._bell = None
 
 
 class RunFollower:

@@ -13,9 +13,9 @@ import anyio.to_thread
 from flowengine.core.schedule import Schedule
 from flowengine.errors import RunNotFoundError, StoreUnavailableError
 from flowengine.flowfile.project.project import Project
+from flowengine.runners.run_driver import OverloadedError, StoppingError
 from flowengine.runners.schedule_ticker import LABEL, ScheduleTicker
 from flowengine.serving.flow_service import FlowService
-from flowengine.serving.run_driver import OverloadedError, StoppingError
 
 __all__ = ["make_ticker"]
 

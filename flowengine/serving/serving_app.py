@@ -29,6 +29,7 @@ from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project
 from flowengine.journal.stores import as_store
 from flowengine.models.dotenv import read_environment
+from flowengine.runners.run_driver import Admission
 from flowengine.server.problems import ProblemError, tell_allowed
 from flowengine.server.safety import LOOPBACK, Hosts
 from flowengine.serving.api_keys import KeyRing
@@ -40,7 +41,6 @@ from flowengine.serving.http_answers import error_response
 from flowengine.serving.mcp_routes import make_mcp_routes
 from flowengine.serving.openai_routes import make_openai_routes
 from flowengine.serving.operations import make_operation_routes
-from flowengine.serving.run_driver import Admission
 from flowengine.serving.scheduled_runs import make_ticker
 from flowengine.serving.serving_metrics import ServingMetrics
 from flowengine.serving.serving_parts import ServingParts

@@ -11,8 +11,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from flowengine.runners.driven_run import DrivenRun
 from flowengine.serving.flow_service import FlowService
-from flowengine.serving.run_driver import DrivenRun
 from flowengine.version import __version__
 
 __all__ = ["ServingMetrics"]

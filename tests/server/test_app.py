@@ -15,6 +15,8 @@ from flowengine.engine.events import RunResumed
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.runners.driven_run import DrivenRun
+from flowengine.runners.run_driver import RunDriver
 from flowengine.server import run_cache as module
 from flowengine.server.app import make_app
 from flowengine.server.flow_catalog import Library
@@ -159,21 +161,25 @@ async def test_an_answer_is_taken_although_somebody_goes_on_with_the_run_just_th
     commands: RunCommands = app.state.parts.acts
     async with app.router.lifespan_context(app):
         run_id = await commands.start("ask", {})
-        await app.state.runs.wait(run_id)
-        launch = app.state.runs.launch
+        driver: RunDriver = app.state.runs
+        driven = driver.find(run_id)
+        if driven is not None:
+            await driven.ended.wait()
+        launch = commands._launch
 
         async def launch_twice(*given: Any) -> None:
-            await launch(run_id, stand)
+            await launch(run_id, "ask", stand)
             await launch(*given)
 
-        async def stand(*given: Any) -> Any:
-            journal = given[0].open(run_id)
+        async def stand(driven: DrivenRun) -> Any:
+            journal = driven.store.open(run_id)
             journal.append(RunResumed(1.0))
+            journal.commit()
             try:
                 await anyio.sleep_forever()
             finally:
                 with anyio.CancelScope(shield=True):
                     await journal.close()
 
-        monkeypatch.setattr(app.state.runs, "launch", launch_twice)
+        monkeypatch.setattr(commands, "_launch", launch_twice)
         assert await commands.approve(run_id, None, ApprovalDecision("no")) == ("ask", True)

@@ -12,12 +12,12 @@ from mcp.client.client import Client
 
 from flowengine.engine.ports import JournalStore
 from flowengine.journal.stores import open_store
+from flowengine.runners.run_driver import StoppingError
 from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts
 from flowengine.serving.chat_requests import stopping_unheard
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.mcp_server import McpSettings, make_mcp_server
 from flowengine.serving.outcomes import KeyReusedError
-from flowengine.serving.run_driver import StoppingError
 from flowengine.serving.stream_parts import RunEnded, StepBegan
 from tests.serving.conftest import Counted
 

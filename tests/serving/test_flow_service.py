@@ -27,11 +27,12 @@ from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
+from flowengine.runners.driven_run import DrivenRun
+from flowengine.runners.run_driver import Admission, OverloadedError, StoppingError
 from flowengine.serving import local_runs
 from flowengine.serving.api_keys import QuotaError
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller, KeyReusedError
-from flowengine.serving.run_driver import Admission, DrivenRun, OverloadedError, RunDriver, StoppingError
 from flowengine.serving.serving_metrics import ServingMetrics
 from tests.serving.conftest import Counted
 from tests.support.postgres import empty_database
@@ -196,19 +197,6 @@ async def test_what_is_left_at_the_end_goes_on_at_the_next_start(store: JournalS
         for run in runs:
             assert (await service.wait(run.run_id)).outputs == {"wait": "through"}
     assert len(counted.calls) == 2  # What had ended before is not done again.
-
-
-async def test_a_run_that_was_about_to_begin_when_the_server_stopped_does_not_hold_it_up(store: JournalStore):
-    driver = RunDriver(store, Admission(), lambda what, error: None)
-    async with anyio.create_task_group() as tasks:
-        driver.begin(tasks)
-        driven = driver.reserve("r", "quick")
-        driven.journal = driven.store.create("r")
-        tasks.start_soon(driver.end, 0)
-        await anyio.wait_all_tasks_blocked()
-        await driver.launch(driven, _never)
-    assert isinstance(driven.failure, StoppingError)
-    assert driver.find("r") is None
 
 
 async def test_a_run_that_is_cancelled_or_put_back_is_counted_and_settled(store: JournalStore, counted: Counted):
@@ -462,7 +450,7 @@ async def test_a_question_that_expires_before_an_earlier_one_would_have_is_not_f
 
 
 async def test_a_question_of_a_run_that_no_server_began_does_not_expire_here(store: JournalStore):
-    approval = ApprovalNode(lambda context: "A?", {"yes": None, "no": "done"}, expires=0.05, on_expire="no")
+    approval = ApprovalNode(lambda context: "A?", {"yes": None, "no": "done"}, expires=0.5, on_expire="no")
     flow = Flow("one", {"ask": approval, "done": FunctionNode(lambda: "done")})
     foreign = await flow.run(store=store)
     async with FlowService(store, [flow]) as service:
@@ -478,7 +466,7 @@ async def test_a_question_of_a_run_that_no_server_began_does_not_expire_here(sto
 async def test_a_store_that_is_away_for_a_moment_forgets_no_expiry(
     store: JournalStore, monkeypatch: pytest.MonkeyPatch, away: str
 ):
-    approval = ApprovalNode(lambda context: "A?", {"yes": None, "no": "done"}, expires=0.05, on_expire="no")
+    approval = ApprovalNode(lambda context: "A?", {"yes": None, "no": "done"}, expires=0.5, on_expire="no")
     flow = Flow("one", {"ask": approval, "done": FunctionNode(lambda: "done")})
     async with FlowService(store, [flow]) as service:
         run = await service.start("one", {})

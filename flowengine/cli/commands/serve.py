@@ -126,8 +126,8 @@ def command(
     if no_keys and not is_here:
         raise click.UsageError(f"--no-keys goes with this machine's own addresses, and {host} can be reached by others")
     with needing_extra("serve", "`flowengine serve`"):
+        from flowengine.runners.run_driver import Admission
         from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
-        from flowengine.serving.run_driver import Admission
         from flowengine.serving.serving_app import make_serving_app
     _raise_file_limit()
     results = Results()

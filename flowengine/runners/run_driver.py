@@ -15,17 +15,12 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.core.context import NodeResult, RunStatus
-from flowengine.core.run_scope import Fence
-from flowengine.core.values import copy_mutable
-from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
-from flowengine.engine.ports import Journal, JournalStore
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, RunError
-from flowengine.journal.stores import TeeStore
+from flowengine.runners.driven_run import DrivenRun, RunFeed
 from flowengine.runners.run import Run
-from flowengine.serving.run_follower import RunFeed
 
-__all__ = ["Admission", "DrivenRun", "OverloadedError", "RunDriver", "StoppingError"]
+__all__ = ["Admission", "OverloadedError", "RunDriver", "StoppingError", "Work"]
 
 _FIRST_GUESS: Final = 2.0
 """Seconds that a run takes, before any has ended."""
@@ -51,46 +46,13 @@ class StoppingError(FlowEngineError):
 class Admission:
     """The maximum number of running and of waiting runs."""
 
-    def __init__(self, at_once: int = 16, waiting: int = 1_000) -> None:
+    def __init__(self, at_once: float = 16, waiting: int = 1_000) -> None:
         self.at_once = at_once
         self.waiting = waiting
 
 
-Work: TypeAlias = "Callable[[DrivenRun], Awaitable[Run]]"
+Work: TypeAlias = Callable[[DrivenRun], Awaitable[Run]]
 """Goes on with a run, in its store and with its journal, if it has one already; tells its feed what agents write."""
-
-
-class DrivenRun:
-    """One run on its way."""
-
-    def __init__(self, run_id: str, flow: str, store: JournalStore, is_alone: Callable[[], bool]) -> None:
-        self.run_id = run_id
-        self.is_alone = is_alone
-        """Whether no other run goes on here now."""
-        self.flow = flow
-        self.feed = RunFeed()
-        self.store: JournalStore = _ToldStore(store, self)
-        """Its own view of the store: whatever writes the run through it is heard by the followers."""
-        self.scope = anyio.CancelScope()
-        self.begun = anyio.Event()
-        """The journal has taken its first event, or it is over."""
-        self.ended = anyio.Event()
-        self.started: RunStarted | None = None
-        """There where it began here."""
-        self.finished: RunFinished | None = None
-        self.run: Run | None = None
-        self.failure: Exception | None = None
-        self.is_put_back = False
-        """Whether another process is to go on with it, where it is cancelled."""
-        self.journal: Journal | None = None
-        """There where the run was created before it is its turn."""
-
-    @property
-    def status(self) -> RunStatus | None:
-        """The run's status when it stops here, `running` if it is put back; None if its record does not say."""
-        if self.run is not None:
-            return self.run.status
-        return None if self.finished is None else self.finished.status
 
 
 class RunDriver:
@@ -100,7 +62,7 @@ class RunDriver:
         self,
         store: JournalStore,
         admission: Admission,
-        log: Callable[[str, Exception], None],
+        log: Callable[[str, Exception], object],
     ) -> None:
         """`log` hears what goes wrong with a run beyond what its record tells."""
         self._store = store
@@ -197,18 +159,19 @@ class RunDriver:
                 return each[0]
         return None
 
-    async def end(self, grace: float) -> Sequence[str]:
-        """Take nothing more, and let end what is on its way; the runs that are put back after so many seconds."""
+    async def end(self, grace: float = 0, *, puts_back: bool = True) -> Sequence[str]:
+        """Take nothing more, and let end what is on its way; the runs that are put back after so many seconds, or are
+        cancelled where none is put back."""
         self._tasks = None
         turns, self._turn = list(self._turn), deque()
         for driven, _ in turns:
             await self._put_aside(driven)
-        if self.running:
+        if self.running and grace:
             with anyio.move_on_after(grace):
                 await self._idle.wait()
         left = list(self._driven.values())
         for driven in left:
-            driven.is_put_back = True
+            driven.is_put_back = puts_back
             driven.scope.cancel()
         for driven in left:
             await driven.ended.wait()
@@ -241,6 +204,8 @@ class RunDriver:
             del self._driven[driven.run_id]
             if driven.scope.cancelled_caught and driven.is_put_back:
                 driven.failure = StoppingError(f"the server stops: run '{driven.run_id}' goes on at its next start")
+            elif driven.scope.cancelled_caught and not driven.is_recorded:
+                driven.failure = RunError(f"run '{driven.run_id}' was cancelled before it began")
             driven.feed.end()
             driven.begun.set()
             driven.ended.set()
@@ -264,56 +229,3 @@ class RunDriver:
             self._start(self._tasks, *self._turn.popleft())
         if not self.running:
             self._idle.set()
-
-
-class _ToldStore(TeeStore):
-    """The store, whose journals tell the followers of one run what they take."""
-
-    def __init__(self, store: JournalStore, driven: DrivenRun) -> None:
-        super().__init__(store, driven.feed.hear)
-        self._driven = driven
-
-    def create(self, run_id: str, /) -> Journal:
-        return _ToldJournal(self._store.create(run_id), self._driven)
-
-    def open(self, run_id: str, /) -> Journal:
-        return _ToldJournal(self._store.open(run_id), self._driven)
-
-
-class _ToldJournal:
-    """A journal that tells the followers what it takes."""
-
-    fence: Fence
-    """There where the journal inside has one."""
-
-    def __init__(self, journal: Journal, driven: DrivenRun) -> None:
-        self._journal = journal
-        self._driven = driven
-        self.flush, self.read, self.close = journal.flush, journal.read, journal.close
-        fence: Fence | None = getattr(journal, "fence", None)
-        if fence is not None:
-            self.fence = fence
-
-    @property
-    def flush_interval(self) -> float | None:
-        return self._journal.flush_interval
-
-    def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
-        """One commit is for all runs of this process that have something to write now."""
-        return self._journal.commit(alone and self._driven.is_alone())
-
-    def append(self, event: Event, /) -> None:
-        driven = self._driven
-        if driven.is_put_back and type(event) is RunFinished and event.status == "cancelled":
-            event = event._replace(status="running")
-        self._journal.append(event)
-        if (driven.feed.followers or driven.feed.is_kept) and type(
-            event
-        ) is NodeFinished:  # What a follower does to it reaches no later node.
-            event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
-        driven.feed.hear(event)
-        if type(event) is RunStarted:
-            driven.started = event
-            driven.begun.set()
-        elif type(event) is RunFinished:
-            driven.finished = event

@@ -1,0 +1,194 @@
+"""Holds one run that this process drives: what its journal takes, and what of it is told to those who follow it.
+
+What a run tells while it goes on is one list (`RunFeed`), that each follower reads at its own pace: a slow one has no
+buffer of its own, costs nothing and delays no one. Nothing is kept without a follower, unless somebody is about to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import anyio
+
+from flowengine.core.context import NodeResult, RunStatus
+from flowengine.core.run_scope import Fence
+from flowengine.core.values import copy_mutable
+from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted, TokenStreamed
+from flowengine.engine.ports import Journal, JournalStore
+from flowengine.journal.stores import TeeStore
+from flowengine.runners.run import Run
+
+__all__ = ["DrivenRun", "Followed", "RunFeed"]
+
+Followed: TypeAlias = "tuple[int | None, Event | TokenStreamed]"
+"""Position in the journal and event; what no journal has is without a position."""
+
+
+class RunFeed:
+    """The events of one run from the journal's position `next` until `end`. One event loop uses it."""
+
+    def __init__(self, position: int = 0) -> None:
+        self.is_kept = False
+        """Whether all is kept from the beginning on, for somebody who is about to follow."""
+        self.next = position
+        """The position behind the last event that was heard."""
+        self.is_over = False
+        self.followers = 0
+        self._items: list[Followed] = []
+        self._first = position
+        """The position of the first item."""
+        self._bell: anyio.Event | None = None
+
+    def hear(self, event: Event) -> None:
+        """The journal has taken an event."""
+        if self.followers or self.is_kept:
+            self._items.append((self.next, event))
+            self._ring()
+        self.next += 1
+
+    def hear_token(self, token: TokenStreamed) -> None:
+        """An agent has written a piece of text."""
+        if token.text and (self.followers or self.is_kept):
+            self._items.append((None, token))
+            self._ring()
+
+    def end(self) -> None:
+        """No more will come from here; followers that wait are told."""
+        self.is_over = True
+        self._ring()
+
+    @contextmanager
+    def follow(self) -> Generator[int]:
+        """From now on everything is kept, for as long as somebody follows; the position it is kept from."""
+        if not self.followers and not self.is_kept:
+            self._items, self._first = [], self.next
+        self.followers += 1
+        try:
+            yield self._first
+        finally:
+            self.followers -= 1
+            if not self.followers and not self.is_kept:
+                self._items = []
+
+    async def read(self, after: int) -> AsyncGenerator[Followed]:
+        """Yields the events from a position until the end; only inside `follow`."""
+        index = max((at + 1 for at, (seq, _) in enumerate(self._items) if seq is not None and seq < after), default=0)
+        while True:
+            while index < len(self._items):
+                position, event = self._items[index]
+                index += 1
+                if position is None or position >= after:
+                    yield position, event
+            if self.is_over:
+                return
+            if self._bell is None:
+                self._bell = anyio.Event()
+            await self._bell.wait()
+
+    def _ring(self) -> None:
+        if self._bell is not None:
+            self._bell.set()
+            self._bell = None
+
+
+class DrivenRun:
+    """One run on its way."""
+
+    def __init__(self, run_id: str, flow: str, store: JournalStore, is_alone: Callable[[], bool]) -> None:
+        self.run_id = run_id
+        self.is_alone = is_alone
+        """Whether no other run goes on here now."""
+        self.flow = flow
+        self.feed = RunFeed()
+        self.store: JournalStore = _ToldStore(store, self)
+        """Its own view of the store: whatever writes the run through it is heard by the followers."""
+        self.scope = anyio.CancelScope()
+        self.begun = anyio.Event()
+        """The store has what it began or went on with, or it is over."""
+        self.is_recorded = False
+        """Whether the store has it; else nobody finds what was begun."""
+        self.ended = anyio.Event()
+        self.started: RunStarted | None = None
+        """There where it began here."""
+        self.finished: RunFinished | None = None
+        self.run: Run | None = None
+        self.failure: Exception | None = None
+        self.is_put_back = False
+        """Whether another process is to go on with it, where it is cancelled."""
+        self.journal: Journal | None = None
+        """There where the run was created before it is its turn."""
+
+    def record(self) -> None:
+        """The store has it from here on."""
+        self.is_recorded = True
+        self.begun.set()
+
+    @property
+    def status(self) -> RunStatus | None:
+        """The run's status when it stops here, `running` if it is put back; None if its record does not say."""
+        if self.run is not None:
+            return self.run.status
+        return None if self.finished is None else self.finished.status
+
+
+class _ToldStore(TeeStore):
+    """The store, whose journals tell the followers of one run what they take."""
+
+    def __init__(self, store: JournalStore, driven: DrivenRun) -> None:
+        super().__init__(store, driven.feed.hear)
+        self._driven = driven
+
+    def create(self, run_id: str, /) -> Journal:
+        return _ToldJournal(self._store.create(run_id), self._driven)
+
+    def open(self, run_id: str, /) -> Journal:
+        return _ToldJournal(self._store.open(run_id), self._driven)
+
+
+class _ToldJournal:
+    """A journal that tells the followers what it takes."""
+
+    fence: Fence
+    """There where the journal inside has one."""
+
+    def __init__(self, journal: Journal, driven: DrivenRun) -> None:
+        self._journal = journal
+        self._driven = driven
+        self.flush, self.read, self.close = journal.flush, journal.read, journal.close
+        fence: Fence | None = getattr(journal, "fence", None)
+        if fence is not None:
+            self.fence = fence
+
+    @property
+    def flush_interval(self) -> float | None:
+        return self._journal.flush_interval
+
+    def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
+        """One commit is for all runs of this process that have something to write now."""
+        waiting = self._journal.commit(alone and self._driven.is_alone())
+        if self._driven.is_recorded:
+            return waiting
+        if waiting is not None:
+            return self._record(waiting)
+        self._driven.record()
+        return None
+
+    async def _record(self, waiting: Awaitable[None]) -> None:
+        await waiting
+        self._driven.record()
+
+    def append(self, event: Event, /) -> None:
+        driven = self._driven
+        if driven.is_put_back and type(event) is RunFinished and event.status == "cancelled":
+            event = event._replace(status="running")
+        self._journal.append(event)
+        if type(event) is NodeFinished and (driven.feed.followers or driven.feed.is_kept):
+            # What a follower does to it reaches no later node.
+            event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
+        driven.feed.hear(event)
+        if type(event) is RunStarted:
+            driven.started = event
+        elif type(event) is RunFinished:
+            driven.finished = event
