@@ -19,8 +19,7 @@ from flowengine.core.file_values import FileValue
 from flowengine.core.json_values import to_json_value
 from flowengine.core.locale import Messages
 from flowengine.errors import RunError
-from flowengine.models.messages import Message, from_dict
-from flowengine.tools.result_text import fence
+from flowengine.models.messages import Message, fence, from_dict
 
 __all__ = [
     "Subject",

@@ -439,29 +439,26 @@ class Reused(NamedTuple):
 
 
 RECORDS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind
-    for kind in (
-        ModelCall,
-        ToolCall,
-        Decided,
-        EffectDecided,
-        Receipt,
-        Received,
-        ContextGathered,
-        SkillLoad,
-        ProviderFailed,
-        Round,
-        Retry,
-        Waited,
-        Notice,
-        MapBegan,
-        MapStopped,
-        RoundEnded,
-        ApprovalRequested,
-        Notified,
-        Answered,
-        Reused,
-    )
+    "ModelCall": ModelCall,
+    "ToolCall": ToolCall,
+    "Decided": Decided,
+    "EffectDecided": EffectDecided,
+    "Receipt": Receipt,
+    "Received": Received,
+    "ContextGathered": ContextGathered,
+    "SkillLoad": SkillLoad,
+    "ProviderFailed": ProviderFailed,
+    "Round": Round,
+    "Retry": Retry,
+    "Waited": Waited,
+    "Notice": Notice,
+    "MapBegan": MapBegan,
+    "MapStopped": MapStopped,
+    "RoundEnded": RoundEnded,
+    "ApprovalRequested": ApprovalRequested,
+    "Notified": Notified,
+    "Answered": Answered,
+    "Reused": Reused,
 }
 """Class name → class, for the journal's codec."""
 

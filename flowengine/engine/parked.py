@@ -8,6 +8,7 @@ is still at work has it once it parks. Where answers come from is the mailbox's 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, Protocol
 
@@ -33,40 +34,33 @@ class Entrance(Protocol):
     def give_up(self, error: JournalError, /) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class Parked:
-    """What waits in one run. `start_soon` begins a task that lives until the run ends, `tell` is called
-    when a node has parked, to have people told of what it asks."""
+    """What waits in one run."""
 
-    def __init__(
-        self,
-        mailbox: Mailbox,
-        journal: Journal,
-        history: History,
-        clock: Callable[[], float],
-        start_soon: Callable[[Callable[[], Any]], None],
-        tell: Callable[[], None] | None = None,
-    ) -> None:
-        self._mailbox = mailbox
-        self._journal = journal
-        self._history = history
-        self._clock = clock
-        self._start_soon = start_soon
-        self._tell = tell
-        self._listens = False
-        self._looked = 0.0
-        self._answered: set[str] = set()
-        """Nodes whose answer is journaled, and that could not be entered again yet."""
-        self.nodes: dict[str, tuple[Entrance, int]] = {}
-        """Path → what parked there."""
+    mailbox: Mailbox
+    journal: Journal
+    history: History
+    clock: Callable[[], float]
+    start_soon: Callable[[Callable[[], Any]], None]
+    """Begins a task that lives until the run ends."""
+    tell: Callable[[], None] | None = None
+    """Called when a node has parked, to have people told of what it asks."""
+    nodes: dict[str, tuple[Entrance, int]] = field(default_factory=dict[str, "tuple[Entrance, int]"])
+    """Path → what parked there."""
+    _listens: bool = False
+    _looked: float = 0.0
+    _answered: set[str] = field(default_factory=set[str])
+    """Nodes whose answer is journaled, and that could not be entered again yet."""
 
     async def add(self, path: str, level: Entrance, number: int) -> None:
         """A node has parked: from now on answers are heard of."""
         self.nodes[path] = level, number
         if not self._listens:
             self._listens = True
-            self._start_soon(self._listen)
-        if self._tell is not None:
-            self._tell()
+            self.start_soon(self._listen)
+        if self.tell is not None:
+            self.tell()
         self._go_on()
         await self.take_in()
 
@@ -82,7 +76,7 @@ class Parked:
 
     async def take_in(self) -> None:
         """Journal the answers that have come, and enter again what waits for them."""
-        found = self._mailbox.collect(self._journal.read)
+        found = self.mailbox.collect(self.journal.read)
         self._looked = perf_counter()
         if found:
             await self._record(found)
@@ -91,15 +85,15 @@ class Parked:
     async def _record(self, found: Mapping[str, Any]) -> None:
         answered = [(node_of_question(path, record), record) for path, record in found.items()]
         for node, record in answered:
-            self._journal.append(NodeRecorded(node, self._clock(), record))
-        waiting = self._journal.commit(False)
+            self.journal.append(NodeRecorded(node, self.clock(), record))
+        waiting = self.journal.commit(False)
         if waiting is not None:
             await waiting
         self._answered.update(node for node, _ in answered)
 
     async def _listen(self) -> None:
         while True:
-            await self._mailbox.wait()
+            await self.mailbox.wait()
             try:
                 await self.take_in()
             except JournalError as error:
@@ -115,7 +109,7 @@ class Parked:
             if path is None:
                 continue
             level, number = self.nodes[path]
-            self._history.renew(self._journal.read(), path)
+            self.history.renew(self.journal.read(), path)
             if level.enter_again(number):
                 self._answered.discard(node)
                 self.nodes.pop(path, None)

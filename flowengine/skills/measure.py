@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from anyio import to_thread
 
-from flowengine.models.messages import Message
+from flowengine.models.messages import Message, fence
 from flowengine.models.model import Model, Request
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
@@ -26,7 +26,6 @@ from flowengine.skills.disclosure import SkillAccess
 from flowengine.skills.outline import LONG_TEXT, Section, make_outline
 from flowengine.skills.skill import Skill
 from flowengine.skills.skill_store import SkillStore
-from flowengine.tools.result_text import fence
 
 __all__ = [
     "Choices",

@@ -1,17 +1,15 @@
-"""Checks the arguments of filters and tests: the right kind, or an error that says so."""
+"""Reads the arguments of filters and tests: the right kind, or an error that says so."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from inspect import Parameter, signature
+from collections.abc import Callable
 from typing import Any, Final
 
-from flowengine.errors import TemplateError, did_you_mean
+from flowengine.errors import TemplateError
 from flowengine.templating.access import Missing, describe_kind, read_attribute, read_item
 from flowengine.templating.limits import Meter
 
-__all__ = ["Reader", "attribute_name", "check_integer", "check_number", "field_reader", "find_misfit"]
+__all__ = ["Reader", "attribute_name", "check_integer", "check_number", "field_reader"]
 
 
 _LONGEST_PATH: Final = 200
@@ -75,30 +73,3 @@ def field_reader(path: Any, *, optional: bool = False) -> Reader:
 
 def _is_position(step: str) -> bool:
     return step.isascii() and step.isdigit() and len(step) < 10
-
-
-@lru_cache(maxsize=256)
-def _signature(function: Callable[..., Any]) -> tuple[int, int | None, Mapping[str, Parameter]]:
-    """Fewest and most positional arguments after the meter and the value, and the names."""
-    given = dict(list(signature(function).parameters.items())[2:])
-    plain = {name: each for name, each in given.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD}
-    fewest = sum(1 for each in plain.values() if each.default is Parameter.empty)
-    any_number = any(each.kind is Parameter.VAR_POSITIONAL for each in given.values())
-    return fewest, None if any_number else len(plain), given
-
-
-def find_misfit(function: Callable[..., Any], count: int, keywords: tuple[str, ...]) -> str:
-    """Describes what is wrong with a call's arguments; empty if nothing is."""
-    fewest, most, names = _signature(function)
-    if most is not None and count + len(keywords) > most:
-        return f"takes at most {most} argument{'' if most == 1 else 's'}"
-    free = any(each.kind is Parameter.VAR_KEYWORD for each in names.values())
-    for keyword in keywords:
-        each = names.get(keyword)
-        if not free and (each is None or each.kind is Parameter.VAR_POSITIONAL):
-            return f"has no argument '{keyword}'{did_you_mean(keyword, names)}"
-        if keyword in list(names)[:count] and most is not None:
-            return f"was given '{keyword}' twice"
-    needed = list(names)[count:fewest]
-    missing = [name for name in needed if name not in keywords]
-    return f"needs the argument '{missing[0]}'" if missing else ""

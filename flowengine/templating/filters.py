@@ -7,12 +7,14 @@ read them from here. Values that are not there never reach a filter, but for tho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from inspect import Parameter, signature
 from typing import Any, Final, cast
 
 from flowengine.errors import TemplateError, did_you_mean
 from flowengine.templating.access import Missing, each_of, kind_of
-from flowengine.templating.arguments import check_integer, check_number, field_reader, find_misfit
+from flowengine.templating.arguments import check_integer, check_number, field_reader
 from flowengine.templating.compare import contains, equal, is_true, less
 from flowengine.templating.filters_list import LIST_FILTERS
 from flowengine.templating.filters_parsing import PARSING_FILTERS
@@ -20,7 +22,7 @@ from flowengine.templating.filters_text import TEXT_FILTERS
 from flowengine.templating.limits import MAX_INT_BITS, Meter
 from flowengine.templating.text import excerpt
 
-__all__ = ["FILTERS", "TAKES_MISSING", "TESTS"]
+__all__ = ["FILTERS", "TAKES_MISSING", "TESTS", "find_misfit"]
 
 # --- Tests of expressions (`x is defined`)
 
@@ -315,3 +317,33 @@ FILTERS: Final = cast(
         "selectattr": selectattr,
     },
 )
+
+
+# --- Calls of filters and tests
+
+
+@lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> tuple[int, int | None, Mapping[str, Parameter]]:
+    """Fewest and most positional arguments after the meter and the value, and the names."""
+    given = dict(list(signature(function).parameters.items())[2:])
+    plain = {name: each for name, each in given.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD}
+    fewest = sum(1 for each in plain.values() if each.default is Parameter.empty)
+    any_number = any(each.kind is Parameter.VAR_POSITIONAL for each in given.values())
+    return fewest, None if any_number else len(plain), given
+
+
+def find_misfit(function: Callable[..., Any], count: int, keywords: tuple[str, ...]) -> str:
+    """Describes what is wrong with a call's arguments; empty if nothing is."""
+    fewest, most, names = _signature(function)
+    if most is not None and count + len(keywords) > most:
+        return f"takes at most {most} argument{'' if most == 1 else 's'}"
+    free = any(each.kind is Parameter.VAR_KEYWORD for each in names.values())
+    for keyword in keywords:
+        each = names.get(keyword)
+        if not free and (each is None or each.kind is Parameter.VAR_POSITIONAL):
+            return f"has no argument '{keyword}'{did_you_mean(keyword, names)}"
+        if keyword in list(names)[:count] and most is not None:
+            return f"was given '{keyword}' twice"
+    needed = list(names)[count:fewest]
+    missing = [name for name in needed if name not in keywords]
+    return f"needs the argument '{missing[0]}'" if missing else ""

@@ -18,8 +18,7 @@ from jinja2.lexer import TokenStream, newline_re
 from jinja2.parser import Parser
 
 from flowengine.errors import TemplateSyntaxError, did_you_mean
-from flowengine.templating.arguments import find_misfit
-from flowengine.templating.filters import FILTERS, TESTS
+from flowengine.templating.filters import FILTERS, TESTS, find_misfit
 from flowengine.templating.limits import MAX_BRACKETS, MAX_DEPTH, MAX_SOURCE, MAX_TOKENS
 
 __all__ = ["METHODS", "Source", "check_tree", "expression_tree", "has_tags", "template_tree"]

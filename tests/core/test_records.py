@@ -1,10 +1,10 @@
-"""What records say for people: amounts of money and durations."""
+"""The records by name, and what they say for people: amounts of money and durations."""
 
 from __future__ import annotations
 
 import pytest
 
-from flowengine.core.records import seconds_text
+from flowengine.core.records import RECORDS, seconds_text
 
 DURATIONS = {
     -1.0: "0 ms", 0.0: "0 ms", 0.9994: "999 ms", 0.9996: "1.0 s", 59.94: "59.9 s", 59.96: "1 min 0 s",
@@ -16,3 +16,7 @@ DURATIONS = {
 @pytest.mark.parametrize(("seconds", "text"), DURATIONS.items())
 def test_a_duration_is_rounded_and_has_two_units_at_most(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
+
+
+def test_each_record_stands_under_the_name_that_journals_have() -> None:
+    assert list(RECORDS) == [kind.__name__ for kind in RECORDS.values()]

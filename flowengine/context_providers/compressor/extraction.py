@@ -16,10 +16,9 @@ from typing import Final, NamedTuple
 from flowengine.context_providers.text_cutting import MARK, shorten_text
 from flowengine.core.locale import Messages
 from flowengine.errors import OutputError
-from flowengine.models.messages import Message
+from flowengine.models.messages import Message, fence
 from flowengine.models.model import Request
 from flowengine.retrieval.terms import stems
-from flowengine.tools.result_text import fence
 
 __all__ = [
     "NO_FACTS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ _COMPARISONS: Final = 50_000
 _LONGEST: Final = 80
 
 
+@dataclass(slots=True, eq=False)
 class Nearest:
     """The hints of one file.
 
@@ -28,8 +30,7 @@ class Nearest:
     "; did you mean 'publish'?"
     """
 
-    def __init__(self) -> None:
-        self._left = _COMPARISONS
+    _left: int = _COMPARISONS
 
     def __call__(self, name: str, known: Collection[str]) -> str:
         self._left -= len(known)
@@ -44,21 +45,18 @@ class Nearest:
 _ENOUGH: Final = 200
 
 
+@dataclass(slots=True, eq=False)
 class Report:
     """The findings of one spec, each told once."""
 
-    def __init__(self, spec: FlowSpec) -> None:
-        self.found: list[Diagnostic] = []
-        self.nearest = Nearest()
-        """The nearest known name, as a hint."""
-        self._source = spec.source
-        self._file = None if spec.path is None else str(spec.path)
-        self._told: set[Diagnostic] = set()
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether so much is wrong already that files and packages need not be looked through for more."""
-        return sum(each.severity == "error" for each in self.found[:_ENOUGH]) >= _ENOUGH
+    spec: FlowSpec
+    found: list[Diagnostic] = field(default_factory=list[Diagnostic], init=False)
+    is_enough: bool = field(default=False, init=False)
+    """Whether so much is wrong already that files and packages need not be looked through for more."""
+    nearest: Nearest = field(default_factory=Nearest, init=False)
+    """The nearest known name, as a hint."""
+    _wrong: int = field(default=0, init=False)
+    _told: set[Diagnostic] = field(default_factory=set[Diagnostic], init=False)
 
     @property
     def errors(self) -> set[str]:
@@ -71,16 +69,17 @@ class Report:
 
     def at_key(self, code: str, message: str, path: KeyPath, hint: str = "") -> None:
         """A finding about a key, or about what is missing below it."""
-        self._tell(code, message, self._source.key_position(path), node_at(path), hint)
+        self._tell(code, message, self.spec.source.key_position(path), node_at(path), hint)
 
     def at_value(self, code: str, message: str, path: KeyPath, hint: str = "") -> None:
         """A finding about a value."""
-        self._tell(code, message, self._source.position(path), node_at(path), hint)
+        self._tell(code, message, self.spec.source.position(path), node_at(path), hint)
 
     def in_text(self, code: str, message: str, text: Text, line: int, column: int, hint: str = "") -> None:
         """A finding inside of a text."""
-        place = self._source.inside(text.path, text.text, line, column)
-        self._tell(code, message, place, text.node or (), hint, self._source.file_of(text.path))
+        source = self.spec.source
+        place = source.inside(text.path, text.text, line, column)
+        self._tell(code, message, place, text.node or (), hint, source.file_of(text.path))
 
     def at_use(self, code: str, message: str, use: Use, hint: str = "") -> None:
         """A finding about a name that a text reads."""
@@ -97,8 +96,11 @@ class Report:
         self, code: str, message: str, place: tuple[int, int], node: NodePath, hint: str, file: Path | None = None
     ) -> None:
         severity = "warning" if code.startswith("FE9") else "error"
-        name = self._file if file is None else str(file)
+        beside = self.spec.path if file is None else file
+        name = None if beside is None else str(beside)
         each = Diagnostic(code, shorten_message(message), name, *place, ".".join(node) or None, hint, severity)
         if each not in self._told:
             self._told.add(each)
             self.found.append(each)
+            self._wrong += severity == "error"
+            self.is_enough = self._wrong >= _ENOUGH

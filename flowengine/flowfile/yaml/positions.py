@@ -9,28 +9,29 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from flowengine.flowfile.yaml.parser import Place
 
 __all__ = ["SourceText", "origins"]
 
-KeyPath = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 
 
+@dataclass(slots=True, eq=False)
 class SourceText:
     """A file's text, its path as the user gave it, and the place of every value."""
 
-    def __init__(self, text: str, path: Path | None, place: Place | None) -> None:
-        self.text = text
-        self.texts: Mapping[Path, str] = {}
-        """The files that texts of it were taken from: path as it is shown → text."""
-        self._taken: Mapping[KeyPath, Path] = {}
-        self.path = path
-        self.place = place
-        self._origins: dict[int, list[int]] = {}
-        self._lines: list[int] = []
+    text: str
+    path: Path | None
+    place: Place | None
+    texts: Mapping[Path, str] = field(default_factory=dict[Path, str], init=False)
+    """The files that texts of it were taken from: path as it is shown → text."""
+    _taken: Mapping[KeyPath, Path] = field(default_factory=dict["KeyPath", Path], init=False)
+    _origins: dict[int, list[int]] = field(default_factory=dict[int, "list[int]"], init=False)
+    _lines: list[int] = field(default_factory=list[int], init=False)
 
     def take(self, texts: Mapping[Path, str], places: Mapping[KeyPath, Path]) -> None:
         """Know which values are texts of other files."""
