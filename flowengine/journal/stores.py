@@ -7,7 +7,7 @@ takes the URL and the durability and gives a `JournalStore`. They are looked for
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from inspect import isfunction
@@ -31,7 +31,7 @@ from flowengine.errors import (
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.version import Extra, install_hint
 
-__all__ = ["TeeStore", "as_store", "check_run_id", "now_of", "open_store", "without_password"]
+__all__ = ["TeeJournal", "TeeStore", "as_store", "check_run_id", "now_of", "open_store", "without_password"]
 
 # --- Ids of runs
 
@@ -99,10 +99,14 @@ class TeeStore:
         return now_of(self._store)
 
     def create(self, run_id: str, /) -> Journal:
-        return _tee_journal(self._store.create(run_id), self._listener)
+        return self.tee(self._store.create(run_id))
 
     def open(self, run_id: str, /) -> Journal:
-        return _tee_journal(self._store.open(run_id), self._listener)
+        return self.tee(self._store.open(run_id))
+
+    def tee(self, journal: Journal) -> Journal:
+        """The journal as it is handed out."""
+        return TeeJournal(journal, self._listener)
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         return self._store.events(run_id, after)
@@ -144,26 +148,26 @@ class TeeStore:
         self._store.close()
 
 
-def _tee_journal(journal: Journal, listener: Listener) -> Journal:
-    teed = _TeeJournal(journal, listener)
-    fence: Fence | None = getattr(journal, "fence", None)
-    if fence is not None:
-        teed.fence = fence
-    return teed
+class TeeJournal:
+    """Wraps a journal; what it takes is told the listener as well."""
 
-
-class _TeeJournal:
     fence: Fence
     """There where the journal inside has one."""
 
     def __init__(self, journal: Journal, listener: Listener) -> None:
         self._journal = journal
         self._listener = listener
-        self.commit, self.flush, self.read, self.close = journal.commit, journal.flush, journal.read, journal.close
+        self.flush, self.read, self.close = journal.flush, journal.read, journal.close
+        fence: Fence | None = getattr(journal, "fence", None)
+        if fence is not None:
+            self.fence = fence
 
     @property
     def flush_interval(self) -> float | None:
         return self._journal.flush_interval
+
+    def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
+        return self._journal.commit(alone)
 
     def append(self, event: Event, /) -> None:
         self._journal.append(event)

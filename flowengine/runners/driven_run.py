@@ -13,11 +13,10 @@ from typing import TypeAlias
 import anyio
 
 from flowengine.core.context import NodeResult, RunStatus
-from flowengine.core.run_scope import Fence
 from flowengine.core.values import copy_mutable
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted, TokenStreamed
 from flowengine.engine.ports import Journal, JournalStore
-from flowengine.journal.stores import TeeStore
+from flowengine.journal.stores import TeeJournal, TeeStore
 from flowengine.runners.run import Run
 
 __all__ = ["DrivenRun", "Followed", "RunFeed"]
@@ -44,6 +43,8 @@ class RunFeed:
     def hear(self, event: Event) -> None:
         """The journal has taken an event."""
         if self.followers or self.is_kept:
+            if type(event) is NodeFinished:  # What a follower does to it reaches no later node.
+                event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
             self._items.append((self.next, event))
             self._ring()
         self.next += 1
@@ -120,6 +121,14 @@ class DrivenRun:
         self.journal: Journal | None = None
         """There where the run was created before it is its turn."""
 
+    def hear(self, event: Event) -> None:
+        """Its journal has taken an event."""
+        self.feed.hear(event)
+        if type(event) is RunStarted:
+            self.started = event
+        elif type(event) is RunFinished:
+            self.finished = event
+
     def record(self) -> None:
         """The store has it from here on."""
         self.is_recorded = True
@@ -137,33 +146,19 @@ class _ToldStore(TeeStore):
     """The store, whose journals tell the followers of one run what they take."""
 
     def __init__(self, store: JournalStore, driven: DrivenRun) -> None:
-        super().__init__(store, driven.feed.hear)
+        super().__init__(store, driven.hear)
         self._driven = driven
 
-    def create(self, run_id: str, /) -> Journal:
-        return _ToldJournal(self._store.create(run_id), self._driven)
-
-    def open(self, run_id: str, /) -> Journal:
-        return _ToldJournal(self._store.open(run_id), self._driven)
+    def tee(self, journal: Journal) -> Journal:
+        return _ToldJournal(journal, self._driven)
 
 
-class _ToldJournal:
-    """A journal that tells the followers what it takes."""
-
-    fence: Fence
-    """There where the journal inside has one."""
+class _ToldJournal(TeeJournal):
+    """A journal that tells the followers what it takes, and when the store has the first of it."""
 
     def __init__(self, journal: Journal, driven: DrivenRun) -> None:
-        self._journal = journal
+        super().__init__(journal, driven.hear)
         self._driven = driven
-        self.flush, self.read, self.close = journal.flush, journal.read, journal.close
-        fence: Fence | None = getattr(journal, "fence", None)
-        if fence is not None:
-            self.fence = fence
-
-    @property
-    def flush_interval(self) -> float | None:
-        return self._journal.flush_interval
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
         """One commit is for all runs of this process that have something to write now."""
@@ -180,15 +175,7 @@ class _ToldJournal:
         self._driven.record()
 
     def append(self, event: Event, /) -> None:
-        driven = self._driven
-        if driven.is_put_back and type(event) is RunFinished and event.status == "cancelled":
+        if type(event) is RunFinished and event.status == "cancelled" and self._driven.is_put_back:
             event = event._replace(status="running")
         self._journal.append(event)
-        if type(event) is NodeFinished and (driven.feed.followers or driven.feed.is_kept):
-            # What a follower does to it reaches no later node.
-            event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
-        driven.feed.hear(event)
-        if type(event) is RunStarted:
-            driven.started = event
-        elif type(event) is RunFinished:
-            driven.finished = event
+        self._listener(event)
