@@ -31,11 +31,8 @@ def read_prices(table: Mapping[str, Any], tell: TellProblem) -> dict[str, Price]
     found: dict[str, Price] = {}
     for model, given in table.items():
         if not is_map(given):
-            tell(
-                f"'{model}' in `prices` is a table with 'input' and 'output', in USD for a million tokens",
-                "",
-                ("prices", model),
-            )
+            told = f"'{model}' in `prices` is a table with 'input' and 'output', in USD for a million tokens"
+            tell(told, "", ("prices", model))
         elif _is_sound(model, given, tell):
             found[model] = Price(**{key: float(value) for key, value in given.items()})
     return found
@@ -85,13 +82,10 @@ def read_providers(table: Mapping[str, Any], tell: TellProblem) -> dict[str, Pro
         elif not is_map(given):
             tell(f"'{name}' in `providers` is a table", "", ("providers", name))
         elif provider in found:
-            tell(
-                f"'{name}' in `providers` is '{provider}' in another spelling; keep one of them",
-                "",
-                ("providers", name),
-            )
+            told = f"'{name}' in `providers` is '{provider}' in another spelling; keep one of them"
+            tell(told, "", ("providers", name))
         else:
-            found[provider] = _provider(name, given, tell)
+            found[provider] = _Provider(name, given, tell).read()
     return found
 
 
@@ -103,66 +97,64 @@ def read_default_provider(name: str | None, tell: TellProblem) -> str | None:
     return None
 
 
-def _provider(name: str, given: Mapping[str, Any], tell: TellProblem) -> ProviderSettings:
-    for key in given:
-        if key not in _PROVIDER_KEYS:
-            tell(
-                f"unknown key '{key}' of provider '{name}'",
-                did_you_mean(key, _PROVIDER_KEYS) or _HINT,
-                ("providers", name, key),
-            )
-    limits = dict(_limits(name, given, tell))
-    base = given.get("base_url")
-    if base is not None and not _is_address(base):
-        tell(
-            f"'base_url' of provider '{name}' is an address that starts with http:// or https://",
-            "",
-            ("providers", name, "base_url"),
-        )
-        base = None
-    chosen = {key: _read_choice(name, key, given[key], tell) for key in _CHOICES if key in given}
-    if chosen.get("adapter") == "native" and not is_native(ALIASES.get(name, name)):
-        tell(
-            f"'adapter' of provider '{name}' cannot be native: it is reached through litellm only",
-            "",
-            ("providers", name, "adapter"),
-        )
-    keys = _read_key_source(name, {key: given[key] for key in _OF_KEYS if key in given}, tell)
-    return ProviderSettings(
-        base,
-        RateLimits(**limits) if limits else None,
-        adapter=chosen.get("adapter"),
-        structured_output=chosen.get("structured_output"),
-        **keys,
-    )
+class _Provider:
+    """The table of one provider. What is wrong in it is told, and left out."""
 
+    def __init__(self, name: str, given: Mapping[str, Any], tell: TellProblem) -> None:
+        self._name = name
+        self._given = given
+        self._tell_at = tell
 
-def _read_choice(name: str, key: str, value: object, tell: TellProblem) -> str | None:
-    words = _CHOICES[key]
-    if isinstance(value, str) and value in words:
-        return value
-    tell(f"'{key}' of provider '{name}' is one of {', '.join(words)}, not {value!r}", "", ("providers", name, key))
-    return None
+    def _tell(self, key: str, what: str) -> None:
+        self._tell_at(f"'{key}' of provider '{self._name}' {what}", "", ("providers", self._name, key))
 
+    def read(self) -> ProviderSettings:
+        for key in self._given:
+            if key not in _PROVIDER_KEYS:
+                near = did_you_mean(key, _PROVIDER_KEYS) or _HINT
+                self._tell_at(f"unknown key '{key}' of provider '{self._name}'", near, ("providers", self._name, key))
+        limits = dict(self._limits())
+        base = self._given.get("base_url")
+        if base is not None and not _is_address(base):
+            self._tell("base_url", "is an address that starts with http:// or https://")
+            base = None
+        chosen = dict(self._choices())
+        if chosen.get("adapter") == "native" and not is_native(ALIASES.get(self._name, self._name)):
+            self._tell("adapter", "cannot be native: it is reached through litellm only")
+        return ProviderSettings(base, RateLimits(**limits) if limits else None, **chosen, **self._key_source())
 
-def _read_key_source(name: str, given: Mapping[str, Any], tell: TellProblem) -> dict[str, Any]:
-    """Reads where a key comes from. Errors do not repeat the value, which may be the key itself."""
-    sound = True
-    for key, value in given.items():
-        expected = find_key_command_problem(value) if key == "key_command" else find_variable_problem(value)
-        if expected is not None:
-            tell(f"'{key}' of provider '{name}' is {expected}", "", ("providers", name, key))
+    def _limits(self) -> Iterator[tuple[str, int]]:
+        for key in _LIMITS:
+            value = self._given.get(key)
+            if type(value) is int and value >= 1:
+                yield key, value
+            elif value is not None:
+                self._tell(key, "is a whole number of at least 1")
+
+    def _choices(self) -> Iterator[tuple[str, Any]]:
+        for key, words in _CHOICES.items():
+            value = self._given.get(key)
+            if isinstance(value, str) and value in words:
+                yield key, value
+            elif key in self._given:
+                self._tell(key, f"is one of {', '.join(words)}, not {value!r}")
+
+    def _key_source(self) -> dict[str, Any]:
+        """Where the key comes from. Errors do not repeat the value, which may be the key itself."""
+        given = {key: self._given[key] for key in _OF_KEYS if key in self._given}
+        sound = True
+        for key, value in given.items():
+            expected = find_key_command_problem(value) if key == "key_command" else find_variable_problem(value)
+            if expected is not None:
+                self._tell(key, f"is {expected}")
+                sound = False
+        if len(given) == 2:
+            told = f"the key of provider '{self._name}' comes from a variable or from a command, not from both"
+            self._tell_at(told, "", ("providers", self._name, "key_command"))
             sound = False
-    if len(given) == 2:
-        tell(
-            f"the key of provider '{name}' comes from a variable or from a command, not from both",
-            "",
-            ("providers", name, "key_command"),
-        )
-        sound = False
-    if not sound:
-        return {}
-    return {key: split_command(value) if key == "key_command" else value for key, value in given.items()}
+        if not sound:
+            return {}
+        return {key: split_command(value) if key == "key_command" else value for key, value in given.items()}
 
 
 def _nearest(name: str) -> str:
@@ -174,19 +166,8 @@ def _nearest(name: str) -> str:
     known = [each for each in vendor_names() if not is_stand_in(each)]
     if nearest := find_nearest(name, known, 0.75):
         return f"; did you mean '{nearest}'?"
-    return (
-        f"; it names a vendor, one of {', '.join(known)}. A server of your own that speaks as OpenAI does is "
-        f"hosted_vllm, with its address as `base_url`"
-    )
-
-
-def _limits(name: str, given: Mapping[str, Any], tell: TellProblem) -> Iterator[tuple[str, int]]:
-    for key in _LIMITS:
-        value = given.get(key)
-        if type(value) is int and value >= 1:
-            yield key, value
-        elif value is not None:
-            tell(f"'{key}' of provider '{name}' is a whole number of at least 1", "", ("providers", name, key))
+    own = "A server of your own that speaks as OpenAI does is hosted_vllm, with its address as `base_url`"
+    return f"; it names a vendor, one of {', '.join(known)}. {own}"
 
 
 def _is_address(value: object) -> bool:
