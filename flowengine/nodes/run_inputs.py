@@ -11,7 +11,7 @@ from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.json_values import load_json
 from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import brief_repr, describe_value, freeze, is_json_type, is_one_of
-from flowengine.errors import InputError, did_you_mean
+from flowengine.errors import InputError, did_you_mean, refuse_other_kind
 
 __all__ = ["REQUIRED", "InputField", "checked_inputs", "parse_text", "take_files"]
 
@@ -54,6 +54,8 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
     {'n': 3}
     """
     if fields is None:
+        for name in given:
+            refuse_other_kind(name, str, "an input is named by text", InputError)
         return _freeze_inputs(dict(given))
     unknown = [str(name)[:_LONGEST_NAME] for name in given if name not in fields]
     declared_ones = f"; there are {', '.join([*fields][:_MOST_TOLD])}" if fields else "; the flow has none"

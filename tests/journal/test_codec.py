@@ -401,6 +401,12 @@ def test_what_readers_take_for_damage_is_not_written(event: Any, said: str) -> N
         encode_value([event.record if isinstance(event, NodeRecorded) else event.result])
 
 
+@pytest.mark.parametrize("record", [{"a": 1}, None, "text", NodeResult(), RunResumed(1.0)])
+def test_what_is_no_record_is_not_written_as_one(record: Any) -> None:
+    with pytest.raises(NotJournalableError, match="is no record that a node can note: "):
+        encode(NodeRecorded("n", 1.0, record))
+
+
 @pytest.mark.anyio
 async def test_a_run_whose_model_gives_what_no_reader_takes_stays_readable(tmp_path: Path) -> None:
     async def ask(context: Context) -> str:
