@@ -225,6 +225,13 @@ async def test_inputs_may_have_a_json_schema():
     assert (await flow.run({"order": {"n": 1}})).status == "succeeded"
 
 
+@pytest.mark.parametrize("name", [1, None, ("a",)])
+def test_an_input_that_is_not_named_by_text_is_refused(name: Any) -> None:
+    for declared in (None, {"n": InputField("string", default="")}):
+        with pytest.raises(InputError):
+            Flow("f", {"a": FunctionNode(lambda: 1)}, inputs=declared).run_sync({name: "x"})
+
+
 async def test_outputs_are_functions_of_the_final_context():
     def both(context: Context) -> str:
         return context.prev_outputs["a"] + context.prev_outputs["b"]

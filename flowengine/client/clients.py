@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from functools import wraps
 from os import PathLike
@@ -170,6 +171,8 @@ class Client:
         self._client = AsyncClient(base_url, key=key, flows=flows, by=by)
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
+        self._following = set[Future[None]]()
+        """What `follow` has under way: the client's end would wait for it."""
 
     def __enter__(self) -> Client:
         with ExitStack() as opening:  # Closed again where the client cannot be opened.
@@ -183,6 +186,8 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._portal = None
+        for each in list(self._following):
+            each.cancel()
         self._stack.__exit__(kind, error, trace)
 
     start = _sync(AsyncClient.start)
@@ -205,14 +210,19 @@ class Client:
                 told.put(None)
             except Exception as error:
                 told.put(error)
+            except BaseException:
+                told.put(ClientError(f"the client was closed before run {run_id} was followed to its end"))
+                raise
 
         pumping = self._open_portal().start_task_soon(pump)
+        self._following.add(pumping)
         try:
             while (each := told.get()) is not None:
                 if isinstance(each, Exception):
                     raise each
                 yield each
         finally:
+            self._following.discard(pumping)
             pumping.cancel()
 
     def _do(self, work: Callable[[AsyncClient], Awaitable[T]]) -> T:

@@ -186,6 +186,9 @@ def _read_run(data: Any) -> CalledRun:
     if not is_map(data) or not isinstance(data.get("run_id"), str):
         raise _unreadable()
     error = data["error"] if is_map(data.get("error")) else dict[str, Any]()
+    questions: Any = data.get("questions") or ()
+    if not isinstance(questions, list | tuple):
+        raise _unreadable()
     return CalledRun(
         data["run_id"],
         str(data.get("flow", "")),
@@ -193,7 +196,7 @@ def _read_run(data: Any) -> CalledRun:
         data.get("outputs") or {},
         error.get("message"),
         error.get("node"),
-        [_read_question(each) for each in data.get("questions") or ()],
+        [_read_question(each) for each in cast("Sequence[Any]", questions)],
     )
 
 
@@ -209,10 +212,11 @@ def _unreadable() -> ClientError:
     return ClientError("the server's answer is not that of `flowengine serve`")
 
 
-def _read_question(data: Mapping[str, Any]) -> RunQuestion:
-    return RunQuestion(
-        data["node"], data["message"], data["choices"], data.get("form"), data.get("expires"),
-    )  # fmt: skip
+def _read_question(data: Any) -> RunQuestion:
+    try:
+        return RunQuestion(data["node"], data["message"], data["choices"], data.get("form"), data.get("expires"))
+    except (AttributeError, LookupError, TypeError):
+        raise _unreadable() from None
 
 
 def _read_progress(kind: str, text: str) -> RunProgress | None:

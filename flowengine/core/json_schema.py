@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from jsonschema import SchemaError, exceptions
 from jsonschema.protocols import Validator
@@ -18,10 +18,17 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from flowengine.core.bounded_validators import bounded_validator, quote_briefly
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 
 __all__ = ["describe_problems", "find_misfits", "make_validator"]
+
+_LONGEST: Final = 300
+_MOST_READ: Final = 500
+"""Violations among which the most important one is looked for."""
+_MOST_MISFITS: Final = 20
+_MOST_PROBLEMS: Final = 5
 
 # --- Validators that read no other schema
 
@@ -32,7 +39,7 @@ class Misfit(NamedTuple):
 
 
 def find_misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
-    """Lists how a value violates its schema, the most important violation first.
+    """Lists how a value violates its schema, the most important violation first; of very many violations the first.
 
     >>> find_misfits({"type": "object", "required": ["a"]}, {"b": 1})
     [Misfit(path='$', message="'a' is a required property")]
@@ -42,20 +49,20 @@ def find_misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
     try:
         kind: Any = validator_for(dict(schema), default=Draft202012Validator)
         kind.check_schema(dict(schema))
-        found: list[Any] = list(kind(dict(schema), registry=Registry[Any]()).iter_errors(value))
+        found = list(islice(bounded_validator(kind, schema).iter_errors(quote_briefly(value)), _MOST_READ))
     except SchemaError as error:
-        return [Misfit("$", f"its schema is no JSON Schema: {error.message[:300]}")]
+        return [Misfit("$", f"its schema is no JSON Schema: {error.message[:_LONGEST]}")]
     except Unresolvable as error:
         return [Misfit("$", f"its schema refers to '{error.ref}', which is no part of it")]
+    except RecursionError:
+        return [Misfit("$", "it is nested too deeply, or its schema refers to itself without end")]
     except Exception as error:  # The library fails in many ways over schemas that make no sense.
-        return [Misfit("$", f"its schema cannot be used: {str(error)[:300]}")]
+        return [Misfit("$", f"its schema cannot be used: {str(error)[:_LONGEST]}")]
+    if not found:
+        return []
     first: Any = cast(Any, exceptions).best_match(found)
-    told = [Misfit(each.json_path, each.message) for each in ([first, *found] if found else [])]
-    return list(dict.fromkeys(told))
-
-
-_MOST_PROBLEMS = 5
-_LONGEST = 300
+    told = dict.fromkeys(Misfit(*_tell(each)) for each in (first, *found))
+    return list(islice(told, _MOST_MISFITS))
 
 
 def make_validator(schema: Mapping[str, Any]) -> Validator:
@@ -80,7 +87,7 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
     except SchemaError as error:
         raise DefinitionError(f"this is no JSON Schema: at {error.json_path}: {error.message[:_LONGEST]}") from error
     _check_references(schema)
-    check = draft(schema, registry=Registry[Any]())
+    check = bounded_validator(draft, schema)
     try:
         check.is_valid(None)
     except RecursionError as error:
@@ -91,12 +98,15 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
 def describe_problems(check: Validator, value: Any) -> list[str]:
     """Describes how a value violates its schema, in a few lines; empty if it does not."""
     try:
-        return [
-            f"{error.json_path}: {error.message[:_LONGEST]}"
-            for error in islice(check.iter_errors(value), _MOST_PROBLEMS)
-        ]
+        found = islice(check.iter_errors(quote_briefly(value)), _MOST_PROBLEMS)
+        return [": ".join(_tell(each)) for each in found]
     except RecursionError:
         return ["$: it is nested too deeply"]
+
+
+def _tell(error: Any) -> tuple[str, str]:
+    """Where it is, and what."""
+    return error.json_path[:_LONGEST], error.message[:_LONGEST]
 
 
 def _check_references(schema: Mapping[str, Any]) -> None:

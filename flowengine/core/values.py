@@ -13,7 +13,7 @@ Theory of operation:
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn, TypeGuard, cast
 from uuid import UUID
 
 from flowengine.core.file_values import FileValue
+from flowengine.core.user_code import unprefixed_text
 
 __all__ = [
     "UNCHANGEABLE",
@@ -29,6 +30,7 @@ __all__ = [
     "FrozenList",
     "MixedDict",
     "MixedList",
+    "brief_repr",
     "copy_mutable",
     "describe_value",
     "find_label",
@@ -187,7 +189,53 @@ def describe_value(value: object) -> str:
     >>> describe_value("abc"), describe_value(None)
     ("str 'abc'", 'None')
     """
-    return "None" if value is None else f"{type(value).__name__} {value!r:.60}"
+    return "None" if value is None else f"{type(value).__name__} {brief_repr(value, 60):.60}"
+
+
+def brief_repr(value: object, most: int) -> str:
+    """A value's `repr`, which ends with `…` and takes no more work than that where it has more than `most` characters.
+
+    Modules have their plain names in it, and a `repr` that fails is told of.
+
+    >>> brief_repr([1, {"a": "b"}], 60), brief_repr(list(range(10**6)), 9)
+    ("[1, {'a': 'b'}]", '[0, 1, 2,…')
+    """
+    found = ""
+    for piece in _repr_pieces(value, most):
+        found += piece
+        if len(found) > most:
+            return f"{found[:most]}…"
+    return found
+
+
+_LIST_REPR: Final[Any] = cast(Any, list).__repr__
+_DICT_REPR: Final[Any] = cast(Any, dict).__repr__
+
+
+def _repr_pieces(value: Any, most: int) -> Iterator[str]:
+    """Parts of a `repr`, from its beginning; the reader stops where it has enough."""
+    shown: Any = type(value).__repr__
+    if shown is _LIST_REPR:
+        yield "["
+        for number, each in enumerate(value):
+            yield ", " if number else ""
+            yield from _repr_pieces(each, most)
+        yield "]"
+    elif shown is _DICT_REPR:
+        yield "{"
+        for number, (key, each) in enumerate(value.items()):
+            yield ", " if number else ""
+            yield from _repr_pieces(key, most)
+            yield ": "
+            yield from _repr_pieces(each, most)
+        yield "}"
+    elif shown is str.__repr__ or shown is bytes.__repr__:
+        yield repr(value[: most + 1])
+    else:
+        try:
+            yield unprefixed_text(repr(value))
+        except Exception as problem:
+            yield f"<{type(value).__name__} whose `repr` raised {type(problem).__name__}>"
 
 
 _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {

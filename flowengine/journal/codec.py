@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from flowengine.core.records import RECORDS
 from flowengine.core.user_code import unprefixed_text
-from flowengine.core.values import FrozenDict
+from flowengine.core.values import FrozenDict, describe_value
 from flowengine.engine.events import EVENTS, SCHEMA_VERSION, Event, NodeFinished, NodeRecorded, NodeStarted, RunStarted
 from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
 from flowengine.journal.decode_values import unpack
@@ -27,7 +27,7 @@ __all__ = ["decode", "decode_value", "encode", "encode_value"]
 _MAX_LENGTH: Final = 200_000_000
 """Characters; SQLite holds no value of more than 1,000,000,000 bytes."""
 
-_RECORDS: Final = tuple(RECORDS.values())
+_RECORDS: Final = frozenset(RECORDS.values())
 _GRAPH: Final = RunStarted._fields.index("graph")
 _GRAPHS: Final = 16
 _graphs: Final[dict[int, tuple[FrozenDict, str]]] = {}
@@ -124,6 +124,8 @@ def _encode_event(event: Event) -> str:
         start = _dump_tree([SCHEMA_VERSION, "RunStarted", *[pack(each, 2) for each in event[:_GRAPH]]])
         rest = [_dump_tree(pack(each, 2)) for each in event[_GRAPH + 1 :]] if event.kept or event.code else []
         return f"{','.join([start[:-1], _text_of_graph(event.graph), *rest])}]"
+    if type(event) is NodeRecorded and type(event.record) not in _RECORDS:
+        raise UnpackableError(f"is no record that a node can note: {describe_value(event.record)}")
     return _dump_tree([SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)])
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -45,7 +45,7 @@ from flowengine.core.file_values import FileValue
 from flowengine.core.records import RECORDS
 from flowengine.core.values import FrozenDict, FrozenList, MixedDict, MixedList
 from flowengine.engine.events import EVENTS, ErrorInfo
-from flowengine.journal.value_types import FILE_TAG, class_name
+from flowengine.journal.value_types import FILE_TAG, check_fields, class_name
 
 __all__ = ["MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
 
@@ -179,12 +179,23 @@ def _pack_path(value: PurePath, depth: int) -> Any:
 
 
 def _pack_tuple_of_ours(value: Any, depth: int) -> Any:
+    if type(value) is not NodeResult:  # One a node, whose fields were looked at when its function returned it.
+        _refuse_misfit(value, value)
     return {_TAGS[type(value)]: pack_fields(value, depth + 1)}
 
 
 def _pack_result(value: BaseModel, depth: int) -> Any:
-    held = vars(value)
-    return {f"${type(value).__name__}": [pack(held[name], depth + 2) for name in type(value).model_fields]}
+    held = [vars(value)[name] for name in type(value).model_fields]
+    _refuse_misfit(value, held)
+    return {f"${type(value).__name__}": [pack(each, depth + 2) for each in held]}
+
+
+def _refuse_misfit(value: object, fields: Sequence[Any]) -> None:
+    """Refuse what readers would take for damage: a model, or a scorer, of somebody's own may give anything."""
+    try:
+        check_fields(type(value), fields)
+    except TypeError as error:
+        raise UnpackableError(f"holds what no reader takes: {error}") from None
 
 
 _PACKERS: Final[dict[type[Any], Callable[[Any, int], Any]]] = {

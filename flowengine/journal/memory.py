@@ -16,7 +16,7 @@ from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError, StoreUnavailableError
 from flowengine.journal.blob_owners import beside_owner, check_blob, forget_run, missing_blob
-from flowengine.journal.run_lookup import labels_of, no_such_run, resolve
+from flowengine.journal.run_lookup import labels_of, no_such_run, resolve, storable
 
 __all__ = ["MemoryJournal", "MemoryStore", "open_memory"]
 
@@ -187,7 +187,8 @@ def _summarize(events: Sequence[Event]) -> RunInfo:
             status, finished = event.status, event.at
         if isinstance(event, (RunFinished, RunResumed)):
             break
-    return RunInfo(first.run_id, first.flow, status, first.at, finished, len(events), first.path, labels_of(first))
+    flow, path = storable(first.flow) or "", storable(first.path)
+    return RunInfo(first.run_id, flow, status, first.at, finished, len(events), path, labels_of(first))
 
 
 def open_memory(url: str, durability: object = None) -> MemoryStore:

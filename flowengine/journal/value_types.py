@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from math import isfinite
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
@@ -105,6 +104,9 @@ def _lookup(module: str, qualname: str) -> object:
 _LATEST: Final = 253_402_300_799
 """Unix seconds of the end of the year 9999, after which there are no dates."""
 _DEEPEST: Final = 64
+
+_LARGEST: Final = sys.float_info.max
+"""No infinity, and no integer that is no float any more."""
 
 Fits: TypeAlias = Callable[[Any], bool]
 
@@ -202,7 +204,7 @@ def _is_time(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and isfinite(value)
+    return type(value) in (int, float) and -_LARGEST <= value <= _LARGEST
 
 
 _SIMPLE: Final[dict[Any, Fits]] = {

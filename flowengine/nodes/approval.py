@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import time
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
@@ -15,6 +15,10 @@ from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_least
 
 __all__ = ["ApprovalNode", "tell_nobody"]
+
+
+_LATEST: Final = 253_402_300_799.0
+"""Unix seconds of the end of the year 9999: what expires later is shown, and looked at again, as if it did then."""
 
 
 def tell_nobody(context: Context) -> Sequence[Any]:
@@ -99,7 +103,7 @@ class ApprovalNode(FlowNode):
         return {"message": str(self.message(context))}
 
     def _question(self, context: Context) -> ApprovalRequested:
-        expires = None if self.expires is None else self._clock() + self.expires
+        expires = None if self.expires is None else min(self._clock() + min(self.expires, _LATEST), _LATEST)
         notify = None if self.notify is None else self.notify(context)
         message = self.handed(context)["message"]
         asked = ApprovalRequested(message, list(self._routes), self.form, expires, self.on_expire)

@@ -6,7 +6,6 @@ Values go in and come out as JSON. What stands in `code` is not rendered: no val
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ import anyio.to_thread
 from pydantic_core import to_jsonable_python
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.json_values import refusing_no_json
+from flowengine.core.json_values import check_text, refusing_no_json
 from flowengine.core.records import Notice, Received
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, OutputError, RunError
@@ -59,16 +58,11 @@ def fail(error):
 
 
 try:
+    tree = ast.parse(f"def code({'*, ' if given else ''}{', '.join(given)}): pass", "code")
     with open(os.path.join(here, "code.txt"), encoding="utf-8") as file:
-        body = ast.parse(file.read(), "code").body
-    arguments = ast.arguments(
-        posonlyargs=[], args=[], kwonlyargs=[ast.arg(arg=name) for name in given], kw_defaults=[None] * len(given),
-        defaults=[],
-    )
-    more = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
-    function = ast.FunctionDef(name="code", args=arguments, body=body, decorator_list=[], **more)
+        tree.body[0].body = ast.parse(file.read(), "code").body
     names = {"__name__": "code"}
-    exec(compile(ast.fix_missing_locations(ast.Module(body=[function], type_ignores=[])), "code", "exec"), names)
+    exec(compile(tree, "code", "exec"), names)
     value = names["code"](**given)
     try:
         text = json.dumps({"value": value}, allow_nan=False)
@@ -133,7 +127,7 @@ class CodeNode(FlowNode):
     async def _run_confined(self, context: Context, handed: Mapping[str, Any]) -> Any:
         assert self._sandbox is not None  # It is what this calls.
         with refusing_no_json("a value of `with`"):
-            text = json.dumps(handed, ensure_ascii=False)
+            text = check_text(json.dumps(handed, ensure_ascii=False), "a value of `with`")
         if len(text) > _MAX_VALUES:
             raise RunError(f"the values of `with` have {len(text):,} characters, and {_MAX_VALUES:,} are the most")
         with tempfile.TemporaryDirectory(prefix="flowengine-code-", ignore_cleanup_errors=True) as folder:
@@ -157,24 +151,24 @@ class CodeNode(FlowNode):
 
 def _write(folder: Path, source: str) -> None:
     """The files of one execution, readable by the user that it runs as."""
-    os.chmod(folder, 0o755)
+    folder.chmod(0o755)
     for name, text in (("run.py", _RUNNER), ("code.txt", source)):
         path = folder / name
         path.write_text(text, "utf-8")
-        os.chmod(path, 0o644)
+        path.chmod(0o644)
 
 
-_ENDINGS: Final[Mapping[str, Callable[[ScriptLimits], str]]] = {
-    "time": lambda limits: f"the code took longer than {limits.seconds:g} s",
-    "output": lambda limits: f"the code gave more than {limits.output:,} bytes, with what it printed",
-    "memory": lambda limits: f"the code took more than {limits.memory:,} bytes of memory",
-    "files": lambda limits: f"the code made more than {limits.files:,} files",
+_ENDINGS: Final = {
+    "time": "the code took longer than {0.seconds:g} s",
+    "output": "the code gave more than {0.output:,} bytes, with what it printed",
+    "memory": "the code took more than {0.memory:,} bytes of memory",
+    "files": "the code made more than {0.files:,} files",
 }
 
 
 def _value_of(outcome: Outcome, limits: ScriptLimits) -> Any:
     if outcome.ending in _ENDINGS:
-        raise RunError(_ENDINGS[outcome.ending](limits))
+        raise RunError(_ENDINGS[outcome.ending].format(limits))
     answer: Any = None
     with suppress(ValueError, RecursionError):
         answer = json.loads(outcome.stdout)

@@ -35,7 +35,6 @@ from flowengine.errors import (
     FlowError,
     ModelConfigError,
     RunError,
-    TemplateError,
     refuse_other_kind,
 )
 from flowengine.nodes.code_digest import source_of
@@ -289,24 +288,26 @@ def outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:
         done = {plan.graph.ids[leaf]: walk.result_of(leaf) for leaf in plan.graph.leaves}
         return freeze({name: result.output for name, result in done.items() if result is not None})
     context = FinalContext(walk)
-    found = {name: value(context) for name, value in plan.outputs.items()}
-    for name, value in found.items():
-        try:
-            found[name] = freeze(value)
-        except RecursionError:
-            raise RunError(f"output '{name}' contains itself, or is nested too deep") from None
-    return frozen_dict(found)
+    return frozen_dict({name: _freeze_output(name, value(context)) for name, value in plan.outputs.items()})
 
 
 def partial_outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:
-    """Those outputs that can be worked out from what there is."""
+    """Those outputs that can be worked out from what there is: one that fails, as it does of a node that did not run,
+    takes no other with it."""
     if plan.outputs is None:
         return outputs_of(plan, walk)
     context, found = FinalContext(walk), dict[str, Any]()
     for name, value in plan.outputs.items():
-        with suppress(TemplateError):
-            found[name] = value(context)
-    return freeze(found)
+        with suppress(Exception):  # Templates raise ours, functions of a flow built in Python any.
+            found[name] = _freeze_output(name, value(context))
+    return frozen_dict(found)
+
+
+def _freeze_output(name: str, value: Any) -> Any:
+    try:
+        return freeze(value)
+    except RecursionError:
+        raise RunError(f"output '{name}' contains itself, or is nested too deep") from None
 
 
 def _every_node(nodes: Mapping[str, FlowNode], prefix: str) -> Iterator[tuple[str, FlowNode]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf, isnan
 from typing import Any, ClassVar, Unpack
 
 from flowengine.core.argument_kinds import check_arguments
@@ -126,4 +127,4 @@ def _result(chosen: RoundEnded, wrote: Mapping[str, Any], iterations: int, *, ex
 
 
 def _mark(ended: RoundEnded) -> float:
-    return float("-inf") if ended.best is None else ended.best
+    return -inf if ended.best is None or isnan(ended.best) else ended.best

@@ -10,13 +10,15 @@ from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.json_values import load_json
 from flowengine.core.media_types import allows_media_type
-from flowengine.core.values import describe_value, freeze, is_json_type, is_one_of
-from flowengine.errors import InputError, did_you_mean
+from flowengine.core.values import brief_repr, describe_value, freeze, is_json_type, is_one_of
+from flowengine.errors import InputError, did_you_mean, refuse_other_kind
 
 __all__ = ["REQUIRED", "InputField", "checked_inputs", "parse_text", "take_files"]
 
 _MOST_TOLD: Final = 20
 """Inputs that an error names: a caller may send very many."""
+_LONGEST_NAME: Final = 80
+"""Characters of what is likened to known names."""
 _JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
 """Types whose text is JSON."""
 
@@ -52,8 +54,10 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
     {'n': 3}
     """
     if fields is None:
+        for name in given:
+            refuse_other_kind(name, str, "an input is named by text", InputError)
         return _freeze_inputs(dict(given))
-    unknown = [str(name)[:80] for name in given if name not in fields]
+    unknown = [str(name)[:_LONGEST_NAME] for name in given if name not in fields]
     declared_ones = f"; there are {', '.join([*fields][:_MOST_TOLD])}" if fields else "; the flow has none"
     problems = [f"unknown input '{name}'{did_you_mean(name, fields) or declared_ones}" for name in unknown[:_MOST_TOLD]]
     if len(unknown) > _MOST_TOLD:
@@ -98,8 +102,9 @@ def _problem(field: InputField, value: Any) -> str | None:
     if field.media_types is not None and not allows_media_type(field.media_types, value.media_type):
         return f"expected {' or '.join(field.media_types)}, found {value.media_type}, by the file's content"
     if field.enum is not None and not is_one_of(value, field.enum):
-        allowed = ", ".join(map(str, field.enum))
-        return f"{describe_value(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
+        allowed = [str(each) for each in field.enum]
+        said = value[:_LONGEST_NAME] if isinstance(value, str) else brief_repr(value, _LONGEST_NAME)
+        return f"{describe_value(value)} is not one of: {', '.join(allowed)}{did_you_mean(said, allowed)}"
     return None
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, cast, get_args
 
 from flowengine.core.address_rules import origin_of
+from flowengine.core.argument_kinds import check_arguments
 from flowengine.errors import DefinitionError, TemplateSyntaxError, did_you_mean
 from flowengine.templating.compile import compile_template
 from flowengine.templating.parse import parse_template
@@ -113,36 +114,12 @@ def channel_of(said: Any) -> NotifyChannel:
     if not isinstance(said, Mapping):
         raise DefinitionError("a channel is a name, or a map with a `type`")
     given = dict(cast("Mapping[str, Any]", said))
-    if given.get("type") not in get_args(ChannelType) or not given.keys() <= _TYPES.keys():
+    keys = {each.name for each in fields(NotifyChannel)} - {"name"}
+    if given.get("type") not in get_args(ChannelType) or not given.keys() <= keys:
         raise DefinitionError("a channel has a type (mail, slack, teams or http) and none but its keys")
-    for key, value in given.items():
-        if not _TYPES[key](value):
-            raise DefinitionError(f"'{key}' of a channel cannot be {value!r:.60}")
+    check_arguments(NotifyChannel, given, lambda problem: DefinitionError(f"a channel's {problem}"))
     return NotifyChannel(**given)
 
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in cast("list[Any]", value))
-
-
-def _is_headers(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_text, cast("Mapping[str, Any]", value).values()))
-
-
-_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "type": _is_text,
-    "to": _is_texts,
-    "url": _is_text,
-    "url_env": _is_text,
-    "headers": _is_headers,
-    "headers_env": _is_headers,
-    "json": lambda value: True,
-    "body": _is_text,
-}
 
 # --- Templates of what is posted
 

@@ -158,10 +158,10 @@ def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Gene
     connection.execute(f"BEGIN {kind}")
     try:
         yield
+        connection.execute("COMMIT")  # One that fails may leave the transaction open, and others shut out.
     except BaseException:
         connection.rollback()
         raise
-    connection.execute("COMMIT")
 
 
 def primary_code(error: BaseException) -> int | None:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from flowengine.errors import TemplateError, did_you_mean
 from flowengine.templating.access import Missing, each_of, kind_of
 from flowengine.templating.arguments import check_integer, check_number, field_reader
+from flowengine.templating.arithmetic import remainder
 from flowengine.templating.compare import contains, equal, is_true, less
 from flowengine.templating.filters_list import LIST_FILTERS
 from flowengine.templating.filters_parsing import PARSING_FILTERS
@@ -59,7 +60,7 @@ def odd(meter: Meter, value: Any) -> bool:
 def divisibleby(meter: Meter, value: Any, num: Any) -> bool:
     if not (by := check_number(num, "the divisor")):
         raise TemplateError("nothing is divisible by 0")
-    return check_number(value, "what is tested for `divisibleby`") % by == 0
+    return remainder(meter, check_number(value, "what is tested for `divisibleby`"), by) == 0
 
 
 def eq(meter: Meter, value: Any, other: Any) -> bool:

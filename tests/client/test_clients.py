@@ -116,6 +116,37 @@ def test_leaving_a_run_that_is_followed_lets_it_go_on(client: Client) -> None:
     client.cancel(run.run_id)
 
 
+def test_a_client_ends_while_a_run_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def follow(backend: ServerBackend, run_id: str) -> AsyncGenerator[RunProgress]:
+        yield RunProgress("a", "running")
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(ServerBackend, "follow", follow)
+    ended = threading.Event()
+
+    def use() -> None:
+        with Client("http://127.0.0.1:9") as client:
+            following.append(client.follow("r1"))
+            assert next(following[0]).node == "a"
+        ended.set()
+
+    following: list[Any] = []
+    threading.Thread(target=use, daemon=True).start()
+    assert ended.wait(20), "the client waits for the end of the run"
+    with pytest.raises(ClientError, match="closed before run r1 was followed to its end"):
+        next(following[0])
+
+
+@pytest.mark.parametrize("questions", [[{"message": "Ship it?"}], ["ship"], [None], {"a": 1}, 5])
+def test_questions_of_another_form_are_no_answer_of_ours(monkeypatch: pytest.MonkeyPatch, questions: Any) -> None:
+    async def ask(backend: ServerBackend, *given: Any, **named: Any) -> Any:
+        return {"run_id": "r1", "questions": questions}
+
+    monkeypatch.setattr(ServerBackend, "_ask", ask)
+    with Client("http://127.0.0.1:9") as client, pytest.raises(ClientError, match="is not that of `flowengine serve`"):
+        client.get("r1")
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_many_runs_go_on_at_once(server: ChatServer) -> None:
     found: dict[str, str] = {}

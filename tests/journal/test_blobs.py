@@ -8,6 +8,7 @@ import stat
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any, cast
 
 import pytest
@@ -29,8 +30,9 @@ from flowengine.journal import blob_owners
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_export import mask_events, pack_run, read_files, store_run, unpack_runs
+from flowengine.journal.sqlite.blob_tables import SqliteBlobs
 from flowengine.journal.sqlite.repair import repair_store
-from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteJournal, SQLiteStore
 from flowengine.journal.stores import TeeStore, open_store
 from tests.support.postgres import empty_database
 
@@ -147,6 +149,34 @@ async def test_a_content_that_is_too_large_is_refused(store: Store, monkeypatch:
 async def test_a_store_without_files_is_told() -> None:
     with pytest.raises(StoreUnavailableError, match="keeps no files"):
         blobs_of(cast("Any", object()))
+
+
+def test_a_file_read_from_a_closed_store_leaves_the_runs_that_begin_meanwhile_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SQLiteStore(tmp_path / "runs.db")
+    blob = store.put_blob("r1", SCAN)
+    store.close()
+    read, begun = SqliteBlobs.read, list[SQLiteJournal]()
+
+    def begin() -> None:
+        journal = store.create("r2")
+        journal.append(events_of("r2")[0])
+        begun.append(journal)
+
+    def read_slowly(blobs: SqliteBlobs, name: str) -> bytes:
+        thread = Thread(target=begin)
+        thread.start()
+        thread.join()
+        return read(blobs, name)
+
+    monkeypatch.setattr(SqliteBlobs, "read", read_slowly)
+    assert store.read_blob(blob) == SCAN
+    [journal] = begun
+    journal.append(NodeStarted("a", 2.0))
+    journal.flush()
+    assert len(store.events("r2")) == 2
+    store.close()
 
 
 def test_a_damaged_content_is_told_and_the_rest_is_repaired(tmp_path: Path) -> None:

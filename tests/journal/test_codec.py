@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel
 
-from flowengine.core.context import EMPTY, EvaluationResult, LLMResult, NodeResult, RoutingResult
+from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, NodeResult, RoutingResult
 from flowengine.core.records import (
     ApprovalRequested,
     ContextGathered,
@@ -52,7 +52,10 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
-from flowengine.journal.codec import decode, encode
+from flowengine.flow import Flow
+from flowengine.journal.codec import decode, encode, encode_value
+from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.nodes.function import FunctionNode
 
 
 class Colour(Enum):
@@ -363,6 +366,59 @@ def test_what_cannot_be_written_is_named_with_its_place(value: Any, said: str) -
     message = refused(value)
     assert re.search(said, message), message
     assert "node" not in message, "whoever fails the node names it"
+
+
+CALL = ModelCall("m", "p", "generation", [], "hi")
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (NodeRecorded("n", 1.0, CALL._replace(cost_usd=float("inf"))), "record holds .*: 'cost_usd' of ModelCall"),
+        (NodeRecorded("n", 1.0, CALL._replace(cost_usd=float("nan"))), "'cost_usd' of ModelCall cannot be nan"),
+        (NodeRecorded("n", 1.0, CALL._replace(cost_usd=10**400)), "'cost_usd' of ModelCall cannot be 1000"),
+        (NodeRecorded("n", 1.0, CALL._replace(prompt_tokens=5.0)), "'prompt_tokens' of ModelCall cannot be 5.0"),
+        (NodeRecorded("n", 1.0, CALL._replace(content=None)), "'content' of ModelCall cannot be None"),
+        (NodeRecorded("n", 1.0, ToolCall("t", {}, "", seconds=float("nan"))), "'seconds' of ToolCall cannot be nan"),
+        (
+            NodeFinished(
+                "n",
+                1.0,
+                NodeResult(EvaluationResult(score=0.5, passed=True, criteria_scores={"tone": float("nan")})),
+            ),
+            "output holds what no reader takes: 'criteria_scores' of EvaluationResult",
+        ),
+        (
+            NodeFinished("n", 1.0, NodeResult(result=LLMResult(evaluation_score=float("-inf")))),
+            "result holds what no reader takes: 'evaluation_score' of LLMResult cannot be -inf",
+        ),
+    ],
+)
+def test_what_readers_take_for_damage_is_not_written(event: Any, said: str) -> None:
+    with pytest.raises(NotJournalableError, match=said):
+        encode(event)
+    with pytest.raises(NotJournalableError, match="no reader takes"):
+        encode_value([event.record if isinstance(event, NodeRecorded) else event.result])
+
+
+@pytest.mark.parametrize("record", [{"a": 1}, None, "text", NodeResult(), RunResumed(1.0)])
+def test_what_is_no_record_is_not_written_as_one(record: Any) -> None:
+    with pytest.raises(NotJournalableError, match="is no record that a node can note: "):
+        encode(NodeRecorded("n", 1.0, record))
+
+
+@pytest.mark.anyio
+async def test_a_run_whose_model_gives_what_no_reader_takes_stays_readable(tmp_path: Path) -> None:
+    async def ask(context: Context) -> str:
+        await context.runtime.note(CALL._replace(cost_usd=float("nan")))
+        return "hi"
+
+    store = SQLiteStore(tmp_path / "runs.db")
+    run = await Flow("f", {"a": FunctionNode(ask)}).run(store=store, run_id="r")
+    assert run.error is not None
+    assert "'cost_usd' of ModelCall cannot be nan" in run.error.message
+    assert [type(each) for each in store.events("r")][-1] is RunFinished
+    store.close()
 
 
 def test_a_class_that_cannot_be_found_again_is_refused() -> None:

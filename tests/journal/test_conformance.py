@@ -27,9 +27,11 @@ from flowengine.engine.ports import Durability, Journal, JournalStore, RunInfo
 from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres.tables import PostgresTables
+from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.sqlite.tables import SqliteTables
 from flowengine.journal.stores import open_store
+from flowengine.runners.run_listing import RunLister
 from tests.support.postgres import empty_database
 
 NewStore = Callable[[], JournalStore]
@@ -211,6 +213,33 @@ async def test_the_list_says_how_each_run_stands(store: JournalStore) -> None:
     assert store.list()[1] == RunInfo("a2", "flow", "running", 20.0, None, 3, "flow.yaml")
     for journal in (first, second, third):
         await journal.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [("a\0b", "a?b"), ("\0", "?"), ("half \ud83d", "half ?"), ("\udcff\0", "??"), ("茶\n", "茶\n")],
+)
+async def test_a_flow_and_a_file_may_have_names_that_no_database_has_as_text(
+    store: JournalStore, name: str, listed: str
+) -> None:
+    start = RunStarted("r1", name, 1.0, FrozenDict(a=name), {}, {}, f"{name}.yaml", settings={"session": name})
+    journal = store.create("r1")
+    await commit(journal, start, finished(name, name), RunFinished(4.0, "succeeded", FrozenDict(x=name)))
+    await journal.close()
+    assert store.events("r1")[0] == start
+    assert store.events("r1", 2) == [RunFinished(4.0, "succeeded", FrozenDict(x=name))]
+    again = store.open("r1")
+    assert again.read()[0] == start
+    await again.close()
+    row = RunInfo("r1", listed, "succeeded", 1.0, 4.0, 3, f"{listed}.yaml")
+    assert list(store.list()) == [row]
+    lister = RunLister(store)
+    assert lister.flows() == [listed]
+    for query in (RunQuery(flow=name), RunQuery(flow=listed), RunQuery(session=name), RunQuery(text=f"{name}.yaml")):
+        assert [line.info for line in lister.page(query).lines] == [row], query
+    assert lister.page(RunQuery(flow=f"{name}b")).total == 0
+    store.remove("r1")
+    assert list(store.list()) == []
 
 
 async def test_a_run_is_found_by_id_prefix_or_as_the_last(store: JournalStore) -> None:

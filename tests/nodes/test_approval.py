@@ -14,12 +14,14 @@ from flowengine.errors import ApprovalError, FlowError
 from flowengine.flow import Flow
 from flowengine.journal.approvals import answer, open_questions, times_asked
 from flowengine.journal.memory import MemoryStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.subflow import SubflowNode
+from flowengine.notify.question_notice import format_moment
 from flowengine.runners.run import Run
 
 pytestmark = pytest.mark.anyio
@@ -48,6 +50,17 @@ def release(**settings: Any) -> Flow:
 async def parked(flow: Flow) -> tuple[MemoryStore, Run]:
     store = MemoryStore()
     return store, await flow.run(store=store, run_id="r")
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), 1e300, 10**400])
+async def test_a_question_that_expires_after_all_dates_can_be_stored_and_shown(tmp_path: Path, seconds: float):
+    store = SQLiteStore(tmp_path / "runs.db")
+    run = await release(expires=seconds, on_expire="hold").run(store=store, run_id="r")
+    assert run.status == "waiting"
+    (asked,) = open_questions(store.events("r")).values()
+    assert asked.expires is not None
+    assert format_moment(asked.expires) == "9999-12-31 23:59 UTC"
+    store.close()
 
 
 async def test_the_run_parks_once_nothing_else_can_run_and_the_others_go_on():

@@ -54,6 +54,12 @@ async def test_values_go_in_and_come_out_as_json(sandbox: Path):
     assert run.outputs["a"] == ["{{ x }}é", {"é\n": [1.5]}, 2, None, True, [1, 2]]
 
 
+async def test_half_a_surrogate_pair_is_refused_and_reaches_no_code_as_another_text(sandbox: Path):
+    told = message(await run_of(node(sandbox, "return a", known={"a": ["x\ud800"]})))
+    assert told == "a value of `with` holds half a surrogate pair, which is no text"
+    assert (await run_of(node(sandbox, 'return "\\ud800"'))).raise_for_status().outputs["a"] == "\ud800"
+
+
 async def test_a_text_of_several_lines_and_functions_in_it_stay_as_they_are(sandbox: Path):
     code = 'def twice(x):\n    return x + x if x else twice(1)\ntext = """a\n  b"""\nreturn [twice(0), text]'
     assert (await run_of(node(sandbox, code))).raise_for_status().outputs["a"] == [2, "a\n  b"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import inf, nan
 from typing import Any
 
 import anyio
@@ -58,6 +59,25 @@ async def test_nothing_is_carried_out_of_the_last_round():
 
     done = await run(counting(max_iterations=3, carry={"n": carried}))
     assert done.nodes["loop"].output["iterations"] == 3
+
+
+@pytest.mark.parametrize(
+    ("marks", "chosen"),
+    [((5.0, nan, 3.0), 0), ((nan, 3.0, 2.0), 1), ((nan, nan, nan), 2), ((1.0, inf, nan), 1), ((None, nan, -1e308), 2)],
+)
+async def test_a_mark_that_is_no_number_is_the_worst(marks: Sequence[float | None], chosen: int):
+    async def tell(context: Context) -> int:
+        return of_round("index")(context)
+
+    loop = LoopNode(
+        {"tell": FunctionNode(tell)},
+        max_iterations=3,
+        initial={"number": lambda context: 0},
+        carry={"number": lambda seen: seen.prev_outputs["tell"] + 1},
+        best_by=lambda seen: marks[seen.prev_outputs["tell"]],
+    )
+    done = await run(loop)
+    assert done.nodes["loop"].output["number"] == chosen
 
 
 async def test_what_every_round_wrote_counts():

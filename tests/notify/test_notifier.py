@@ -17,9 +17,11 @@ import pytest
 from flowengine import Flow
 from flowengine.core.records import Answered, ApprovalRequested, Notified
 from flowengine.engine.events import Event, NodeRecorded
+from flowengine.errors import DefinitionError
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_export import store_run
+from flowengine.notify.channels import channel_of
 from flowengine.notify.notifier import DeliveryPace, PeopleNotifier
 from flowengine.runners.deliveries import next_try
 from flowengine.runners.run import Run
@@ -314,3 +316,24 @@ def test_those_who_could_not_be_told_are_told_again_ever_later():
     arrived = NodeRecorded("ask", 300.0, Notified("ops", "x", 0.0))
     assert next_try([asked, *failed[:2], arrived]) is None
     assert next_try([asked, *failed[:2], NodeRecorded("ask", 300.0, Answered("yes"))]) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("mail", "a channel is a name, or a map"),
+        ({}, "a channel has a type"),
+        ({"type": ["mail"]}, "a channel has a type"),
+        ({"type": "mail", "name": "ours"}, "none but its keys"),
+        (
+            {"type": "mail", "to": "ada@example.com"},
+            "a channel's to must be a list of texts, not str 'ada",
+        ),
+        ({"type": "http", "headers": {"a": 1}}, "a channel's headers must be a mapping of texts to texts"),
+        ({"type": "http", "url": None}, "a channel's url must be a text, not None"),
+    ],
+)
+def test_a_channel_of_another_form_is_refused_with_what_is_expected(said: Any, problem: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        channel_of(said)
+    assert problem in str(refused.value)

@@ -106,6 +106,32 @@ async def test_a_run_may_end_with_what_it_has():
     assert run.outputs == {"first": "answer", "count": 1}
 
 
+async def test_an_output_that_cannot_be_worked_out_takes_no_other_from_a_run_that_ends_early():
+    endless: list[object] = []
+    endless.append(endless)
+
+    def fail(context: Context) -> object:
+        raise KeyError("b")
+
+    flow = Flow(
+        "f",
+        {"a": FunctionNode(call), "b": FunctionNode(call, needs=["a"])},
+        outputs={
+            "first": lambda context: context.prev_outputs["a"],
+            "endless": lambda context: endless,
+            "failed": fail,
+            "second": lambda context: context.prev_outputs["b"],
+            "list": lambda context: [1],
+        },
+    )
+    store = MemoryStore()
+    run = await flow.run(limits=limits("partial", model_calls=1), store=store, run_id="r")
+    assert (run.status, run.outputs) == ("partial", {"first": "answer", "list": [1]})
+    assert store.list()[0].status == "partial"
+    with pytest.raises(TypeError, match="cannot be changed in place"):
+        run.outputs["list"].append(2)
+
+
 async def test_two_hundred_branches_at_once_spend_no_more_than_the_limit():
     flow = Flow("f", {f"n{i}": FunctionNode(call) for i in range(200)})
     run = await flow.run(limits=limits("partial", cost_usd=0.555))

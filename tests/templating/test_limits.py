@@ -286,6 +286,12 @@ def _seconds(evaluate: Any, scope: Any) -> float:
     return (time.perf_counter() - started) / 200
 
 
+@pytest.mark.parametrize("source", ["n is divisibleby(2.5)", "1.5 is divisibleby(n)", "n % 2.5", "'%f' | format(n)"])
+def test_a_number_that_no_float_holds_is_an_error_of_the_template(source: str) -> None:
+    with pytest.raises(TemplateError, match="int too large to convert to float"):
+        compile_expression(source)({"n": 10**600})
+
+
 def test_a_value_as_deep_as_the_stack_is_an_error_and_no_crash() -> None:
     from flowengine.templating.limits import Meter
 

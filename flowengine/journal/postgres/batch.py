@@ -81,7 +81,7 @@ WITH begun AS (
     INSERT INTO flowengine.run AS run
         (number, run_id, flow, status, started, finished, path, owner, owner_name, epoch, length, labels,
         session)
-    SELECT number, run_id, flow, status, started, finished, path,
+    SELECT number, run_id, flow, coalesce(status, 'running'), started, finished, path,
         CASE WHEN owns THEN %s::bigint END, %s::text, epoch, length, labels::jsonb, session
     FROM unnest(
         %s::bigint[], %s::bigint[], %s::int[], %s::text[], %s::float8[], %s::bool[],
@@ -130,12 +130,9 @@ class _Run:
     owns: bool = True
     begin: Begin | None = None
 
+    @property
     def row(self) -> tuple[Any, ...]:
         return self.hold.number, self.hold.epoch, self.length, self.status, self.finished, self.owns
-
-    def new_row(self, begin: Begin) -> tuple[Any, ...]:
-        number, epoch, length, status, finished, owns = self.row()
-        return number, epoch, length, status or "running", finished, owns, self.hold.run_id, *begin
 
 
 def columns_of(entries: Iterable[BatchEntry], key: int, owner: str) -> tuple[list[Any], list[tuple[Hold, bool]]]:
@@ -146,16 +143,16 @@ def columns_of(entries: Iterable[BatchEntry], key: int, owner: str) -> tuple[lis
     for entry in entries:
         run = runs.get(entry.hold.number)
         if run is None:
-            run = runs[entry.hold.number] = _Run(entry.hold)
-        run.length, run.owns, run.begin = entry.length, entry.owns, run.begin or entry.begin
+            run = runs[entry.hold.number] = _Run(entry.hold, begin=entry.begin)
+        run.length, run.owns = entry.length, entry.owns
         if entry.status is not None:
             run.status, run.finished = entry.status, entry.finished
         if entry.body is not None:
             events.append((entry.hold.number, entry.length - 1, entry.body))
         if entry.digest is not None:
             digests[entry.hold.number] = digest_row(entry.hold.number, entry.digest)
-    begun = [run.new_row(run.begin) for run in runs.values() if run.begin is not None]
-    kept = [run.row() for run in runs.values() if run.begin is None]
+    begun = [(*run.row, run.hold.run_id, *run.begin) for run in runs.values() if run.begin is not None]
+    kept = [run.row for run in runs.values() if run.begin is None]
     values = [key, owner, *_transpose(begun, 12), key, *_transpose(kept, 6), *_transpose(events, 3)]
     values += _transpose(list(digests.values()), 7)
     return values, [(run.hold, run.begin is not None) for run in runs.values()]
@@ -174,12 +171,8 @@ def take_batch(entries: deque[BatchEntry]) -> list[BatchEntry]:
 
 def late_columns_of(entries: Iterable[BatchEntry]) -> list[list[Any]]:
     """The values of `LATE`: of entries that cannot be written any more, those that are kept all the same."""
-    rows = [(*_identity(entry.hold), entry.length - 1, entry.body) for entry in entries if entry.is_paid]
+    rows = [(each.hold.number, each.hold.epoch, each.length - 1, each.body) for each in entries if each.is_paid]
     return _transpose(rows, 4)
-
-
-def _identity(hold: Hold) -> tuple[int, int]:
-    return hold.number, hold.epoch
 
 
 def _transpose(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:

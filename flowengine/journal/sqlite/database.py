@@ -321,10 +321,10 @@ class SqliteQueries:
         self._execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._execute("COMMIT")
         except BaseException:
             self.connection.rollback()  # SQLite may have done so itself, as on a full disk.
             raise
-        self._execute("COMMIT")
 
     def _execute(self, statement: str, *values: Any) -> list[Any]:
         try:

@@ -235,8 +235,8 @@ class SQLiteStore:
         try:
             return self._writer().tables.blobs.read(blob)
         finally:
-            if is_closed:
-                self.close()
+            if is_closed:  # What other threads have opened meanwhile is theirs.
+                self._writers.pop(_own_key()).close()
 
     def blob_size(self, blob: str, /) -> int | None:
         return self._writer().tables.blobs.size(blob) if self._is_there() else None
@@ -264,7 +264,7 @@ class SQLiteStore:
 
     def _writer(self) -> SqliteWriter:
         """This thread's own; a new one where the last has failed."""
-        key = (os.getpid(), threading.get_ident())
+        key = _own_key()
         writer = self._writers.get(key)
         if writer is not None and writer.failure is not None:
             writer.close()
@@ -326,6 +326,11 @@ class SQLiteStore:
     def _names(self) -> Sequence[str | None]:
         """Of the writers of this process; a forked child has those of its parent too."""
         return [writer.name for (process, _), writer in tuple(self._writers.items()) if process == os.getpid()]
+
+
+def _own_key() -> tuple[int, int]:
+    """This process and thread, by which it has a writer."""
+    return os.getpid(), threading.get_ident()
 
 
 def _exists_error(run_id: str, path: Path) -> JournalError:

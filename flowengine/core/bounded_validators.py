@@ -1,0 +1,220 @@
+"""Makes validators of JSON Schemas whose cost is bounded, and bounds what is told of a value.
+
+Schemas are written by authors, values by strangers. So the cost of a check grows with the size of the value and no
+faster, and what is told of it is bounded:
+
+1. Of each part of a schema there is one validator, and not one for each value that it is asked about (`_Parts`).
+2. Messages quote the beginning of a value: lists, objects and texts are handed over as ones that know no more of
+   themselves (`quote_briefly`).
+3. A part tells the first of a value's violations (`_MOST_OF_PART`).
+4. Keywords that would compare each item with each other one have texts or sets to look in (`_check_unique`,
+   `_make_unevaluated`).
+
+It knows the library that validates, and one or two of its parts that it does not promise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from importlib import import_module
+from itertools import islice
+from typing import Any, Final, cast
+
+from jsonschema import FormatChecker, ValidationError
+from jsonschema.protocols import Validator
+from referencing import Registry
+
+from flowengine.core.values import brief_repr
+
+__all__ = ["bounded_validator", "quote_briefly"]
+
+_LONGEST_QUOTE: Final = 100
+"""Characters, and so more than the items that are looked at."""
+_MOST_OF_PART: Final = 20
+
+
+def bounded_validator(draft: Any, schema: Mapping[str, Any]) -> Validator:
+    """The validator of a schema that is checked already."""
+    root = dict(schema)
+    return _bounded_draft(draft)(root, registry=Registry[Any](), format_checker=_Parts(root))
+
+
+class _Parts(FormatChecker):
+    """Keeps one validator for each part of a schema, and goes with all of them; it checks no format."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        super().__init__(formats=())
+        self._root = root
+        self._known: dict[int, tuple[Any, Any]] = {}
+        self._moves = _moves_references(root, is_root=True)
+
+    def find(self, validator: Any, part: Mapping[str, Any]) -> Any:
+        """The validator of a part; None where it depends on the way that led to the part."""
+        if self._moves:
+            return None
+        found = self._known.get(id(part))
+        if found is None:  # It is kept with the part, so that no other part gets its id.
+            found = self._known[id(part)] = (part, validator.evolve(schema=part))
+        return found[1]
+
+    def look_up(self, reference: Any) -> Any:
+        """The part that a JSON Pointer refers to; None for other references, and for what is not there."""
+        if self._moves or not isinstance(reference, str) or not _PLAIN_POINTER.fullmatch(reference):
+            return None
+        part: Any = self._root
+        for name in reference.split("/")[1:]:
+            part = cast(Any, part).get(name) if isinstance(part, Mapping) else None
+        # What is in lists, and what to say of a missing part, is left to the library.
+        return cast(Any, part) if isinstance(part, Mapping) else None
+
+
+_PLAIN_POINTER: Final = re.compile(r"#(/[^/~%]*)*")
+_MOVING: Final = ("$id", "id", "$schema")
+
+
+def _moves_references(part: object, *, is_root: bool = False) -> bool:
+    """Tells whether what a reference means may depend on where it stands, or on who refers to it."""
+    if isinstance(part, Mapping):
+        keys = cast("Mapping[str, Any]", part)
+        if "$dynamicRef" in keys or "$recursiveRef" in keys:
+            return True
+        if not is_root and any(isinstance(keys.get(each), str) for each in _MOVING):
+            return True
+        return any(map(_moves_references, keys.values()))
+    return isinstance(part, list) and any(map(_moves_references, cast("list[Any]", part)))
+
+
+@lru_cache(maxsize=16)
+def _bounded_draft(draft: Any) -> Any:
+    """The validators of a draft, with bounds."""
+    known = draft.VALIDATORS
+    changed: dict[str, Any] = {
+        "$ref": _make_reference(known["$ref"]),
+        "type": _make_type(known["type"]),
+        "uniqueItems": _check_unique,
+    }
+    for name in ("unevaluatedItems", "unevaluatedProperties"):
+        if name in known:
+            changed[name] = _make_unevaluated(name, known[name])
+    bounded: Any = vars(import_module("jsonschema.validators"))["extend"](draft, changed)
+    descend = bounded.descend
+
+    def descend_once(
+        self: Any, instance: Any, schema: Any, path: Any = None, schema_path: Any = None, resolver: Any = None
+    ) -> Iterable[ValidationError]:
+        check = self.format_checker.find(self, schema) if isinstance(schema, Mapping) else None
+        if check is None:
+            return islice(descend(self, instance, schema, path, schema_path, resolver), _MOST_OF_PART)
+        return _place(islice(check.iter_errors(instance), _MOST_OF_PART), path, schema_path)
+
+    bounded.descend = descend_once
+    return bounded
+
+
+def _place(errors: Iterable[Any], path: Any, schema_path: Any) -> Iterator[ValidationError]:
+    for error in errors:
+        if path is not None:
+            error.path.appendleft(path)
+        if schema_path is not None:
+            error.schema_path.appendleft(schema_path)
+        yield error
+
+
+_Keyword = Callable[[Any, Any, Any, Any], Any]
+
+
+def _make_reference(follow: _Keyword) -> _Keyword:
+    def reference(validator: Any, name: Any, instance: Any, schema: Any) -> Any:
+        part = validator.format_checker.look_up(name)
+        return follow(validator, name, instance, schema) if part is None else validator.descend(instance, part)
+
+    return reference
+
+
+def _make_type(follow: _Keyword) -> _Keyword:
+    """The library's keyword, with a short way for what is nearly every value."""
+
+    def check_type(validator: Any, wanted: Any, instance: Any, schema: Any) -> Any:
+        return () if wanted in _TYPES_OF.get(instance.__class__, ()) else follow(validator, wanted, instance, schema)
+
+    return check_type
+
+
+def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if wanted and validator.is_type(instance, "array") and len(set(map(_canonical, instance))) < len(instance):
+        yield ValidationError(f"{instance!r} has non-unique elements")
+
+
+def _canonical(value: Any) -> str:
+    """A text that equal values have in common: 1 is 1.0, and not true. Strangers cannot foresee the hash of a text."""
+    if isinstance(value, dict):
+        entries = cast("dict[Any, Any]", value).items()
+        return "{" + ",".join(sorted(f"{_canonical(key)}:{_canonical(each)}" for key, each in entries)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_canonical, cast("list[Any]", value))) + "]"
+    if isinstance(value, str):
+        return str.__repr__(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return hex(value) if isinstance(value, int) and not isinstance(value, bool) else repr(value)
+
+
+def _make_unevaluated(name: str, follow: _Keyword) -> _Keyword:
+    """The library's keyword, which looks for each name or index in a list, with a set to look in."""
+    finder = "find_evaluated_item_indexes" if name == "unevaluatedItems" else "find_evaluated_property_keys"
+    find = vars(import_module(follow.__module__))[f"{finder}_by_schema"]
+
+    def unevaluated(validator: Any, allowed: Any, instance: Any, schema: Any) -> Any:
+        if not validator.is_type(instance, "array" if name == "unevaluatedItems" else "object"):
+            return ()
+        seen = set(find(validator, instance, schema))
+        if isinstance(instance, dict):
+            entries = cast("dict[Any, Any]", instance).items()
+            left: Any = {key: each for key, each in entries if key not in seen}
+        else:
+            left = [each for index, each in enumerate(instance) if index not in seen]
+        return follow(validator, allowed, left, {})  # By a schema without keywords none of these is evaluated.
+
+    return unevaluated
+
+
+class _BriefText(str):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return brief_repr(self[: _LONGEST_QUOTE + 1], _LONGEST_QUOTE)
+
+
+class _BriefList(list[Any]):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return brief_repr(list(islice(self, _LONGEST_QUOTE)), _LONGEST_QUOTE)
+
+
+class _BriefDict(dict[Any, Any]):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return brief_repr(dict(islice(self.items(), _LONGEST_QUOTE)), _LONGEST_QUOTE)
+
+
+_TYPES_OF: Final[Mapping[type[Any], tuple[str, ...]]] = {
+    **{str: ("string",), _BriefText: ("string",), int: ("integer", "number"), float: ("number",)},
+    **{bool: ("boolean",), _BriefList: ("array",), _BriefDict: ("object",)},
+}
+"""Types that values have in every draft."""
+
+
+def quote_briefly(value: Any) -> Any:
+    """The value with texts, lists and objects in it whose `repr` is short, however large they are."""
+    if isinstance(value, str):
+        return value if len(value) < _LONGEST_QUOTE else _BriefText(value)
+    if isinstance(value, list):
+        return _BriefList(map(quote_briefly, cast("list[Any]", value)))
+    if isinstance(value, dict):
+        entries = cast("dict[Any, Any]", value).items()
+        return _BriefDict({quote_briefly(key): quote_briefly(each) for key, each in entries})
+    return value
