@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -153,13 +154,14 @@ def test_a_command_imports_what_it_needs(folder: Path, argv: Sequence[str], abse
     assert [name for name in absent if name in loaded] == []
 
 
-def on_terminal(*arguments: str) -> tuple[int, str]:
+def on_terminal(*arguments: str, columns: int = 100) -> tuple[int, str]:
     """The exit code, and all that a terminal is sent."""
     main_end, its_end = pty.openpty()
+    termios.tcsetwinsize(its_end, (24, columns))
+    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdin=its_end, stdout=its_end, stderr=its_end, env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    )  # fmt: skip
+        [*COMMAND, *arguments], stdin=its_end, stdout=its_end, stderr=its_end, env={**environ, "TERM": "xterm"}
+    )
     os.close(its_end)
     sent = b""
     while True:
@@ -190,6 +192,15 @@ def test_a_terminal_is_not_ruled_by_what_a_flow_says(folder: Path) -> None:
     assert code == 0
     assert r"ok\x1b]0;owned\x07[bold]\u202e" in plain(sent)
     assert "\x1b]0;" not in sent
+
+
+def test_a_list_is_as_wide_as_the_terminal(folder: Path, flowengine: Command) -> None:
+    flowengine("run", "shout.yaml", "--label", f"team={'x' * 60}")
+    code, wide = on_terminal("runs", "list", columns=200)
+    assert (code, wide.split()[:3]) == (0, ["RUN", "FLOW", "STATUS"])
+    assert "x" * 60 in wide
+    _, narrow = on_terminal("runs", "list", columns=40)
+    assert max(map(len, plain(narrow).splitlines())) <= 40
 
 
 def test_a_terminal_is_quiet_when_asked(folder: Path) -> None:
