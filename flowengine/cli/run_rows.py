@@ -16,7 +16,15 @@ import click
 from flowengine.cli.ending import INTERRUPTED, report, run_until_interrupted
 from flowengine.cli.options import Reporting, RowsOptions, RunningOptions
 from flowengine.cli.run_access import format_command
-from flowengine.cli.terminal import Results, complain, format_dollars, format_span, has_live_stderr
+from flowengine.cli.terminal import (
+    Results,
+    complain,
+    cut_cell,
+    format_dollars,
+    format_span,
+    has_live_stderr,
+    width_of_stderr,
+)
 from flowengine.core.budget import Budget
 from flowengine.core.json_values import dumps
 from flowengine.engine.ports import JournalStore
@@ -85,7 +93,7 @@ class RowMeter:
         self._said_at = now
         self._recent.append((now, self.done - self.were_there))
         if self._is_live:
-            sys.stderr.write(f"\r\x1b[K{self.line()}")
+            sys.stderr.write(f"\r\x1b[K{cut_cell(self.line(), width_of_stderr() - 1)}")
             sys.stderr.flush()
         else:
             complain(self.line())
