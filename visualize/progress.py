@@ -124,6 +124,21 @@ class NodeRow:
         """Whether a person is asked and has not answered."""
         return bool(self.questions)
 
+    def to_object(self) -> dict[str, Any]:
+        """The node in JSON's types, as every listing of a run has it; each adds errors and output in its own form."""
+        return {
+            "status": self.status,
+            "kind": self.kind,
+            "cause": self.cause,
+            "seconds": self.seconds(),
+            "waited_seconds": self.sum_waiting(),
+            "model_calls": self.usage.calls,
+            "tokens": self.usage.tokens,
+            "cost_usd": self.usage.cost_usd,
+            "retries": self.retries,
+            "reused": None if self.reused is None else {"run_id": self.reused.run_id, "node": self.reused.node},
+        }
+
     def ask(self, asked: ApprovalRequested, at: float) -> None:
         if not self.questions:
             self.waited_before = self.sum_waiting() or 0.0

@@ -13,14 +13,14 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.cli.ending import INTERRUPTED, report, run_until_interrupted
-from flowengine.cli.options import OPTION_OF, Reporting, choose_store, keeps, open_journal
+from flowengine.cli.options import OPTION_OF, Reporting, RunningOptions
 from flowengine.cli.run_access import format_command, read
 from flowengine.cli.terminal import Results, complain, has_live_stderr
 from flowengine.core.context import EMPTY, NodeStatus, RunStatus
 from flowengine.core.json_values import dumps
 from flowengine.core.records import Notice, Reused
 from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, NodeStarted, RunStarted, TokenStreamed
-from flowengine.engine.ports import Durability, JournalStore
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import LimitError
 from flowengine.journal.approvals import open_questions, told_last
 from flowengine.journal.stores import TeeStore
@@ -212,15 +212,18 @@ class Execution:
     """One run on the command line."""
 
     run_id: str
-    store: str | None
-    """As it was given with `--store`."""
-    reporting: Reporting
+    plan: CompiledFlow
+    running: RunningOptions
     results: Results
-    durability: Durability = "full"
     past: Sequence[Event] = ()
     """Of a run that is resumed."""
-    plan: CompiledFlow | None = None
-    """Of the flow that is run, where that is known here."""
+
+    @property
+    def _reporting(self) -> Reporting:
+        return self.running.reporting
+
+    def _format_command(self, command: str) -> str:
+        return format_command(command, self.run_id, self.running.store)
 
     def run(self, job: Job) -> int:
         """Do it, tell what became of it, and give the exit code."""
@@ -234,22 +237,19 @@ class Execution:
         """Whether somebody sits at the terminal who may answer what the run waits with."""
         from flowengine.cli.questions import can_ask_person  # Most runs have no questions.
 
-        is_plain = not (self.reporting.json or self.reporting.events or self.reporting.quiet)
-        return is_plain and self.plan is not None and keeps(choose_store(self.store)) and can_ask_person()
+        return not any(self._reporting) and self.running.is_kept and can_ask_person()
 
     def _ask_person(self, code: int) -> int:
         """Have the run's questions answered at the terminal, and go on with it."""
         from flowengine.cli.questions import ask_person
 
-        plan = self.plan
-        assert plan is not None  # Else there is no question to ask.
-        with open_journal(choose_store(self.store), self.durability) as kept:
+        with self.running.open_store() as kept:
             given = ask_person(kept, self.run_id, read(kept, self.run_id))
             past = read(kept, self.run_id)
         if any(each.writer is None for each in given):
             again = replace(self, past=past)
             return again.run(
-                lambda kept, live: local.resume(plan, self.run_id, kept, RunOptions(allow_changed=True, live=live))
+                lambda kept, live: local.resume(self.plan, self.run_id, kept, RunOptions(allow_changed=True, live=live))
             )
         self._tell_how_to_answer(past)
         return code
@@ -257,8 +257,8 @@ class Execution:
     def _run(self, job: Job) -> int:
         run = None
         failure: BaseException | None = None
-        with open_journal(choose_store(self.store), self.durability) as kept:
-            watch = ProgressWatch(self.reporting, self.results, self.past, kept)
+        with self.running.open_store() as kept:
+            watch = ProgressWatch(self._reporting, self.results, self.past, kept)
             try:
                 with self.results.alone(), watch.shown():
                     run = run_until_interrupted(lambda: job(TeeStore(kept, watch), watch.hear))
@@ -269,7 +269,7 @@ class Execution:
         if failure is not None:
             return self._tell_failure(failure, watch)
         complain("interrupted")
-        if self.reporting.json and watch.fold().finished is not None:
+        if self._reporting.json and watch.fold().finished is not None:
             self._print_json(watch.fold(), None)
         self._tell_how_to_go_on(watch)
         return INTERRUPTED
@@ -278,20 +278,20 @@ class Execution:
         has_run = watch.fold().events > len(self.past)
         code = report(failure, has_run=has_run)
         if code == 5:
-            anyway = format_command("resume --allow-changed", self.run_id, self.store)
+            anyway = self._format_command("resume --allow-changed")
             complain(f"  to go on with the flow as it is now: {anyway}")
         elif has_run:
             self._tell_how_to_go_on(watch)
         return code
 
     def _tell(self, run: Run, watch: ProgressWatch) -> int:
-        if self.reporting.json:
+        if self._reporting.json:
             statuses: dict[str, NodeStatus] = {name: node.status for name, node in run.nodes.items()}
             self._print_json(watch.fold(), run.outputs, statuses)
-        elif run.outputs and not self.reporting.events:
+        elif run.outputs and not self._reporting.events:
             self.results.line(format_outputs(run.outputs))
         reused = format_reuse(watch.fold()) if watch.has_reuse else None
-        if reused is not None and not self.reporting.quiet:
+        if reused is not None and not self._reporting.quiet:
             complain(reused)
         if run.error is not None:
             complain(format_error(run.error, run.failed_node))
@@ -313,12 +313,12 @@ class Execution:
         self.results.json(to_run_json(progress, outputs, statuses))
 
     def _tell_record(self, run: Run) -> None:
-        if run.failed_node is not None and keeps(choose_store(self.store)) and not self.reporting.quiet:
-            complain(f"  what happened: {format_command(f'runs show --node {run.failed_node}', run.id, self.store)}")
+        if run.failed_node is not None and self.running.is_kept and not self._reporting.quiet:
+            complain(f"  what happened: {self._format_command(f'runs show --node {run.failed_node}')}")
 
     def _tell_failed_items(self, run: Run) -> None:
         """Prints the command that repeats failed items, if the run is stored."""
-        if self.plan is None or self.reporting.quiet or not keeps(choose_store(self.store)):
+        if self._reporting.quiet or not self.running.is_kept:
             return
         if not any(node.kind == "map" for node in self.plan.all_nodes.values()):
             return
@@ -327,7 +327,7 @@ class Execution:
         failed = sum(len(items) for items in failed_items(self.plan, run.events).values())
         if failed:
             items = "1 item" if failed == 1 else f"{failed:,} items"
-            complain(f"{items} failed; to repeat: {format_command('resume --failed-items', run.id, self.store)}")
+            complain(f"{items} failed; to repeat: {self._format_command('resume --failed-items')}")
 
     def _tell_questions(self, run: Run) -> None:
         """Prints the run's open questions, if they cannot be asked here."""
@@ -345,24 +345,24 @@ class Execution:
     def _tell_how_to_answer(self, events: Sequence[Event]) -> None:
         from flowengine.cli.questions import format_choices
 
-        if keeps(choose_store(self.store)):
+        if self.running.is_kept:
             for path, asked in open_questions(events).items():
-                how = f"{format_command('approve', self.run_id, self.store)} {path} {format_choices(asked)}"
+                how = f"{self._format_command('approve')} {path} {format_choices(asked)}"
                 complain(f"  to answer: {how}")
 
     def _tell_how_to_raise(self, run: Run) -> bool:
         """Prints the command that continues with a higher limit; returns False if there is none."""
         error = run.error
-        if error is None or error.limit not in OPTION_OF or not keeps(choose_store(self.store)):
+        if error is None or error.limit not in OPTION_OF or not self.running.is_kept:
             return False
         if error.part:
-            anyway = format_command("resume --allow-changed", run.id, self.store)
+            anyway = self._format_command("resume --allow-changed")
             complain(f"  to go on: raise the limits of node '{error.part}' in the flow's file, then: {anyway}")
             return True
         option = f"{OPTION_OF[error.limit]} {higher_limit(error, run.limits)}"
-        complain(f"  to go on with a higher limit: {format_command(f'resume {option}', run.id, self.store)}")
+        complain(f"  to go on with a higher limit: {self._format_command(f'resume {option}')}")
         return True
 
     def _tell_how_to_go_on(self, watch: ProgressWatch) -> None:
-        if watch.fold().started is not None and keeps(choose_store(self.store)):
-            complain(f"  to go on: {format_command('resume', self.run_id, self.store)}")
+        if watch.fold().started is not None and self.running.is_kept:
+            complain(f"  to go on: {self._format_command('resume')}")

@@ -15,7 +15,7 @@ from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event, NodeRecorded
 from visualize.edge_states import critical_path, in_order
 from visualize.progress import Progress, fold_events
-from visualize.run_times import PARTS, Part, RunTimes, Stretch, times_of
+from visualize.run_times import PARTS, Part, RunTimes, times_of
 from visualize.viewer.panel_input import list_inputs
 from visualize.viewer.reading import Reading
 from visualize.word_diff import diff_words, shorten_pieces
@@ -32,29 +32,26 @@ __all__ = [
 ]
 
 
-def _list_calls(events: Sequence[Event]) -> Iterator[tuple[int, str, ModelCall]]:
-    """The calls of models, each with its place among the events and its node."""
+def _list_calls(events: Sequence[Event], node: str | None) -> Iterator[tuple[int, str, ModelCall]]:
+    """The calls of models, or of one node's, each with its place among the events and its node."""
     for seq, event in enumerate(events):
-        if isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall):
+        if isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) and node in (None, event.node):
             yield seq, event.node, event.record
 
 
 def format_calls(events: Sequence[Event], node: str | None = None) -> Iterator[str]:
     """The lines of `runs show --calls`: a call each, in the order in which they were answered."""
     rows = [["CALL", "NODE", "FOR", "MODEL", "TOOK", "IN", "OUT", "COST", "ERROR"]]
-    for seq, path, call in _list_calls(events):
-        if node in (None, path):
-            tokens = ["" if each is None else f"{each:,}" for each in (call.prompt_tokens, call.completion_tokens)]
-            took, cost = format_span(call.seconds), format_dollars(call.cost_usd)
-            rows.append([str(seq), path, call.purpose, call.model, took, *tokens, cost, shorten(call.error or "")])
+    for seq, path, call in _list_calls(events, node):
+        tokens = ["" if each is None else f"{each:,}" for each in (call.prompt_tokens, call.completion_tokens)]
+        took, cost = format_span(call.seconds), format_dollars(call.cost_usd)
+        rows.append([str(seq), path, call.purpose, call.model, took, *tokens, cost, shorten(call.error or "")])
     yield from format_table(rows, right=(0, 4, 5, 6, 7)) if rows[1:] else ["no model was called"]
 
 
 def calls_to_object(events: Sequence[Event], node: str | None = None) -> list[dict[str, Any]]:
     """The calls, whole."""
-    return [
-        {"call": seq, "node": path, **call._asdict()} for seq, path, call in _list_calls(events) if node in (None, path)
-    ]
+    return [{"call": seq, "node": path, **call._asdict()} for seq, path, call in _list_calls(events, node)]
 
 
 def format_state(state: Mapping[str, Any]) -> Iterator[str]:
@@ -166,7 +163,8 @@ def times_to_object(events: Sequence[Event], node: str | None = None, now: float
         path: {
             "parts": dict(times.parts_of(path)),
             "bars": [
-                {"status": bar.status, "note": bar.note, "spans": list(map(_to_object, bar.spans))} for bar in bars
+                {"status": bar.status, "note": bar.note, "spans": [each._asdict() for each in bar.spans]}
+                for bar in bars
             ],
         }
         for path, bars in times.rows.items()
@@ -177,11 +175,7 @@ def times_to_object(events: Sequence[Event], node: str | None = None, now: float
     critical = critical_path(progress)
     return {
         "parts": dict(times.parts),
-        "breaks": [_to_object(each) for each in times.breaks],
+        "breaks": [each._asdict() for each in times.breaks],
         "critical_path": [row.id for row in in_order(progress) if row.id in critical],
         "nodes": rows,
     }
-
-
-def _to_object(span: Stretch) -> dict[str, Any]:
-    return span._asdict()

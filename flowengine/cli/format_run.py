@@ -248,16 +248,8 @@ def to_run_object(
 def to_node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[str, Any]:
     """One node as an object."""
     return {
+        **row.to_object(),
         "status": status or row.status,
-        "kind": row.kind,
-        "cause": row.cause,
         "error": None if row.error is None else row.error._asdict(),
         "earlier_errors": [each._asdict() for each in row.earlier_errors],
-        "seconds": row.seconds(),
-        "waited_seconds": row.sum_waiting(),
-        "model_calls": row.usage.calls,
-        "tokens": row.usage.tokens,
-        "cost_usd": row.usage.cost_usd,
-        "retries": row.retries,
-        "reused": None if row.reused is None else {"run_id": row.reused.run_id, "node": row.reused.node},
     }

@@ -180,7 +180,9 @@ def _open_streams() -> None:
     out = sys.stdout
     if isinstance(out, TextIOWrapper):
         how = (out.encoding, out.errors, None, out.line_buffering, out.write_through)
-        sys.stdout = _NamedStdout(cast("BinaryIO", out.detach()), *how)
+        named = _NamedStdout(cast("BinaryIO", out.detach()), *how)
+        for name in ("stdout", "__stdout__"):  # The second is asked how wide the terminal is.
+            setattr(sys, name, named)
 
 
 def _exit_process(code: int) -> None:

@@ -6,7 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, fields
 from functools import wraps
 from math import isfinite
 from pathlib import Path
@@ -30,6 +31,9 @@ __all__ = [
     "OPTION_OF",
     "FiniteRange",
     "Reporting",
+    "RowsOptions",
+    "RunningOptions",
+    "add_rows_options",
     "add_running_options",
     "add_spending_options",
     "choose_store",
@@ -280,25 +284,66 @@ _RUN_OPTIONS: Final = (
 )
 
 
+class Reporting(NamedTuple):
+    """The parts of a run that the user wants to see."""
+
+    json: bool = False
+    """One object on stdout at the end, instead of the outputs."""
+    events: bool = False
+    """Each event as a line on stdout while it happens, instead of the outputs."""
+    quiet: bool = False
+    """Errors only on stderr."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningOptions:
+    """Where a run is kept, how it runs, and what is shown of it."""
+
+    store: str | None
+    """As it was given with `--store`."""
+    settings: Mapping[str, Any]
+    reporting: Reporting
+    durability: Durability
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the run can be found after this process has ended."""
+        return keeps(choose_store(self.store))
+
+    def open_store(self) -> AbstractContextManager[JournalStore]:
+        return open_journal(choose_store(self.store), self.durability)
+
+
 def add_running_options(function: Command) -> Command:
-    """The options of commands that run something, as the arguments `store`, `settings`, `reporting`, `durability`."""
+    """The options of commands that run something, as the argument `running`."""
 
     @wraps(function)
-    def command(*, as_json: bool, events: bool, quiet: bool, **others: Any) -> int:
+    def command(
+        *,
+        store: str | None,
+        settings: Mapping[str, Any],
+        durability: Durability,
+        as_json: bool,
+        events: bool,
+        quiet: bool,
+        **others: Any,
+    ) -> int:
         if as_json and events:
             raise click.UsageError("--json and --events exclude each other")
-        return function(reporting=Reporting(as_json, events, quiet), **others)
+        running = RunningOptions(store, settings, Reporting(as_json, events, quiet), durability)
+        return function(running=running, **others)
 
-    found = collect_settings(command)
-    for option in reversed(_RUN_OPTIONS):
-        found = option(found)
-    return found
+    return _add_options(collect_settings(command), _RUN_OPTIONS)
+
+
+def _add_options(function: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 def add_spending_options(function: Command) -> Command:
-    for option in reversed(_SPENDING_OPTIONS):
-        function = option(function)
-    return function
+    return _add_options(function, _SPENDING_OPTIONS)
 
 
 def collect_settings(function: Command) -> Command:
@@ -324,12 +369,53 @@ _SETTINGS: Final = {
 """Parameter of a command → the setting that it chooses."""
 
 
-class Reporting(NamedTuple):
-    """The parts of a run that the user wants to see."""
+# --- Rows of data
 
-    json: bool = False
-    """One object on stdout at the end, instead of the outputs."""
-    events: bool = False
-    """Each event as a line on stdout while it happens, instead of the outputs."""
-    quiet: bool = False
-    """Errors only on stderr."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsOptions:
+    """What `flowengine run --data` is given beside a flow and its inputs."""
+
+    data: str
+    output: str | None
+    mapping: tuple[str, ...]
+    retry_failed: bool
+    fresh: bool
+    allow_changed: bool
+    batch: bool
+    deadline: float | None
+
+
+_ROWS_OPTIONS: Final = (
+    click.option("--data", metavar="FILE", help="Run once for each row: .jsonl, or .csv with inputs as columns."),
+    click.option("-o", "--output", metavar="FILE", help="With --data: file for the results, .jsonl or .csv."),
+    click.option(
+        "--map", "mapping", multiple=True, metavar="COLUMN=INPUT", help="With --data: the input for a column."
+    ),
+    click.option("--retry-failed", is_flag=True, help="With --data: resume failed rows."),
+    click.option("--fresh", is_flag=True, help="With --data: run finished rows again."),
+    click.option("--allow-changed", is_flag=True, help="With --data: continue although the flow was edited."),
+    click.option("--batch", is_flag=True, help="With --data: use the vendors' batch APIs, at half the price."),
+    click.option(
+        "--deadline", callback=duration, metavar="TIME", help="With --batch: after this time, make calls directly."
+    ),
+)
+_OTHER_NAMES: Final = {"output": "-o", "mapping": "--map"}
+"""Field of `RowsOptions` → its option, where that has another name."""
+
+
+def add_rows_options(function: Command) -> Command:
+    """The options of runs over rows, as the argument `rows`: None without --data, which all others need."""
+
+    @wraps(function)
+    def command(**given: Any) -> int:
+        chosen = {each.name: given.pop(each.name) for each in fields(RowsOptions)}
+        if chosen["data"] is not None:
+            return function(rows=RowsOptions(**chosen), **given)
+        for name, value in chosen.items():
+            if value:
+                option = _OTHER_NAMES.get(name) or f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{option} goes with --data")
+        return function(rows=None, **given)
+
+    return _add_options(command, _ROWS_OPTIONS)

@@ -49,26 +49,20 @@ def change_as_data(flow: str, against: str, commit: str, change: BoundChange) ->
         "flow": flow,
         "against": against,
         "commit": commit,
-        "before": _as_data(change.before),
-        "after": _as_data(change.after),
+        "before": change.before and change.before.to_data(),
+        "after": change.after.to_data(),
         "more_usd": change.more_usd,
         "nodes": [
             {
                 "node": each.path,
                 "kind": each.kind,
-                "before": _as_data(each.before),
-                "after": _as_data(each.after),
+                "before": each.before and each.before.to_data(),
+                "after": each.after and each.after.to_data(),
                 "causes": list(each.causes),
             }
             for each in change.nodes
         ],
     }
-
-
-def _as_data(most: Most | None) -> dict[str, Any] | None:
-    if most is None:
-        return None
-    return {"model_calls": most.calls, "tokens": most.tokens, "cost_usd": most.cost_usd}
 
 
 def _describe_whole(against: str, change: BoundChange) -> str:

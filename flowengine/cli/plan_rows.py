@@ -31,12 +31,11 @@ class RowsBound(NamedTuple):
     """Of all rows together: their calls, tokens and cost add up, and their waves go on at the same time."""
 
     def to_data(self, vendors: Mapping[str, KnownModel], *, batch: bool) -> dict[str, Any]:
-        most = self.bound.most
         return {
             "rows": self.rows,
             "refused": self.refused,
             "measured": self.measured,
-            "at_most": {"model_calls": most.calls, "tokens": most.tokens, "cost_usd": most.cost_usd},
+            "at_most": self.bound.most.to_data(),
             **({"batch": batch_data(self.bound, vendors)} if batch else {}),
         }
 

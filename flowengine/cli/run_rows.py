@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import aclosing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
 import click
 
 from flowengine.cli.ending import INTERRUPTED, report, run_until_interrupted
-from flowengine.cli.options import Reporting, choose_store, keeps, open_journal
-from flowengine.cli.terminal import Results, complain, format_dollars, format_span, has_live_stderr
+from flowengine.cli.options import Reporting, RowsOptions, RunningOptions
+from flowengine.cli.run_access import format_command
+from flowengine.cli.terminal import (
+    Results,
+    complain,
+    cut_cell,
+    format_dollars,
+    format_span,
+    has_live_stderr,
+    width_of_stderr,
+)
 from flowengine.core.budget import Budget
 from flowengine.core.json_values import dumps
-from flowengine.engine.ports import Durability, JournalStore
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowChangedError, InputError
 from flowengine.experiments.batch_collector import BatchPace, open_collector
 from flowengine.experiments.data_file import DataFile, open_data, parse_mapping
@@ -84,7 +93,7 @@ class RowMeter:
         self._said_at = now
         self._recent.append((now, self.done - self.were_there))
         if self._is_live:
-            sys.stderr.write(f"\r\x1b[K{self.line()}")
+            sys.stderr.write(f"\r\x1b[K{cut_cell(self.line(), width_of_stderr() - 1)}")
             sys.stderr.flush()
         else:
             complain(self.line())
@@ -151,35 +160,32 @@ def pace_of(*, batch: bool, deadline: float | None) -> BatchPace | None:
     return BatchPace(deadline=deadline) if batch else None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RowsCommand:
     """One `flowengine run --data`."""
 
     plan: CompiledFlow
-    data: str
-    output: str | None
-    mapping: Sequence[str]
+    options: RowsOptions
     inputs: Mapping[str, Any]
     """Those that every row gets."""
     labels: Mapping[str, str]
-    settings: Mapping[str, Any]
-    store: str | None
-    durability: Durability
-    reporting: Reporting
+    running: RunningOptions
     results: Results
-    retry_failed: bool = field(kw_only=True)
-    fresh: bool = field(kw_only=True)
-    allow_changed: bool = field(kw_only=True)
-    batch: BatchPace | None = field(kw_only=True)
+
+    @property
+    def _reporting(self) -> Reporting:
+        return self.running.reporting
 
     def run(self) -> int:
         """Run the rows, tell what became of them, and give the exit code."""
-        data = open_data(self.data, self.plan.inputs, parse_mapping(self.mapping), self.inputs)
-        if self.output is not None and os.path.realpath(self.output) == os.path.realpath(self.data):
-            raise InputError(f"-o {self.output}: that is the file with the data")
-        if data.unused and not self.reporting.quiet:
+        pace = pace_of(batch=self.options.batch, deadline=self.options.deadline)
+        data = open_data(self.options.data, self.plan.inputs, parse_mapping(self.options.mapping), self.inputs)
+        output = self.options.output
+        if output is not None and os.path.realpath(output) == os.path.realpath(self.options.data):
+            raise InputError(f"-o {output}: that is the file with the data")
+        if data.unused and not self._reporting.quiet:
             complain(f"notice: no input takes the column{'s' * (len(data.unused) > 1)} {', '.join(data.unused)}")
-        with open_journal(choose_store(self.store), self.durability) as store:
+        with self.running.open_store() as store:
             try:
                 rows = self._open_set(data, store)
             except FlowChangedError as error:
@@ -187,35 +193,40 @@ class RowsCommand:
                 complain("  --allow-changed goes on with the flow as it is now; --fresh runs all rows anew")
                 return code
             with hold_set(store, rows.id):  # Before the results of another process at work on it are written over.
-                return self._run(data, rows, store)
+                return self._run(data, rows, store, pace)
 
     def _open_set(self, data: DataFile, store: JournalStore) -> RowSet:
-        key = dumps([os.path.realpath(self.data), data.mapping, self.settings.get("model")])
-        return open_row_set(self.plan, store, data.path.name, key, fresh=self.fresh, allow_changed=self.allow_changed)
+        chosen = self.options
+        key = dumps([os.path.realpath(chosen.data), data.mapping, self.running.settings.get("model")])
+        return open_row_set(
+            self.plan, store, data.path.name, key, fresh=chosen.fresh, allow_changed=chosen.allow_changed
+        )
 
-    def _run(self, data: DataFile, rows: RowSet, store: JournalStore) -> int:
-        meter = RowMeter(data.total, quiet=self.reporting.quiet, is_batched=self.batch is not None)
-        settings = {name: value for name, value in self.settings.items() if name not in (*_BOUNDS, "concurrency")}
+    def _run(self, data: DataFile, rows: RowSet, store: JournalStore, pace: BatchPace | None) -> int:
+        meter = RowMeter(data.total, quiet=self._reporting.quiet, is_batched=pace is not None)
+        given = self.running.settings
+        settings = {name: value for name, value in given.items() if name not in (*_BOUNDS, "concurrency")}
         runs = RowRuns(
             plan=self.plan,
             store=store,
             rows=rows,
-            concurrency=self.settings.get("concurrency", CONCURRENCY),
-            budget=Budget(**{name: self.settings.get(name) for name in _BOUNDS}),
-            options=RunOptions(settings=settings, labels=self.labels, allow_changed=self.allow_changed),
-            retry_failed=self.retry_failed,
+            concurrency=given.get("concurrency", CONCURRENCY),
+            budget=Budget(**{name: given.get(name) for name in _BOUNDS}),
+            options=RunOptions(settings=settings, labels=self.labels, allow_changed=self.options.allow_changed),
+            retry_failed=self.options.retry_failed,
             heard=meter.hear,
         )
         outputs = list(self.plan.outputs or self.plan.graph.ids)
-        opened = ResultsFile(self.output, columns=data.columns, outputs=outputs) if self.output else nullcontext()
+        output = self.options.output
+        opened = ResultsFile(output, columns=data.columns, outputs=outputs) if output else nullcontext()
 
         async def job() -> bool:
-            collector = open_collector(store, rows.id, self.batch, complain)
+            collector = open_collector(store, rows.id, pace, complain)
             async with collector, aclosing(runs.results(data.rows())) as results:
                 async for result in results:
                     if file is not None:
                         file.write(result)
-                    elif not self.reporting.json:
+                    elif not self._reporting.json:
                         self.results.json(dumps(to_record(result)))
             return True
 
@@ -237,13 +248,13 @@ class RowsCommand:
         elif not has_ended:
             complain("interrupted")
             code = INTERRUPTED
-        if self.reporting.json:
+        if self._reporting.json:
             self.results.json(dumps(self._to_object(meter, rows), indent=2))
-        if not self.reporting.quiet:
+        if not self._reporting.quiet:
             complain(meter.summary())
             for status, error in sorted(meter.first_errors.items()):
                 complain(f"  first {status}: {' '.join(error.split())[:_WIDEST_ERROR]}")
-            if keeps(choose_store(self.store)):
+            if self.running.is_kept:
                 self._tell_how_to_go_on(meter, rows, code)
         return code
 
@@ -255,7 +266,7 @@ class RowsCommand:
             complain("  --retry-failed goes on with the rows that failed")
         elif meter.were_there == meter.total:
             complain("  all were done before; --fresh runs them anew")
-        complain(f"  the runs: flowengine runs list --label set={rows.id}")
+        complain(f"  the runs: {format_command('runs list --label', f'set={rows.id}', self.running.store)}")
 
     def _to_object(self, meter: RowMeter, rows: RowSet) -> Mapping[str, Any]:
         return {

@@ -2,20 +2,118 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
 from functools import wraps
+from time import time
 from typing import Any, Final, NamedTuple
 
 import click
 
-from flowengine.cli.commands.runs_list import add_filter_options
+from flowengine.cli.environment import find_user
+from flowengine.cli.options import duration, label_option
 from flowengine.engine.ports import JournalStore
-from flowengine.journal.run_lookup import RunQuery
+from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
 from flowengine.runners.run_listing import RunLister
 
-__all__ = ["Chosen", "Selection", "selection"]
+__all__ = ["PATIENCE", "Chosen", "Selection", "add_filter_options", "selection"]
 
 Command = Callable[..., int]
+PATIENCE: Final = 600.0
+"""Seconds for which runs of an older store are read for a search."""
+
+# --- By filters
+
+
+def since(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A day (`2026-03-01`, `today`) or how long ago (`12h`, `7d`), as Unix seconds."""
+    if value is None:
+        return None
+    if value == "today" or re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+        try:
+            day = date.today() if value == "today" else date.fromisoformat(value)
+            return datetime(day.year, day.month, day.day).astimezone().timestamp()
+        except (ValueError, OverflowError, OSError):
+            raise click.BadParameter(f"{value!r} is no day") from None
+    ago = duration(ctx, param, value)
+    return None if ago is None else time() - ago
+
+
+def until(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """The end of a day (`2026-03-01`, `today`), as Unix seconds."""
+    if value is None:
+        return None
+    try:
+        day = (date.today() if value == "today" else date.fromisoformat(value)) + timedelta(days=1)
+        return datetime(day.year, day.month, day.day).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise click.BadParameter(f"{value!r} is no day: write today or 2026-03-01") from None
+
+
+def add_filter_options(function: Command) -> Command:
+    """The options that say which runs are meant, as the argument `query`."""
+
+    @click.option("--flow", default="", metavar="NAME", help="Only runs of this flow.")
+    @click.option(
+        "--status",
+        type=click.Choice(STATUS_WORDS),
+        metavar="STATUS",
+        help=f"Only those that are {', '.join(STATUS_WORDS[:-1])} or {STATUS_WORDS[-1]}.",
+    )
+    @label_option("Only runs with this label; given several times, with all of them.")
+    @click.option(
+        "--since", callback=since, metavar="TIME", help="Only runs that began since: 30m, 12h, 7d, today, 2026-03-01."
+    )
+    @click.option(
+        "--older-than", callback=duration, metavar="TIME", help="Only runs that began earlier: 30m, 12h, 30d."
+    )
+    @click.option(
+        "--until", callback=until, metavar="DAY", help="Only runs that began on this day or before: today, 2026-03-01."
+    )
+    @click.option(
+        "--ended-since", callback=since, metavar="TIME", help="Only runs that stopped since: 30m, 12h, 7d, today."
+    )
+    @click.option(
+        "--search",
+        default="",
+        metavar="WORDS",
+        help='Only runs with these words in inputs, outputs, errors, id, flow, file or labels; "in quotes": in a row.',
+    )
+    @click.option("--mark", default="", metavar="NAME", help="Only runs with this mark.")
+    @click.option("--session", default="", metavar="NAME", help="Only runs of this session.")
+    @click.option(
+        "--waits-for",
+        metavar="WHO",
+        help="Only runs that wait for an answer that WHO may give; me: this machine's user.",
+    )
+    @wraps(function)
+    def command(
+        flow: str,
+        status: str | None,
+        labels: Mapping[str, str],
+        since: float | None,
+        older_than: float | None,
+        until: float | None,
+        ended_since: float | None,
+        search: str,
+        mark: str,
+        session: str,
+        waits_for: str | None,
+        **others: Any,
+    ) -> int:
+        ends = [each for each in (until, None if older_than is None else time() - older_than) if each is not None]
+        who = find_user() if waits_for == "me" else waits_for
+        query = RunQuery(
+            flow, status or "", labels, since, min(ends, default=None), search.strip(), mark, who, ended_since,
+            session.strip(),
+        )  # fmt: skip
+        return function(query=query, **others)
+
+    return command
+
+
+# --- By name, by filters, or both
 
 
 class Chosen(NamedTuple):
@@ -46,13 +144,9 @@ class Selection(NamedTuple):
             )
         named = [store.find(each) for each in self.references]
         lister = RunLister(store)
-        found = lister.page(self.query, limit, patience=_PATIENCE).lines if has_filters else ()
+        found = lister.page(self.query, limit, patience=PATIENCE).lines if has_filters else ()
         words = {line.info.run_id: line.word for line in (*lister.list_named(named), *found)}
         return Chosen(words, frozenset(named))
-
-
-_PATIENCE: Final = 600.0
-"""Seconds for which runs of an older store are read for a search."""
 
 
 def selection(function: Command) -> Command:

@@ -29,6 +29,7 @@ __all__ = [
     "format_tokens",
     "has_live_stderr",
     "put_lines",
+    "width_of_stderr",
 ]
 
 _UNSAFE: Final = {
@@ -49,9 +50,11 @@ def escape_controls(text: str) -> str:
 
 
 def complain(text: str) -> None:
-    """A line or more on stderr: an error, a notice, a hint."""
-    with suppress(BrokenPipeError):
+    """A line or more on stderr: an error, a notice, a hint. Lost where it cannot be written: a run is worth more."""
+    try:
         print(escape_controls(text), file=sys.stderr, flush=True)
+    except OSError:  # Its reader is gone, or the disk is full.
+        discard_buffer(sys.stderr)
 
 
 def discard_buffer(stream: TextIO) -> None:
@@ -130,6 +133,13 @@ class Results:
 def has_live_stderr() -> bool:
     """Tells whether a picture that changes can be drawn on stderr."""
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def width_of_stderr() -> int:
+    """Columns of the terminal on stderr; 80 where it does not say."""
+    with suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    return 80
 
 
 # --- JSON lines as a result

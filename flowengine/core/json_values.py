@@ -143,7 +143,13 @@ def check_text(text: str, what: str) -> str:
 
 def load_json(text: str | bytes) -> Any:
     """Parses JSON strictly; raises `ValueError` for ambiguous texts and `RecursionError` for deep nesting."""
-    return json.loads(text, parse_constant=refuse_constant, parse_float=_read_float, object_pairs_hook=_refuse_twins)
+    return json.loads(
+        text,
+        parse_constant=refuse_constant,
+        parse_float=_read_float,
+        parse_int=_read_integer,
+        object_pairs_hook=_refuse_twins,
+    )
 
 
 def parse_json(text: str) -> Any:
@@ -182,6 +188,14 @@ def _read_float(text: str) -> float:
     if not isfinite(value):
         raise ValueError(f"{text:.40} is beyond all numbers")
     return value
+
+
+def _read_integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # Python's own limit, told in words of a setting of Python.
+        digits = len(text.lstrip("-"))
+        raise ValueError(f"{text:.40}… is an integer of {digits:,} digits, more than any may have") from None
 
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -53,6 +53,10 @@ class Most(NamedTuple):
         served = _add(self.served_usd, self.first_usd)
         return None if served is None or self.cost_usd is None else min(served, self.cost_usd)
 
+    def to_data(self) -> dict[str, float | None]:
+        """For scripts; None where there is no bound."""
+        return {"model_calls": self.calls, "tokens": self.tokens, "cost_usd": self.cost_usd}
+
     def and_(self, other: Most) -> Most:
         """Both."""
         calls, tokens = _add(self.calls, other.calls), _add(self.tokens, other.tokens)

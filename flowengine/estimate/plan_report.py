@@ -9,7 +9,6 @@ from flowengine.agents.settings import CallSettings
 from flowengine.core.context import EMPTY
 from flowengine.core.node_traits import TRAITS
 from flowengine.estimate.bounds import FlowBound, NodeBound
-from flowengine.estimate.cost_bound import Most
 from flowengine.estimate.model_call_bounds import list_named_models
 from flowengine.flowfile.analysis.flow_nodes import is_agent, is_asking, is_map_node, nodes_of, retry_of, settings_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
@@ -26,12 +25,12 @@ def to_data(
     return {
         "flow": spec.name,
         "nodes": [
-            {"node": each.path, "kind": each.kind, "runs": each.runs, **_to_amounts(each.most)} for each in bound.nodes
+            {"node": each.path, "kind": each.kind, "runs": each.runs, **each.most.to_data()} for each in bound.nodes
         ],
         "longest_path": list(bound.longest),
-        "most": _to_amounts(bound.most),
+        "most": bound.most.to_data(),
         "most_cost_usd_if_cached": bound.most.cost_at_best,
-        "without_limits": _to_amounts(bound.unlimited),
+        "without_limits": bound.unlimited.to_data(),
         "models": {model: {"provider": known.provider, "because": known.because} for model, known in vendors.items()},
         "notes": list(notes_of(spec, bound, missing)),
     }
@@ -52,10 +51,6 @@ def batch_data(bound: FlowBound, vendors: Mapping[str, KnownModel] = EMPTY) -> d
         "latest_hours": None if most is None else most * _BATCH_HOURS,
         "asked_live": live,
     }
-
-
-def _to_amounts(most: Most) -> dict[str, Any]:
-    return {"model_calls": most.calls, "tokens": most.tokens, "cost_usd": most.cost_usd}
 
 
 def notes_of(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) -> Iterator[str]:

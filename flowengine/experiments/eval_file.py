@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from flowengine.core.values import is_map
-from flowengine.errors import DefinitionError, Diagnostic, FlowError, TemplateSyntaxError, did_you_mean
+from flowengine.errors import Diagnostic, FlowError, ProjectError, TemplateSyntaxError, did_you_mean
 from flowengine.experiments.eval_effects import explain_unfaked, list_unfaked
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project, find_project
@@ -233,8 +233,9 @@ def load_eval(
         if scorer.call is not None:
             try:
                 functions[name] = project.import_callable(scorer.call)
-            except DefinitionError as error:
-                problems.append(_diagnostic(where, source, ("FE506", ("scorers", name, "call"), str(error), "")))
+            except ProjectError as error:
+                code = error.code or "FE506"
+                problems.append(_diagnostic(where, source, (code, ("scorers", name, "call"), error.message, "")))
     if problems:
         raise EvalFileError(sorted(problems, key=lambda each: (each.line or 0, each.column or 0)))
     return EvalFile(where, _name_of(where, project), flow, spec, source, functions, project)

@@ -38,7 +38,7 @@ def tree_at(path: Path, commit: str) -> Generator[Path]:
     top = _git(path.parent, "rev-parse", "--show-toplevel")
     if top is None:
         raise InputError(f"{path.parent.absolute()} is in no git repository")
-    root = Path(top.decode().strip())
+    root = Path(os.fsdecode(top.removesuffix(b"\n")))
     packed = _git(root, "archive", "--format=tar", commit)
     if packed is None:
         raise InputError(f"{PREFIX}{commit[:12]}: git gives no files of it")

@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-import anyio.to_thread
-
-from flowengine.core.user_code import describe_error
+from flowengine.core.user_code import call_in_thread, describe_error
 from flowengine.engine.events import ErrorInfo
 from flowengine.errors import FlowEngineError, RunError
 from flowengine.experiments.eval_file import EvalFile, JudgeSpec, ScorerSpec, render_claim
@@ -271,9 +269,9 @@ async def _score_call(function: Callable[..., Any], view: ScoringView) -> Score:
         if inspect.iscoroutinefunction(function):
             found: Any = await function(**given)
         else:
-            found = await anyio.to_thread.run_sync(partial(function, **given))
+            found = await call_in_thread(partial(function, **given))
         return _to_score(found)
-    except Exception as error:  # Foreign code.
+    except (Exception, SystemExit) as error:  # Foreign code.
         return Score(None, _shorten(f"the scorer failed: {describe_error(error)}"))
 
 

@@ -6,6 +6,7 @@ a vendor served from its cache stand apart from those that it read anew.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -102,7 +103,7 @@ def parse_dimensions(text: str) -> Sequence[str]:
     """
     names = [each.strip() for each in text.split(",") if each.strip()]
     for name in names:
-        if name not in DIMENSIONS and not name.startswith("label:"):
+        if name not in DIMENSIONS and not re.match("label:.", name):
             known = ", ".join([*DIMENSIONS, "label:NAME"])
             raise InputError(f"--by: nothing is called '{name}'{did_you_mean(name, DIMENSIONS)} ({known})")
     if not names or len(set(names)) < len(names):

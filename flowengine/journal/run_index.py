@@ -33,7 +33,8 @@ __all__ = [
 
 
 class RunsAsked(NamedTuple):
-    """A selection of runs; empty fields and None do not restrict it."""
+    """What an index is asked: a `RunQuery` in which words are read, and marks, people and states that no record has are
+    runs (see `RunLister`). Empty fields and None do not restrict it."""
 
     flow: str = ""
     status: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from json import JSONDecodeError
 from typing import Any, Final, cast
 
 from flowengine.core.file_keeper import FileKeeper
@@ -120,7 +121,8 @@ def parse_text(name: str, text: str, field: InputField | None) -> Any:
     try:
         return load_json(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}") from error
+        why = "" if isinstance(error, (JSONDecodeError, RecursionError)) else f": {error}"
+        raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}{why}") from error
 
 
 def _find_declared_type(field: InputField) -> str | None:

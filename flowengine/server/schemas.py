@@ -298,19 +298,10 @@ def _to_questions(run: Reading) -> Mapping[str, Any]:
 
 def _to_node_object(row: NodeRow) -> Mapping[str, Any]:
     return {
-        "status": row.status,
-        "kind": row.kind,
-        "cause": row.cause,
+        **row.to_object(),
         "error": _to_error_object(row.error, row.id),
         "output": None if row.result is None else to_json_value(row.result.output),
         "earlier_errors": [_to_error_object(each, row.id) for each in row.earlier_errors],
-        "seconds": row.seconds(),
-        "waited_seconds": row.sum_waiting(),
-        "model_calls": row.usage.calls,
-        "tokens": row.usage.tokens,
-        "cost_usd": row.usage.cost_usd,
-        "retries": row.retries,
-        "reused": None if row.reused is None else {"run_id": row.reused.run_id, "node": row.reused.node},
     }
 
 

@@ -120,7 +120,8 @@ def _describe_lack(claim: Any, value: Any) -> str:
     """Texts are parts of a text; values are items of a list or keys of a map."""
     parts = cast("list[Any]", claim if isinstance(claim, list) else [claim])
     if isinstance(value, list | dict):
-        missing = [part for part in parts if part not in [*value]]
+        items: list[Any] = [*cast("list[Any]", value)]
+        missing = [part for part in parts if not any(_is_equal(part, each) for each in items)]
     else:
         missing = [part for part in parts if _to_text(part) not in _to_text(value)]
     if not missing:

@@ -310,12 +310,15 @@ class _FakedSender(NamedTuple):
         if not isinstance(said, Mapping) or not {*cast("Mapping[str, Any]", said)} <= {"status", "headers", "body"}:
             raise FakeError(f"the fake of '{self.name}' is a map with `status`, `headers` and `body`")
         answer = cast("Mapping[str, Any]", said)
-        body, media_type = answer.get("body"), "application/json"
+        status, told, body = answer.get("status", 200), answer.get("headers", {}), answer.get("body")
+        if type(status) is not int or not isinstance(told, Mapping):
+            raise FakeError(f"the fake of '{self.name}' has a whole number as `status`, and a map as `headers`")
+        media_type = "application/json"
         if isinstance(body, bytes | str):
             media_type = "text/plain" if isinstance(body, str) else "application/octet-stream"
         content = b"" if body is None else body if isinstance(body, bytes) else _to_text(body).encode()
-        headers = {"content-type": media_type, **answer.get("headers", {})}
-        return SentAnswer(Answer(answer.get("status", 200), headers, content), request.url, Secrets(()))
+        headers = {"content-type": media_type, **cast("Mapping[str, Any]", told)}
+        return SentAnswer(Answer(status, headers, content), request.url, Secrets(()))
 
 
 def _to_text(value: Any) -> str:

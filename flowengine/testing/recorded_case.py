@@ -16,7 +16,8 @@ from flowengine.core.context import EMPTY
 from flowengine.core.file_values import find_files
 from flowengine.core.json_values import dumps, to_json_value
 from flowengine.core.records import PREPARING, Answered, ModelCall, ToolCall, question_path
-from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunFinished, RunStarted
+from flowengine.core.values import is_map
+from flowengine.engine.events import ErrorInfo, Event, NodeFailed, NodeFinished, NodeRecorded, RunFinished, RunStarted
 from flowengine.errors import InputError
 from flowengine.flow import Flow
 from flowengine.flowfile.yaml.dump import to_yaml
@@ -26,7 +27,7 @@ from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.tool_call import ToolNode
-from flowengine.testing.fakes import server_names
+from flowengine.testing.fakes import Fake, server_names
 from flowengine.testing.model_overrides import seat_names
 from flowengine.tools.tool import Tool
 
@@ -48,17 +49,30 @@ class _Case:
         self.seats = set(seat_names(flow))
         self.servers = tuple(f"{each}_" for each in server_names(flow))
         self.answers: dict[str, list[Any]] = {}
-        self.tools: dict[str, list[Any]] = {}
-        self.functions: dict[str, list[Any]] = {}
-        self.http: dict[str, list[Any]] = {}
+        self.fakes: dict[str, dict[str, list[Fake]]] = {"functions": {}, "tools": {}, "http": {}}
         self.approvals: dict[str, Any] = {}
         self.notes: dict[str, None] = {}
+        self._failed: dict[str, ErrorInfo] = {}
+        """Path of a node that failed → its error, unless the run was resumed and the node succeeded then."""
 
     def take(self, event: Event) -> None:
         if isinstance(event, NodeRecorded):
             self._take_record(event.node, event.record)
+        elif isinstance(event, NodeFailed):
+            self._failed[event.node] = event.error
         elif isinstance(event, NodeFinished):
+            self._failed.pop(event.node, None)
             self._take_output(file_path(event.node), event.result.output)
+
+    def take_failures(self) -> None:
+        """Add the failures of nodes with effects, after all events. A node that gave something elsewhere has none."""
+        for path, error in self._failed.items():
+            kind, name = self._find_fake(file_path(path)) or ("", "")
+            known = self.fakes[kind].setdefault(name, []) if kind else []
+            if any(each.kind == "returns" for each in known):
+                self.notes[f"'{name}' failed in some calls only: what it gave in the others stands here"] = None
+            elif kind:
+                known.append(Fake("fails", error.message))
 
     def _take_record(self, path: str, record: Any) -> None:
         name = file_path(path)
@@ -70,25 +84,33 @@ class _Case:
             self.answers.setdefault(part if part in self.seats else name, []).extend(_answers_of(record))
         elif isinstance(record, ToolCall) and not record.started and isinstance(self.nodes.get(name), AgentNode):
             if record.effect != "none" or record.name.startswith(self.servers):
-                said = {"fails": str(record.result)} if record.is_error else _plain_value(record.value, record.result)
-                self.tools.setdefault(record.name, []).append(said)
+                failed, value = Fake("fails", str(record.result)), _plain_value(record.value, record.result)
+                said = failed if record.is_error else Fake("returns", value)
+                self.fakes["tools"].setdefault(record.name, []).append(said)
         elif isinstance(record, Answered) and record.by != "expired":
             given: dict[str, Any] = {"choice": record.choice}
             given |= {"comment": record.comment} if record.comment else {}
             given |= {"form": _plain_value(record.form)} if record.form is not None else {}
             self.approvals[question_path(name, record)] = given if len(given) > 1 else record.choice
 
-    def _take_output(self, name: str, output: Any) -> None:
-        node = self.nodes.get(name)
-        if isinstance(node, HttpNode):
+    def _take_output(self, path: str, output: Any) -> None:
+        kind, name = self._find_fake(path) or ("", "")
+        if kind == "http":
             said: Mapping[str, Any] = cast("Mapping[str, Any]", output) if isinstance(output, Mapping) else EMPTY
-            self.http.setdefault(name, []).append(
-                {key: _plain_value(said[key]) for key in ("status", "body") if key in said}
-            )
-        elif isinstance(node, ToolNode) and (node.effect != "none" or not isinstance(node.tool, Tool)):
-            self.tools.setdefault(node.tool.name, []).append(_plain_value(output))
-        elif isinstance(node, FunctionNode) and node.effect != "none":
-            self.functions.setdefault(name, []).append(_plain_value(output))
+            output = {key: said[key] for key in ("status", "body") if key in said}
+        if kind:
+            self.fakes[kind].setdefault(name, []).append(Fake("returns", _plain_value(output)))
+
+    def _find_fake(self, path: str) -> tuple[str, str] | None:
+        """Where a fake of the node stands among `fakes`; None for a node that needs none."""
+        node = self.nodes.get(path)
+        if isinstance(node, HttpNode):
+            return "http", path
+        if isinstance(node, ToolNode) and (node.effect != "none" or not isinstance(node.tool, Tool)):
+            return "tools", node.tool.name
+        if isinstance(node, FunctionNode) and node.effect != "none":
+            return "functions", path
+        return None
 
 
 def _answers_of(call: ModelCall) -> list[Any]:
@@ -96,7 +118,8 @@ def _answers_of(call: ModelCall) -> list[Any]:
     if call.tool_calls:
         return [{"tool": each["name"], "arguments": _parse(str(each.get("arguments", "")))} for each in call.tool_calls]
     parsed = _parse(call.content)
-    return [parsed if isinstance(parsed, dict) else call.content]
+    # With this key an object would be the wish to call a tool.
+    return [parsed if is_map(parsed) and "tool" not in parsed else call.content]
 
 
 def _parse(text: str) -> Any:
@@ -110,25 +133,14 @@ def _plain_value(value: Any, otherwise: Any = None) -> Any:
     return to_json_value(otherwise if value is None else value)
 
 
-def _shortest(values: Sequence[Any]) -> Any:
-    """One value where all are the same."""
-    return values[0] if all(each == values[0] for each in values) else list(values)
-
-
-def _fakes_of(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    fakes: dict[str, Any] = {}
-    for name, values in found.items():
-        one = _shortest(values)
-        is_failure = isinstance(one, dict) and one.keys() == {"fails"}
-        if len(values) > 1 and isinstance(one, list):
-            fakes[name] = {"each": [_text_of_failure(each) for each in values]}
-        else:
-            fakes[name] = one if is_failure or not isinstance(one, dict) else {"returns": one}
-    return fakes
-
-
-def _text_of_failure(value: Any) -> Any:
-    return f"error: {value['fails']}" if isinstance(value, dict) and value.keys() == {"fails"} else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any JSON
+def _fake_of(given: Sequence[Fake]) -> Any:
+    """As a file of tests says it: once where every call gave the same, else one value for each call."""
+    first = given[0]
+    if len({dumps(each) for each in given}) > 1:
+        return {"each": [f"error: {each.value}" if each.kind == "fails" else each.value for each in given]}
+    if first.kind == "fails" or is_map(first.value):  # Such a map could mean a failure.
+        return {first.kind: first.value}
+    return first.value
 
 
 # --- From a run
@@ -157,20 +169,18 @@ def make_test(
     case = _Case(flow)
     for event in events:
         case.take(event)
+    case.take_failures()
     if any(True for _ in find_files([dict(started.inputs)])):
         case.notes["files among the inputs are named by their hashes: write paths there"] = None
-    fakes = {
-        "functions": _fakes_of(case.functions),
-        "tools": _fakes_of(case.tools),
-        "http": _fakes_of(case.http),
-    }
     expect: dict[str, Any] = {} if ended.status == "succeeded" else {"status": ended.status}
     outputs = {} if ended.outputs is None else {key: _plain_value(each) for key, each in ended.outputs.items()}
     expect |= {"outputs": {key: {"equals": each} for key, each in outputs.items()}} if outputs else {}
     said: dict[str, Any] = {
         "inputs": _plain_value(dict(started.inputs)),
-        "answers": {name: _shortest(each) if len(each) == 1 else each for name, each in case.answers.items()},
-        "fakes": {kind: each for kind, each in fakes.items() if each},
+        "answers": {name: each[0] if len(each) == 1 else each for name, each in case.answers.items()},
+        "fakes": {
+            kind: {name: _fake_of(each) for name, each in fakes.items()} for kind, fakes in case.fakes.items() if fakes
+        },
         "approvals": case.approvals,
         "expect": expect,
     }

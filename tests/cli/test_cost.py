@@ -35,3 +35,4 @@ def test_nothing_is_told_of_runs_that_are_not_meant(flowengine: Command) -> None
     assert (said.code, said.out) == (0, "")
     assert "no model was called by such runs" in said.err
     assert "did you mean 'node'" in flowengine("cost", "--by", "nodes").err
+    assert "nothing is called 'label:'" in flowengine("cost", "--by", "label:").err

@@ -61,7 +61,7 @@ def test_it_looks_and_leaves_nothing_behind(flowengine: Command, folder: Path) -
     assert set(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("store", ["shout.yaml", "nosuch:x", "/proc/none/runs.db"])
+@pytest.mark.parametrize("store", ["shout.yaml", "nosuch:x", "/proc/none/runs.db", "~nobody-of-that-name/runs.db"])
 def test_a_store_that_cannot_be_used_is_missing(flowengine: Command, store: str) -> None:
     said = flowengine("doctor", "--store", store)
     assert said.code == 1

@@ -53,6 +53,12 @@ def test_nothing_that_is_there_is_touched(tmp_path: Path):
     assert (tmp_path / "hello.yaml").read_text() == "mine"
 
 
+def test_a_file_is_no_folder_for_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "notes.txt").touch()
+    assert main(["init", str(tmp_path / "notes.txt")]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'notes.txt'} is no folder\n"
+
+
 def test_what_to_do_next_can_be_typed_as_it_stands(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["init", "."]) == 0

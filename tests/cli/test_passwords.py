@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,12 @@ def test_commands_and_their_hints_hold_no_password(folder: Path, capfd: pytest.C
         told(capfd, "cancel", "@last", *place),
         told(capfd, "runs", "show", "nothing", *place),
     ]
+    told(capfd, "run", "says.yaml", "--run-id", "says", *place)
+    [call] = json.loads(told(capfd, "runs", "show", "says", "--calls", "--json", *place))
+    said.append(told(capfd, "ask", "says", "--call", str(call["call"]), "--set", "temperature=0.5", *place))
+    assert "to keep it: flowengine whatif" in said[-1]
+    said.append(told(capfd, "whatif", "--node", "a", "--runs", "run=says", "--prompt", "Bye.", *place))
+    assert f"to look at one: flowengine diff says {said[-1].partition('diff says ')[2].split()[0]} --store" in said[-1]
     assert [each for each in said if PASSWORD in each] == []
 
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -153,13 +154,14 @@ def test_a_command_imports_what_it_needs(folder: Path, argv: Sequence[str], abse
     assert [name for name in absent if name in loaded] == []
 
 
-def on_terminal(*arguments: str) -> tuple[int, str]:
+def on_terminal(*arguments: str, columns: int = 100) -> tuple[int, str]:
     """The exit code, and all that a terminal is sent."""
     main_end, its_end = pty.openpty()
+    termios.tcsetwinsize(its_end, (24, columns))
+    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdin=its_end, stdout=its_end, stderr=its_end, env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    )  # fmt: skip
+        [*COMMAND, *arguments], stdin=its_end, stdout=its_end, stderr=its_end, env={**environ, "TERM": "xterm"}
+    )
     os.close(its_end)
     sent = b""
     while True:
@@ -192,6 +194,27 @@ def test_a_terminal_is_not_ruled_by_what_a_flow_says(folder: Path) -> None:
     assert "\x1b]0;" not in sent
 
 
+def test_a_list_is_as_wide_as_the_terminal(folder: Path, flowengine: Command) -> None:
+    flowengine("run", "shout.yaml", "--label", f"team={'x' * 60}")
+    code, wide = on_terminal("runs", "list", columns=200)
+    assert (code, wide.split()[:3]) == (0, ["RUN", "FLOW", "STATUS"])
+    assert "x" * 60 in wide
+    _, narrow = on_terminal("runs", "list", columns=40)
+    assert max(map(len, plain(narrow).splitlines())) <= 40
+
+
+def test_the_line_of_rows_is_never_wider_than_the_terminal(folder: Path) -> None:
+    write_flow(folder, "block")
+    slow = folder / "slow.yaml"
+    slow.write_text(slow.read_text().replace("{{ 60 }}", "{{ 0.3 }}"))
+    (folder / "rows.jsonl").write_text("{}\n" * 3)
+    words = ("slow.yaml", "--data", "rows.jsonl", "-o", "out.jsonl", "--concurrency", "1")
+    code, sent = on_terminal("run", *words, columns=24)
+    lines = re.findall(r"\r\x1b\[K([^\r\x1b]+)\r\x1b", sent)
+    assert (code, lines != []) == (0, True)
+    assert [line for line in lines if len(line) >= 24] == []
+
+
 def test_a_terminal_is_quiet_when_asked(folder: Path) -> None:
     assert on_terminal("run", "hostile.yaml", "--quiet", "--json")[1].startswith("{")
 
@@ -215,6 +238,13 @@ def test_results_that_cannot_be_written_are_an_error_after_the_run(folder: Path,
         code, _, err = ended(begin("run", "shout.yaml", form, "--run-id", "r1", stdout=full.fileno()))
     assert code == 1
     assert err.splitlines()[1:] == ["error: stdout: No space left on device"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_run_is_worth_more_than_what_is_told_of_it(folder: Path) -> None:
+    with open("/dev/full", "w") as full:
+        assert ended(begin("run", "agents.yaml", stderr=full.fileno()))[0] == 0
+        assert ended(begin("run", "bad.yaml", stderr=full.fileno()))[0] == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

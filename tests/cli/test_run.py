@@ -42,6 +42,7 @@ def test_a_text_is_read_from_a_file_as_it_is(flowengine: Command, folder: Path) 
         (["-i", "n=1.5"], "error: input 'n': expected integer, found float 1.5"),
         (["-i", "n=NaN"], "error: input 'n': expected integer as JSON, found 'NaN'"),
         (["-i", "n=" + "9" * 5000], "error: input 'n': expected integer as JSON, found '9999"),
+        (["--inputs", "digits.json"], "error: --inputs: 'digits.json' is not JSON: 99999999"),
         (["-i", "items=" + "[" * 100_000], "error: input 'items': expected array as JSON"),
         (["-i", "n=1", "-i", "n=2"], "error: input 'n' is given twice"),
         (["-i", "n"], "error: -i 'n': expected key=value"),
@@ -60,10 +61,12 @@ def test_wrong_inputs_are_told_and_nothing_runs(
     flowengine: Command, folder: Path, arguments: list[str], message: str
 ) -> None:
     (folder / "list.json").write_text("[]")
+    (folder / "digits.json").write_text('{"n": ' + "9" * 5000 + "}")
     said = flowengine("run", "typed.yaml", *arguments)
     assert said.code == 2
     assert said.out == ""
     assert said.err.startswith(message)
+    assert "9999" not in message or "… is an integer of 5,000 digits, more than any may have" in said.err
     assert not (folder / ".flowengine").exists()
 
 

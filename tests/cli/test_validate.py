@@ -69,6 +69,14 @@ def test_json_is_an_array_of_problems(flowengine: Command) -> None:
     assert json.loads(flowengine("validate", "shout.yaml", "--format", "json").out) == []
 
 
+def test_control_characters_are_escaped_as_json_has_them(flowengine: Command, folder: Path) -> None:
+    name = "dele\x7fted\x9b.yaml"
+    (folder / name).write_text("flowengine: v1\nname: x\nnodes: {}\n")
+    said = flowengine("validate", name, "--format", "json").out
+    assert json.loads(said)[0]["file"] == name
+    assert "\x7f" not in said
+
+
 def test_text_of_a_flow_cannot_start_an_annotation_of_its_own(flowengine: Command, folder: Path) -> None:
     (folder / "x.yaml").write_text('flowengine: v1\nname: x\n"a\\n::error::owned": 1\nnodes: {a: {prompt: hi}}\n')
     said = flowengine("validate", "x.yaml", "--format", "github")

@@ -28,6 +28,12 @@ def written(folder: Path, name: str, text: str) -> Path:
     [
         ("rows.jsonl", '{"text": "a"}\n{"text": "b"\n', "rows.jsonl:2:13: FE117 expected one JSON object"),
         ("rows.jsonl", '{"text": NaN}\n', "rows.jsonl:1: FE117 expected one JSON object on the line: NaN is not JSON"),
+        (
+            "rows.jsonl",
+            f'{{"n": {"1" * 6000}}}\n',
+            "rows.jsonl:1: FE117 expected one JSON object on the line: 1111111111",
+        ),
+        ("rows.jsonl", f'{{"n": -{"1" * 6000}}}\n', "… is an integer of 6,000 digits, more than any may have"),
         ("rows.jsonl", "[1]\n", "found [1]"),
         ("rows.jsonl", "[" * 100_000, "expected one JSON object"),
         ("rows.jsonl", '{"text": "\udc80"}\n', "it is not UTF-8"),

@@ -102,6 +102,14 @@ async def test_claims_and_functions_score_and_say_why(tmp_path: Path) -> None:
     assert report.worst[0].number == 3
 
 
+async def test_a_scorer_that_ends_its_process_fails_and_nothing_else(tmp_path: Path) -> None:
+    path = project(tmp_path, EVAL.partition("scorers:")[0] + "scorers: {leaves: {call: 'scorers:leaves'}}\n")
+    (tmp_path / "scorers.py").write_text("def leaves():\n    raise SystemExit(3)\n")
+    made = await score(path, MemoryStore())
+    assert made.finished
+    assert made.rows[0].scores["leaves"].reason == "the scorer failed: SystemExit: 3"
+
+
 async def test_a_judge_of_a_pair_is_asked_in_both_orders(tmp_path: Path) -> None:
     text = EVAL.partition("scorers:")[0] + (
         "scorers:\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def git(folder: Path, *words: str) -> None:
 
 def test_links_that_lead_out_of_the_repository_are_left_out(tmp_path: Path) -> None:
     require("git", "apt-get install git")
-    flow = tmp_path / "repository" / "a.yaml"
+    flow = tmp_path / os.fsdecode(b" reposi\xfftory ") / "a.yaml"
     flow.parent.mkdir()
     flow.write_text("name: then")
     (flow.parent / "data").symlink_to("/usr/share")

@@ -161,6 +161,9 @@ async def test_rows_are_found_by_flow_status_labels_time_and_id(store: JournalSt
     page = run_index_of(store).find(RunsAsked(), 1, 1)
     assert ([info.run_id for info in page.infos], page.total) == (["b2"], 3)
     assert run_index_of(store).find(RunsAsked(status="failed"), 0) == ([], 1)
+    beyond = 10**30  # More than a database counts to.
+    assert len(run_index_of(store).find(RunsAsked(), beyond).infos) == page.total
+    assert run_index_of(store).find(RunsAsked(), 1, beyond) == ([], page.total)
     assert list(run_index_of(store).flows()) == ["greet", "refund_desk"]
 
 

@@ -246,3 +246,15 @@ def test_a_condition_is_faked_whether_a_function_or_an_expression_decides_it() -
     """
     flow = faked(Flow.from_text(text, "climate.yaml"), functions={"is_hot": True, "cool": "cooled", "heat": "heated"})
     assert flow.run_sync({"degrees": 10}).outputs == {"cool": "cooled"}
+
+
+@pytest.mark.parametrize("fake", ['{status: "404"}', "{status: null}", "{status: true}", "{headers: [1]}"])
+def test_the_answer_of_a_request_that_is_none_is_told_in_words(tmp_path: Path, fake: str) -> None:
+    (tmp_path / "flowengine.toml").write_text('allow_http = ["https://api.example.com"]\n')
+    (tmp_path / "get.yaml").write_text(
+        'flowengine: v1\nname: get\nnodes: {ask: {type: http, url: "https://api.example.com/x", method: GET}}\n'
+    )
+    case = f"flow: get.yaml\ncases: [{{name: it answers, fakes: {{http: {{ask: {fake}}}}}}}]\n"
+    (tmp_path / "get.flowtest.yaml").write_text(case)
+    [found] = run_case(load_flowtest(tmp_path / "get.flowtest.yaml"), 0)
+    assert found.message.endswith("the fake of 'ask' has a whole number as `status`, and a map as `headers`")

@@ -11,9 +11,10 @@ import pytest
 
 from flowengine.errors import FlowError
 from flowengine.flow import Flow
-from flowengine.testing.cases import run_case
+from flowengine.nodes.function import FunctionNode
+from flowengine.testing.cases import find_unmet, run_case
 from flowengine.testing.cassette import Cassette
-from flowengine.testing.flowtest import FlowTestError, load_flowtest
+from flowengine.testing.flowtest import ExpectSpec, FlowTestError, load_flowtest
 from flowengine.testing.scripted_answers import scripted
 
 ANSWERS = """\
@@ -210,3 +211,10 @@ def test_a_damaged_cassette_is_told_with_its_own_place(file: Path) -> None:
     test = load_flowtest(written(file, "cassette: c.yaml\n"))
     (told,) = run_case(test, 0)
     assert str(told) == f"{file.parent / 'c.yaml'}:2:8: FE401 expected a list, found 3"
+
+
+@pytest.mark.parametrize(("claimed", "held"), [([1], False), ([True], True), ([2.0, "a"], True), ([{"n": 1}], False)])
+def test_a_list_contains_what_json_calls_equal(claimed: list[Any], held: bool) -> None:
+    run = Flow("listed", {"a": FunctionNode(lambda context: [True, 2, "a", {"n": True}])}).run_sync()
+    expect = ExpectSpec.model_validate({"outputs": {"a": {"contains": claimed}}})
+    assert (find_unmet(expect, run) == []) is held

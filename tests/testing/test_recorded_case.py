@@ -92,8 +92,11 @@ def test_masked_it_says_nothing_of_people_and_passes(folder: Path, capsys: pytes
     assert run_case(load_flowtest(folder / "masked.flowtest.yaml"), 0) == []
     for _ in range(2):
         assert main(["runs", "to-test", "@last", "--row", "-o", "rows.jsonl", *store]) == 0
-    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
-    assert len(rows) == 2
+    file = folder / "rows.jsonl"
+    file.write_text(file.read_text().rstrip("\n"))  # As an editor may leave it.
+    assert main(["runs", "to-test", "@last", "--row", "-o", "rows.jsonl", *store]) == 0
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(rows) == 3
     assert "MAIL:" in rows[0]["topic"]
     assert "ada@example.jp" not in str(rows)
     assert rows[0]["expected"].keys() == {"sent", "sums"}
@@ -103,6 +106,68 @@ def test_a_run_that_has_not_ended_makes_none(folder: Path, capsys: pytest.Captur
     assert main(["run", "letters.yaml", "-i", "topic=b", "--store", "other.db", "-q"]) == 3
     assert main(["runs", "to-test", "@last", "--store", "other.db"]) == 2
     assert "is waiting: a test is made of one that succeeded or failed" in capsys.readouterr().err
+
+
+UNCLEAR = """
+from flowengine import tool
+
+@tool(effect="external")
+def check(number: int):
+    \"\"\"Checks.\"\"\"
+    return {"fails": f"{number} of 3"}
+
+def look():
+    return {"each": ["a"]}
+
+def read(text):
+    return {"returns": text}
+
+def send():
+    raise OSError("no mail")
+"""
+LOOKS_LIKE_FAKES = """flowengine: v1
+name: unclear
+nodes:
+  tell:
+    model: offline
+    prompt: Tell.
+    output: {type: object, properties: {tool: {type: string}}, required: [tool]}
+  check: {type: tool, tool: "unclear:check", with: {number: 1}}
+  look: {type: function, call: "unclear:look", effect: external}
+  read:
+    type: map
+    over: "['a', 'b']"
+    nodes:
+      one: {type: function, call: "unclear:read", with: {text: "{{ item }}"}, effect: external}
+outputs: {told: "{{ nodes.tell.output }}", check: "{{ nodes.check.output.fails }}", each: "{{ nodes.read.output }}"}
+"""
+FAILING = """flowengine: v1
+name: failing
+nodes:
+  send: {type: function, call: "unclear:send", effect: external}
+outputs: {sent: "{{ nodes.send.output }}"}
+"""
+
+
+@pytest.mark.parametrize(("flow", "code"), [(LOOKS_LIKE_FAKES, 0), (FAILING, 1)])
+def test_values_that_look_like_fakes_and_effects_that_failed_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flow: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "unclear", raising=False)
+    Path("flowengine.toml").write_text('allow_calls = ["unclear"]\n')
+    Path("unclear.py").write_text(UNCLEAR)
+    Path("flow.yaml").write_text(flow)
+    assert main(["run", "flow.yaml", "-q"]) == code
+    assert main(["runs", "to-test", "@last", "-o", "flow.flowtest.yaml"]) == 0
+    test = load_flowtest("flow.flowtest.yaml")
+    fakes = test.cases[0].fakes
+    if code:
+        assert fakes.functions["send"] == ("fails", "OSError: no mail")
+    else:
+        assert fakes.tools["check"] == ("returns", {"fails": "1 of 3"})
+        assert fakes.functions["read.one"].value == [{"returns": "a"}, {"returns": "b"}]
+    assert run_case(test, 0) == []
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ import anyio
 import click
 
 from flowengine.cli.commands.run import resume_run
-from flowengine.cli.options import Reporting, add_running_options, choose_store, open_journal
+from flowengine.cli.options import RunningOptions, add_running_options, choose_store, open_journal
 from flowengine.cli.questions import ask_person, can_ask_person, describe_question, format_choices, name_person
 from flowengine.cli.run_access import beginning, format_command, read
 from flowengine.cli.terminal import complain
 from flowengine.core.json_values import parse_json
-from flowengine.engine.ports import Durability, JournalStore
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
 from flowengine.journal.approvals import Given, answer, open_questions
 from flowengine.runners.queue.run_positions import queue_of
@@ -51,10 +50,7 @@ def command(
     by: str | None,
     no_resume: bool,
     here: bool,
-    store: str | None,
-    settings: Mapping[str, Any],
-    reporting: Reporting,
-    durability: Durability,
+    running: RunningOptions,
 ) -> int:
     """Answer the question that RUN waits with at NODE (left out where there is but one), and go on with the run.
 
@@ -68,7 +64,7 @@ def command(
     if here and no_resume:
         raise click.UsageError("--here and --no-resume exclude each other")
     filled = None if form is None else _read_form(form)
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(choose_store(running.store)) as kept:
         run_id = kept.find(reference)
         if choice is None:
             given = _ask_here(kept, run_id, node)
@@ -78,19 +74,19 @@ def command(
             who = name_person(read(kept, run_id), node, by)
             give = partial(answer, kept, run_id, node, choice, comment=comment, by=who, form=filled)
             given = anyio.run(give)
-            if not reporting.quiet:
+            if not running.reporting.quiet:
                 complain(f"run {run_id}: '{choice}' is the answer of node '{given.node}'")
         if given.writer is not None:
-            if not reporting.quiet:
+            if not running.reporting.quiet:
                 complain(f"  kept; the {given.writer} that writes the run takes it in")
             return 0
         queue = None if here or no_resume else queue_of(kept, beginning(read(kept, run_id)))
         if queue is not None:
-            return _requeue_run(kept, run_id, queue, settings, quiet=reporting.quiet)
+            return _requeue_run(kept, run_id, queue, running)
     if no_resume:
-        complain(f"  to go on: {format_command('resume', run_id, store)}")
+        complain(f"  to go on: {format_command('resume', run_id, running.store)}")
         return 0
-    return resume_run(run_id, store, settings, reporting, durability)
+    return resume_run(run_id, running)
 
 
 def _ask_here(kept: JournalStore, run_id: str, node: str | None) -> Given | None:
@@ -108,11 +104,11 @@ def _ask_here(kept: JournalStore, run_id: str, node: str | None) -> Given | None
     return given[-1] if given else None
 
 
-def _requeue_run(kept: JournalStore, run_id: str, queue: str, settings: Mapping[str, Any], *, quiet: bool) -> int:
+def _requeue_run(kept: JournalStore, run_id: str, queue: str, running: RunningOptions) -> int:
     from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
 
-    anyio.run(partial(requeue, queue_store(kept), run_id, settings=settings))
-    if not quiet:
+    anyio.run(partial(requeue, queue_store(kept), run_id, settings=running.settings))
+    if not running.reporting.quiet:
         complain(f"  it goes on in a worker of queue '{queue}'")
     return 0
 

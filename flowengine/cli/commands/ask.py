@@ -22,6 +22,7 @@ from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, RunNotFoundError
 from flowengine.experiments.call_change import ChangedCall, RecordedCall, ask_call, read_answer
+from flowengine.journal.stores import without_password
 from flowengine.runners.run import settings_of
 from visualize.viewer.playground import answer_text
 
@@ -91,7 +92,7 @@ def command(
         call, score, problem = read_answer(_events_of(kept, changed.run_id) or ())
     try:
         changed.change()
-        keep, refusal = changed.command(["--store", store] if store else []), ""
+        keep, refusal = changed.command(["--store", without_password(store)] if store else []), ""
     except InputError as error:
         keep, refusal = "", str(error)
     if as_json:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,9 +16,7 @@ from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.budget import Budget
 from flowengine.core.output_file import tells_refusals, write_output
-from flowengine.engine.ports import JournalStore
-from flowengine.experiments.batch_collector import BatchPace
-from flowengine.experiments.eval_file import EvalFile, load_eval
+from flowengine.experiments.eval_file import load_eval
 from flowengine.experiments.eval_init import write_eval
 from flowengine.experiments.eval_report import EvalReport, make_report, parse_bounds
 from flowengine.experiments.eval_run import EvalRun
@@ -99,9 +99,28 @@ def run_eval(
         loaded = load_eval(file, model=model, environ=load_environment())
     wanted = parse_bounds(bounds, list(loaded.spec.scorers))
     with open_journal(choose_store(store)) as kept:
-        go = _Go(loaded, kept, results, fresh, first_rows, concurrency, max_cost, model, quiet, pace)
-        before = _choose_set(go, against)
-        made = go.run(before)
+        prepare = partial(
+            EvalRun,
+            file=loaded,
+            store=kept,
+            fresh=fresh,
+            first_rows=first_rows,
+            concurrency=concurrency,
+            budget=None if max_cost is None else Budget(cost_usd=max_cost),
+            settings={"folder": os.getcwd(), **({} if model is None else {"model": model})},
+            batch=pace,
+            tell=complain,
+        )
+        before: EvalSet | None = None
+        if against is not None and against.startswith(PREFIX):
+            # The set of another revision is made first; what of it is there already is not run again.
+            with _flow_at(loaded.flow_path, against, model, results) as (flow, version):
+                before = _run(prepare(flow=flow, version=version), results, quiet=quiet)
+            if before is None:
+                return INTERRUPTED
+        elif against is not None:
+            before = load_set(kept, find_set(list_sets(kept, loaded.name), against).id)
+        made = _run(prepare(against=before), results, quiet=quiet)
         if made is None:
             return INTERRUPTED
         report = make_report(made, before, wanted)
@@ -114,64 +133,28 @@ def run_eval(
     return 1 if report.under else 0
 
 
-@dataclass(slots=True)
-class _Go:
-    """One `flowengine eval`."""
-
-    file: EvalFile
-    store: JournalStore
-    results: Results
-    fresh: bool
-    first_rows: int | None
-    concurrency: int | None
-    max_cost: float | None
-    model: str | None
-    quiet: bool
-    batch: BatchPace | None
-
-    def run(self, against: EvalSet | None, flow: Flow | None = None, version: str = "") -> EvalSet | None:
-        """Run the eval, or that of another version; None where it was interrupted."""
-        settings = {"folder": os.getcwd(), **({} if self.model is None else {"model": self.model})}
-        prepared = EvalRun(
-            file=self.file,
-            store=self.store,
-            flow=flow,
-            version=version,
-            against=against,
-            fresh=self.fresh,
-            first_rows=self.first_rows,
-            concurrency=self.concurrency,
-            budget=None if self.max_cost is None else Budget(cost_usd=self.max_cost),
-            settings=settings,
-            batch=self.batch,
-            tell=complain,
-        )
-        meter = RowMeter(prepared.total, quiet=self.quiet, is_batched=self.batch is not None)
-        prepared.heard = meter.hear
-        try:
-            with self.results.alone():
-                made = run_until_interrupted(prepared.run)
-        finally:
-            meter.end()
-        if made is None:
-            complain("interrupted\n  the same command goes on where it was")
-        return made
-
-
-def _choose_set(go: _Go, against: str | None) -> EvalSet | None:
-    """The set to compare with; that of another revision is made first, where there is none yet."""
-    if against is None:
-        return None
-    if not against.startswith(PREFIX):
-        return load_set(go.store, find_set(list_sets(go.store, go.file.name), against).id)
-    path = go.file.flow_path
-    commit = revision_of(path, against.removeprefix(PREFIX))
-    with tree_at(path, commit) as there, go.results.alone():
-        flow = Flow.from_yaml(there, model=go.model, environ=load_environment())
-        made = go.run(None, flow, f"{PREFIX}{commit[:12]}")
+def _run(prepared: EvalRun, results: Results, *, quiet: bool) -> EvalSet | None:
+    """Run an eval; None where it was interrupted."""
+    meter = RowMeter(prepared.total, quiet=quiet, is_batched=prepared.batch is not None)
+    prepared.heard = meter.hear
+    try:
+        with results.alone():
+            made = run_until_interrupted(prepared.run)
+    finally:
+        meter.end()
     if made is None:
-        raise click.Abort
+        complain("interrupted\n  the same command goes on where it was")
     return made
+
+
+@contextmanager
+def _flow_at(path: Path, against: str, model: str | None, results: Results) -> Generator[tuple[Flow, str]]:
+    """The flow as it was in another revision, and what that version is called."""
+    commit = revision_of(path, against.removeprefix(PREFIX))
+    with tree_at(path, commit) as there:
+        with results.alone():
+            flow = Flow.from_yaml(there, model=model, environ=load_environment())
+        yield flow, f"{PREFIX}{commit[:12]}"
 
 
 def _tell(report: EvalReport, form: str, results: Results, file: str) -> None:

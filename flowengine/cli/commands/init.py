@@ -85,17 +85,19 @@ def command(folder: str, name: str | None, listing: bool, agents: bool, skills_f
     if wanted not in examples:
         known = did_you_mean(wanted, examples) or f"; there are: {', '.join(examples)}"
         raise InputError(f"there is no example '{wanted}'{known}")
+    root = Path(folder)
+    if root.exists() and not root.is_dir():
+        raise InputError(f"{root} is no folder")
     if agents:
-        _write_agent_files(Path(folder), skills_folder, force)
+        _write_agent_files(root, skills_folder, force)
         if name is None:
             return 0
-    root = Path(folder)
     written = [path for path, text in _list_files(wanted, examples[wanted], root) if _write(root, path, text)]
     for path in written:
         complain(f"wrote {root / path}")
     if not written:
         complain("everything is there already")
-    enter = "" if Path(folder) == Path() else f"cd {shlex.quote(folder)}; "
+    enter = "" if root == Path() else f"cd {shlex.quote(folder)}; "
     complain(f"next: {enter}flowengine validate {wanted}.yaml; flowengine test")
     return 0
 

@@ -183,7 +183,7 @@ def queue_command(names: tuple[str, ...], max_age: float | None, as_json: bool, 
             "orphans": orphans,
             "problems": [each._asdict() for each in problems],
         }
-        results.line(dumps(found, indent=2))
+        results.json(dumps(found, indent=2))
     elif queues:
         head = ["QUEUE", "DUE", "OLDEST", "LATER", "ASKING", "LACKING", "TAKEN", "LOST", "WORKERS"]
         results.lines(format_table([head, *map(_format_queue, queues)], right=range(1, len(head))))
@@ -219,7 +219,7 @@ def workers_command(as_json: bool, store: str | None) -> int:
         workers = workers_of(queue_store(kept))
     results = Results()
     if as_json:
-        results.line(dumps([each._asdict() | {"is_live": each.is_live} for each in workers], indent=2))
+        results.json(dumps([each._asdict() | {"is_live": each.is_live} for each in workers], indent=2))
         return 0
     if not workers:
         complain(f"there are no workers of {format_store(store)}")

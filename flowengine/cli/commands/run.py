@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -12,6 +13,9 @@ from flowengine.cli import options
 from flowengine.cli.execute import Execution, format_outputs
 from flowengine.cli.options import (
     Reporting,
+    RowsOptions,
+    RunningOptions,
+    add_rows_options,
     add_running_options,
     choose_store,
     gather_inputs,
@@ -22,11 +26,12 @@ from flowengine.cli.run_access import beginning, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.core.json_values import parse_value
 from flowengine.engine.events import Event, RunFinished, RunStarted
-from flowengine.engine.ports import Durability, JournalStore
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.flowfile.run_bundle import place_of
 from flowengine.models.dotenv import load_environment
+from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners import local
 from flowengine.runners.run import Live, Run, RunOptions, settings_of
 from visualize.progress import fold_events
@@ -49,16 +54,7 @@ __all__ = ["load_flow_of_run", "resume_command", "resume_run", "run_command"]
 @click.option("--reuse", metavar="RUN", help="Re-use unchanged results of an earlier run: an id or @last.")
 @click.option("--session", metavar="NAME", help="Continue the session of this name.")
 @label_option("A label to find the run by (`runs list --label`).")
-@click.option("--data", metavar="FILE", help="Run once for each row: .jsonl, or .csv with inputs as columns.")
-@click.option("-o", "--output", metavar="FILE", help="With --data: file for the results, .jsonl or .csv.")
-@click.option("--map", "mapping", multiple=True, metavar="COLUMN=INPUT", help="With --data: the input for a column.")
-@click.option("--retry-failed", is_flag=True, help="With --data: resume failed rows.")
-@click.option("--fresh", is_flag=True, help="With --data: run finished rows again.")
-@click.option("--allow-changed", is_flag=True, help="With --data: continue although the flow was edited.")
-@click.option("--batch", is_flag=True, help="With --data: use the vendors' batch APIs, at half the price.")
-@click.option(
-    "--deadline", callback=options.duration, metavar="TIME", help="With --batch: after this time, make calls directly."
-)
+@add_rows_options
 @add_running_options
 def run_command(
     flow: str,
@@ -68,18 +64,8 @@ def run_command(
     reuse: str | None,
     session: str | None,
     labels: Mapping[str, str],
-    data: str | None,
-    output: str | None,
-    mapping: tuple[str, ...],
-    retry_failed: bool,
-    fresh: bool,
-    allow_changed: bool,
-    batch: bool,
-    deadline: float | None,
-    store: str | None,
-    settings: Mapping[str, Any],
-    reporting: Reporting,
-    durability: Durability,
+    rows: RowsOptions | None,
+    running: RunningOptions,
 ) -> int:
     """Run the flow in the file FLOW.
 
@@ -90,52 +76,32 @@ def run_command(
     the same FLOW and FILE, it goes on where it was. The limits --max-cost, --max-calls and --max-tokens are those of
     all rows together, each time.
     """
-    only_data = {"-o": output, "--map": mapping, "--retry-failed": retry_failed, "--fresh": fresh}
-    only_data |= {"--allow-changed": allow_changed, "--batch": batch, "--deadline": deadline}
-    _refuse_options(only_data if data is None else {"--run-id": run_id, "--reuse": reuse, "--session": session}, data)
+    if rows is not None:
+        for option, value in {"--run-id": run_id, "--reuse": reuse, "--session": session}.items():
+            if value:
+                raise click.UsageError(f"{option} does not go with --data")
     results = Results()
     with results.alone():
-        plan = Flow.from_yaml(flow, model=settings.get("model"), environ=load_environment()).plan
+        plan = Flow.from_yaml(flow, model=running.settings.get("model"), environ=load_environment()).plan
     inputs = gather_inputs(plan.inputs, pairs, file)
-    settings = {**settings, "folder": os.getcwd()}
-    if data is not None:
-        from flowengine.cli.run_rows import RowsCommand, pace_of  # A single run does without.
+    running = replace(running, settings={**running.settings, "folder": os.getcwd()})
+    if rows is not None:
+        from flowengine.cli.run_rows import RowsCommand  # A single run does without.
 
-        if reporting.events:
+        if running.reporting.events:
             raise click.UsageError("--events does not go with --data: --json says how the rows ended")
-        return RowsCommand(
-            plan,
-            data,
-            output,
-            mapping,
-            inputs,
-            labels,
-            settings,
-            store,
-            durability,
-            reporting,
-            results,
-            retry_failed=retry_failed,
-            fresh=fresh,
-            allow_changed=allow_changed,
-            batch=pace_of(batch=batch, deadline=deadline),
-        ).run()
+        return RowsCommand(plan, rows, inputs, labels, running, results).run()
 
     chosen = run_id or local.new_run_id()
 
     async def job(kept: JournalStore, live: Live) -> Run:
         earlier = None if reuse is None else kept.find(reuse)
-        begun = RunOptions(run_id=chosen, session=session, reuse=earlier, settings=settings, labels=labels, live=live)
+        begun = RunOptions(
+            run_id=chosen, session=session, reuse=earlier, settings=running.settings, labels=labels, live=live
+        )
         return await local.start(plan, inputs, kept, begun)
 
-    return Execution(chosen, store, reporting, results, durability, plan=plan).run(job)
-
-
-def _refuse_options(given: Mapping[str, object], data: str | None) -> None:
-    """Options that need --data where it is not given, or do not go with it."""
-    for option, value in given.items():
-        if value:
-            raise click.UsageError(f"{option} {'goes with --data' if data is None else 'does not go with --data'}")
+    return Execution(chosen, plan, running, results).run(job)
 
 
 # --- `flowengine resume`
@@ -145,13 +111,16 @@ def _refuse_options(given: Mapping[str, object], data: str | None) -> None:
 @click.argument("reference", metavar="RUN")
 @click.option("--allow-changed", is_flag=True, help="Go on although the flow was edited since the run started.")
 @click.option(
-    "--retry-effect", "retry", metavar="NODE", multiple=True, help="Run the node's interrupted external call again."
+    "--retry-effect",
+    "retry_effects",
+    metavar="NODE",
+    multiple=True,
+    help="Run the node's interrupted external call again.",
 )
-@click.option(
-    "--assume-done", "done", metavar="NODE", multiple=True, help="Take the node's interrupted external call as done."
-)
+@click.option("--assume-done", metavar="NODE", multiple=True, help="Take the node's interrupted external call as done.")
 @click.option(
     "--failed-items",
+    "repeat_failed_items",
     is_flag=True,
     help="Run again the items that failed under `on_item_error: collect` or `skip`, and all that is behind them.",
 )
@@ -166,18 +135,12 @@ def _refuse_options(given: Mapping[str, object], data: str | None) -> None:
 @add_running_options
 def resume_command(
     reference: str,
-    allow_changed: bool,
-    retry: tuple[str, ...],
-    done: tuple[str, ...],
-    failed_items: bool,
     start: str | None,
     pairs: tuple[str, ...],
     changed: tuple[str, ...],
     file: str | None,
-    store: str | None,
-    settings: Mapping[str, Any],
-    reporting: Reporting,
-    durability: Durability,
+    running: RunningOptions,
+    **chosen: Any,
 ) -> int:
     """Go on with RUN: an id, the start of one, or @last.
 
@@ -188,47 +151,28 @@ def resume_command(
         raise click.UsageError("--set goes with --from: it says what the node finds there")
     if changed and start is None:
         raise click.UsageError("-i goes with --from: a run that goes on has the inputs of its start")
-    if failed_items and start is not None:
+    if chosen["repeat_failed_items"] and start is not None:
         raise click.UsageError("--failed-items and --from exclude each other")
     if start is not None:
-        return _fork_run(reference, start, pairs, changed, file, store, settings, reporting, durability)
-    return resume_run(
-        reference,
-        store,
-        settings,
-        reporting,
-        durability,
-        file,
-        allow_changed=allow_changed,
-        retry_effects=retry,
-        assume_done=done,
-        repeat_failed_items=failed_items,
-    )
+        return _fork_run(reference, start, pairs, changed, file, running)
+    return resume_run(reference, running, file, **chosen)
 
 
-def resume_run(
-    reference: str,
-    store: str | None,
-    settings: Mapping[str, Any],
-    reporting: Reporting,
-    durability: Durability,
-    file: str | None = None,
-    **chosen: Any,
-) -> int:
+def resume_run(reference: str, running: RunningOptions, file: str | None = None, **chosen: Any) -> int:
     """Go on with a run, and give the exit code. `file`: of the flow; None: the run's own. `chosen`: `RunOptions`."""
     results = Results()
-    run_id, past = _read_run(reference, store)
+    run_id, past = _read_run(reference, running.store)
     finished = past[-1]
     repeats = chosen.get("repeat_failed_items")
     if isinstance(finished, RunFinished) and finished.status == "succeeded" and not repeats:
-        return _tell_succeeded(run_id, past, finished, reporting, results)
+        return _tell_succeeded(run_id, past, finished, running.reporting, results)
     with results.alone():
-        plan = load_flow_of_run(beginning(past), file, settings.get("model") or settings_of(past).get("model")).plan
+        plan = _load_plan(past, file, running)
 
     async def job(kept: JournalStore, live: Live) -> Run:
-        return await local.resume(plan, run_id, kept, RunOptions(settings=settings, live=live, **chosen))
+        return await local.resume(plan, run_id, kept, RunOptions(settings=running.settings, live=live, **chosen))
 
-    return Execution(run_id, store, reporting, results, durability, past, plan).run(job)
+    return Execution(run_id, plan, running, results, past).run(job)
 
 
 def _fork_run(
@@ -237,30 +181,32 @@ def _fork_run(
     pairs: tuple[str, ...],
     changed: tuple[str, ...],
     file: str | None,
-    store: str | None,
-    settings: Mapping[str, Any],
-    reporting: Reporting,
-    durability: Durability,
+    running: RunningOptions,
 ) -> int:
     results, new_id = Results(), local.new_run_id()
-    run_id, past = _read_run(reference, store)
-    started = beginning(past)
+    run_id, past = _read_run(reference, running.store)
     with results.alone():
-        plan = load_flow_of_run(started, file, settings.get("model") or settings_of(past).get("model")).plan
+        plan = _load_plan(past, file, running)
     state = dict(map(_parse_pair, pairs))
-    inputs = {**started.inputs, **gather_inputs(plan.inputs, changed, None)} if changed else None
+    inputs = {**beginning(past).inputs, **gather_inputs(plan.inputs, changed, None)} if changed else None
 
     async def begin(kept: JournalStore, live: Live) -> Run:
-        options = RunOptions(run_id=new_id, settings=settings, live=live)
+        options = RunOptions(run_id=new_id, settings=running.settings, live=live)
         return await local.fork(plan, run_id, kept, start, state=state, inputs=inputs, options=options)
 
-    return Execution(new_id, store, reporting, results, durability, plan=plan).run(begin)
+    return Execution(new_id, plan, running, results).run(begin)
 
 
 def _read_run(reference: str, store: str | None) -> tuple[str, Sequence[Event]]:
     with open_journal(choose_store(store)) as kept:
         run_id = kept.find(reference)
         return run_id, read(kept, run_id)
+
+
+def _load_plan(past: Sequence[Event], file: str | None, running: RunningOptions) -> CompiledFlow:
+    """The flow of a run that goes on, with the model that is named now, else the one that was named last."""
+    model = running.settings.get("model") or settings_of(past).get("model")
+    return load_flow_of_run(beginning(past), file, model).plan
 
 
 def load_flow_of_run(started: RunStarted, file: str | None, model: Any) -> Flow:

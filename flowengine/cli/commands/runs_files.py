@@ -57,7 +57,7 @@ def repair(as_json: bool, store: str | None) -> int:
     done = repair_store(opened.path)
     results = Results()
     if as_json:
-        results.line(dumps(_to_data(done, opened), indent=2))
+        results.json(dumps(_to_data(done, opened), indent=2))
         return 0 if done.is_whole else 1
     if done.path is None:
         complain(f"nothing is wrong with {opened.path}: {len(done.runs)} runs, all whole")

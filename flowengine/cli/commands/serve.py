@@ -178,7 +178,7 @@ def _raise_file_limit() -> None:
 
 
 def _announce(flows: Mapping[str, Flow], store: str, address: str, is_queued: bool, no_keys: bool) -> None:
-    complain(f"serves {', '.join(sorted(flows))}; runs are kept in {store}; Ctrl-C ends it")
+    complain(f"serves {', '.join(sorted(flows)) or 'no flow'}; runs are kept in {store}; Ctrl-C ends it")
     if not keeps(store):
         complain("notice: runs are lost when it ends; --store names a place where they are kept")
     if is_queued:

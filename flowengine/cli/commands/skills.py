@@ -150,7 +150,10 @@ def measure_skills(
     choose = choose_by_words() if model is None else choose_by_model(_open_model(model), locale)
     cases, choices = anyio.run(_measure, store, chosen_skills, task, asked, choose, locale)
     results = Results()
-    results.lines([_to_json(cases, choices)] if as_json else _format_lines(cases, choices, model))
+    if as_json:
+        results.json(_to_json(cases, choices))
+    else:
+        results.lines(_format_lines(cases, choices, model))
     return 0
 
 

@@ -148,8 +148,9 @@ def to_test(
         Results().document(text.rstrip("\n"))
         return 0
     if as_row:
+        begin = "" if _has_whole_lines(place) else "\n"
         with tells_refusals(place), place.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+            file.write(begin + text)
     else:
         write_output(place, [text])
     complain(f"wrote {place}" if not as_row else f"added a row to {place}")
@@ -167,6 +168,15 @@ def _refuse_judges(run_id: str, events: Sequence[Event]) -> None:
             f"run '{run_id}' is what the judges of the eval '{labels['eval']}' were asked; "
             f"the run that they judged: flowengine runs list --label part=flow {chosen}"
         )
+
+
+def _has_whole_lines(place: Path) -> bool:
+    """Tells whether the last line of a file has an end; editors may leave it out."""
+    if not place.is_file() or not place.stat().st_size:
+        return True
+    with tells_refusals(place), place.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 def _check_name(place: Path | None, *, force: bool) -> None:

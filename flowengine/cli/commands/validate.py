@@ -44,7 +44,12 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, deny_risks: bool
     every = (each for file in files for each in check_file(file, project=find_project(file), models=looked_up[file]))
     found = list(dict.fromkeys(every))  # A file that several flows run is told of once.
     results = Results()
-    results.lines(_FORMATS[form](found, results.on_terminal))
+    if form == "json":
+        results.json(dumps(found, indent=2))
+    elif form == "github":
+        results.lines(_format_as_github(found))
+    else:
+        results.lines(f"{each}{format_excerpt(each) if results.on_terminal else ''}" for each in found)
     if verbose and form == "text":
         for file, facts in looked_up.items():
             results.lines(_describe_models(file, facts))
@@ -86,25 +91,13 @@ def list_flow_files(path: str) -> list[str]:
     return found
 
 
-def _format_as_text(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
-    for each in problems:
-        yield f"{each}{format_excerpt(each) if on_terminal else ''}"
-
-
-def _format_as_json(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
-    yield dumps(problems, indent=2)
-
-
-def _format_as_github(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
+def _format_as_github(problems: Sequence[Diagnostic]) -> Iterator[str]:
     """Workflow commands; their values are escaped, so no text of a flow can start one."""
     for each in problems:
         place = {"file": each.file, "line": each.line, "col": each.column, "title": each.code}
         values = ",".join(f"{key}={_escape_property(str(value))}" for key, value in place.items() if value is not None)
         where = f"node '{each.node}': " if each.node else ""
         yield f"::{each.severity} {values}::{_escape_data(f'{where}{each.message}{each.hint}')}"
-
-
-_FORMATS: Final = {"text": _format_as_text, "json": _format_as_json, "github": _format_as_github}
 
 
 def _escape_data(text: str) -> str:

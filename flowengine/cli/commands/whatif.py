@@ -10,6 +10,7 @@ import click
 
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, choose_store, duration, open_journal, store_option
+from flowengine.cli.run_access import format_command
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.budget import Budget
@@ -88,7 +89,7 @@ def command(
     if form == "json":
         results.json(dumps({**report.totals(), "node": node, "change": change, "rows": _to_rows(report)}, indent=2))
     else:
-        results.lines(_lines(report))
+        results.lines(_lines(report, store))
     if not report.is_whole:
         complain("a limit was reached: the same command goes on where it was")
         return 4
@@ -119,7 +120,7 @@ def _read_text(text: str) -> str:
         raise InputError(f"--prompt {text}: it cannot be read: {error}") from error
 
 
-def _lines(report: WhatIfReport) -> Iterator[str]:
+def _lines(report: WhatIfReport, store: str | None) -> Iterator[str]:
     totals = report.totals()
     change = ", ".join(f"{key} {value}" for key, value in report.change.items())
     yield f"'{report.node}' with {' '.join(change.split())[:200]}: {totals['runs']:,} runs"
@@ -148,7 +149,9 @@ def _lines(report: WhatIfReport) -> Iterator[str]:
     if told:
         yield ""
         yield from format_table([["RUN", "FORK", "STATUS", "ANSWER", "OUTPUTS", ""], *map(_format_row, told[:_SHOWN])])
-        yield f"to look at one: flowengine diff {told[0].run_id} {told[0].fork_id}"
+    forked = [each for each in told if each.fork_id is not None]
+    if forked:
+        yield f"to look at one: {format_command(f'diff {forked[0].run_id}', str(forked[0].fork_id), store)}"
 
 
 def _format_row(row: WhatIfRow) -> list[str]:

@@ -105,18 +105,7 @@ def _format_time(record: logging.LogRecord) -> str:
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @store_option
-def command(
-    queue: str,
-    concurrency: int,
-    grace: float,
-    takeovers: int,
-    until_idle: bool,
-    health_port: int | None,
-    health_host: str,
-    log_format: LogFormat,
-    quiet: bool,
-    store: str | None,
-) -> int:
+def command(log_format: LogFormat, quiet: bool, **options: Any) -> int:
     """Execute the runs of a queue. At SIGTERM or Ctrl-C nothing new begins; runs that do not end within the
     grace are interrupted, and put back for another worker.
 
@@ -126,7 +115,7 @@ def command(
     """
     with worker_log(log_format, quiet=quiet):
         try:
-            return _work(queue, concurrency, grace, takeovers, until_idle, health_port, health_host, store)
+            return _work(**options)
         except FlowEngineError as error:
             if log_format == "text":
                 raise
@@ -150,20 +139,22 @@ def _work(
         from flowengine.runners.queue.worker import Pace, work
 
         place = queue_store(kept)
-        options: dict[str, Any] = {"queue": queue, "concurrency": concurrency, "takeovers": takeovers}
+        settings: dict[str, Any] = {"queue": queue, "concurrency": concurrency, "takeovers": takeovers}
         log_notice(WorkerNotice(f"working on queue '{queue}', {concurrency} at once", "started"))
         if health_port is not None:
-            options["health"] = stack.enter_context(_listen(health_host, health_port))
+            settings["health"] = stack.enter_context(_listen(health_host, health_port))
         project = find_project()
         if project.schedules and not until_idle:
             from flowengine.runners.queue.worker_schedules import WorkerSchedules  # Few projects have schedules.
 
-            options["scheduled"] = WorkerSchedules(project.schedules, project.root)
+            settings["scheduled"] = WorkerSchedules(project.schedules, project.root)
             names = ", ".join(each.name for each in project.schedules)
             log_notice(WorkerNotice(f"serves the schedules {names}", "started"))
         pace = Pace(grace=grace)
         anyio.run(
-            partial(work, place, pace=pace, tell=log_notice, wait=not until_idle, environ=load_environment(), **options)
+            partial(
+                work, place, pace=pace, tell=log_notice, wait=not until_idle, environ=load_environment(), **settings
+            )
         )
     return 0
 

@@ -78,7 +78,9 @@ class PostgresIndex:
         if limit == 0:
             return FoundRuns([], total)
         tail = f"flowengine.run {where} ORDER BY started DESC, number DESC LIMIT %s OFFSET %s"
-        return FoundRuns(self._read(tail, [*values, limit, skip]), total)
+        return FoundRuns(
+            self._read(tail, [*values, total if limit is None else min(limit, total), min(skip, total)]), total
+        )
 
     def _find_about(self) -> str:
         """The condition for what a run is about, with a collation that this server has."""

@@ -77,7 +77,9 @@ class SqliteIndex(SqliteQueries):
         # In two steps: else the length of each run that is sorted would be read, and not only of those of the page.
         newest = "ORDER BY started DESC, number DESC"
         tail = f"run WHERE number IN (SELECT number FROM run {where} {newest} LIMIT ? OFFSET ?) {newest}"
-        return FoundRuns(self._read(tail, [*values, -1 if limit is None else limit, skip]), total)
+        return FoundRuns(
+            self._read(tail, [*values, total if limit is None else min(limit, total), min(skip, total)]), total
+        )
 
     def flows(self) -> Sequence[str]:
         return sorted(str(flow) for (flow,) in self._execute("SELECT DISTINCT flow FROM run"))

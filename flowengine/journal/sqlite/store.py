@@ -352,4 +352,8 @@ def open_sqlite(url: str, durability: Durability = "process") -> SQLiteStore:
         raise StoreUnavailableError(
             f"'{url}' names no file: use sqlite:///relative.db, sqlite:////absolute.db, or memory:"
         )
-    return SQLiteStore(Path(path).expanduser(), durability)
+    try:
+        place = Path(path).expanduser()
+    except RuntimeError as error:
+        raise StoreUnavailableError(f"'{path}' begins with a home folder, and there is none of that name") from error
+    return SQLiteStore(place, durability)
