@@ -10,7 +10,7 @@ from flowengine.importers.agent_framework.action_flow import Action, ActionLevel
 from flowengine.importers.agent_framework.prompt_agents import agent_settings
 from flowengine.importers.agent_framework.variable_actions import VariableActions
 from flowengine.importers.agent_framework.workflow_values import inner, split_name
-from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, plain_words, quote
+from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, plain_words, quote, status_test
 from flowengine.importers.source_tree import as_list, as_map
 
 __all__ = ["AgentActions"]
@@ -277,6 +277,6 @@ class AgentActions(VariableActions):
         if conversation is not None:
             ask.keys["set"][conversation] = "{{ [{'Role': 'User', 'Text': output.form.answer }] }}"
         turn = FlowStep(self._names.id(f"{action.id}_talk"), "loop", action.origin)
-        turn.keys |= {"max_iterations": 100, "until": f'nodes.{ask.id}.status != "succeeded"'}
+        turn.keys |= {"max_iterations": 100, "until": status_test(ask.id, "!=")}
         turn.body = [step, ask]
         return level.add(turn, exits)

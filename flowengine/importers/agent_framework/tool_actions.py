@@ -60,7 +60,7 @@ class ToolActions(AgentActions):
         if isinstance(wanted, str) and wanted.startswith("="):
             ask.keys["routes"] = {"yes": {}, "no": {}}
             ask.when = self._condition(wanted)
-            step.when = f'nodes.{ask.id}.status == "skipped" or nodes.{ask.id}.output.choice == "yes"'
+            step.when = f'nodes.{ask.id}.status == "skipped" or {ask.test_of("yes")}'
             step.needs = [ask.id]
             step.keys["join"] = "always"
             self._changes.append("who refuses the call ends this way of the flow")

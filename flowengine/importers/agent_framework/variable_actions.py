@@ -9,7 +9,7 @@ from typing import Any, Final
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.agent_framework.workflow_values import WorkflowValues, inner
-from flowengine.importers.form import plain_words
+from flowengine.importers.form import FlowStep, plain_words
 from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["VariableActions"]
@@ -30,12 +30,7 @@ class VariableActions(WorkflowValues):
             if is_free and not last.id.endswith("_round") and action.kind in _SETTERS and "output" not in text:
                 last.keys["set"] = {**sets, **given}
                 return exits or []
-        if len(given) == 1:
-            key, value = next(iter(given.items()))
-            step = level.give(action.id, value, action.origin, {key: "{{ output }}"})
-        else:
-            step = level.give(action.id, dict(given), action.origin, {key: f"{{{{ output.{key} }}}}" for key in given})
-        return level.add(step, exits)
+        return level.add(FlowStep(self._names.id(action.id), origin=action.origin).write_state(given), exits)
 
     def _do_set_variable(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data

@@ -10,7 +10,7 @@ from flowengine.importers.agent_framework.action_flow import ENDS, Action, Actio
 from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.agent_framework.tool_actions import ToolActions
 from flowengine.importers.agent_framework.workflow_values import MOST_NESTED, inner
-from flowengine.importers.form import GIVE, Element, FlowStep, ImportedProject, Names, Stub, plain_words
+from flowengine.importers.form import Element, FlowStep, ImportedProject, Names, Stub, plain_words
 from flowengine.importers.source_tree import SourceError, as_list, as_map, as_maps
 
 __all__ = ["WorkflowReader"]
@@ -177,15 +177,10 @@ class WorkflowReader(ToolActions):
     ) -> Exits:
         if not tests:
             raise FxError("a choice without conditions")
-        step = FlowStep(self._names.id(action.id), "condition", action.origin)
-        labels = ["then"]
-        if len(tests) == 1:
-            step.keys["if"] = tests[0][1]
-        else:
-            names = Names({"else"})
-            labels = [names.id(id, "case") for id, _ in tests]
-            step.keys["cases"] = [{"if": test, "label": label} for (_, test), label in zip(tests, labels, strict=True)]
-            step.keys["else"] = {}
+        step = FlowStep(self._names.id(action.id), origin=action.origin)
+        names = Names({"else"})
+        labels = ["then"] if len(tests) == 1 else [names.id(id, "case") for id, _ in tests]
+        step.choose([(label, test) for label, (_, test) in zip(labels, tests, strict=True)])
         level.add(step, exits)
         otherwise = next((action.blocks[key] for key in _OTHERWISE if key in action.blocks), list[Action]())
         out: list[Exit] = []
@@ -251,10 +246,9 @@ class WorkflowReader(ToolActions):
         key = self._states.get(("System", "LastMessage"))
         if key is not None:
             self._take_message()
-            first = FlowStep(self._names.id("begin"), "function", self._source.origin("kind"), call=GIVE)
-            first.arguments = {"value": "{{ inputs.message }}"}
-            first.keys["set"] = {key: "{{ output }}"}
-            targets = {each for step in self._flow.steps for each in _targets(step)}
+            first = FlowStep(self._names.id("begin"), origin=self._source.origin("kind"))
+            first.write_state({key: "{{ inputs.message }}"})
+            targets = {each for step in self._flow.steps for each in step.targets()}
             for step in self._flow.steps:
                 if not step.needs and step.id not in targets:
                     step.needs = [first.id]
@@ -264,13 +258,6 @@ class WorkflowReader(ToolActions):
                 if name not in self._flow.shared_state:
                     self._flow.shared_state[name] = {"default": "", "merge": "replace"}
                     step.keys["set"][name] = value
-
-
-def _targets(step: FlowStep) -> list[str]:
-    keys = step.keys
-    found = [keys.get("then"), keys.get("else"), *(each.get("then") for each in keys.get("cases", []))]
-    found += [as_map(each).get("to") for each in as_map(keys.get("routes")).values()]
-    return [each for each in found if isinstance(each, str)]
 
 
 def _why(text: str) -> str:

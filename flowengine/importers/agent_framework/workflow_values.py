@@ -20,11 +20,13 @@ from flowengine.importers.form import (
     ImportedProject,
     ImportLedger,
     Names,
-    escape_text,
+    fill_text,
     key_path,
     literal,
     plain_words,
-    quote,
+    quote_value,
+    to_expression,
+    to_tag,
 )
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, is_list
 
@@ -215,19 +217,16 @@ class WorkflowValues:
         text = "" if value is None else str(value)
         if text.startswith("="):
             return self._formula(text)
-        parts: list[str] = []
-        end = 0
-        for found in _FILLED.finditer(text):
-            try:
-                formula = found[1].strip()
-                shown = f"{{{{ {self._fx.expression(formula)} }}}}"
-            except FxError:
-                if re.match(r"\s*(Local|Topic|Global|System|Workflow|Env)\.", found[1]):
-                    raise
-                continue  # Braces that hold no formula are text.
-            parts += [escape_text(text[end : found.start()]), shown]
-            end = found.end()
-        return "".join(parts) + (literal(text[end:]) if end else literal(text))
+        return fill_text(text, _FILLED, self._filled)
+
+    def _filled(self, found: re.Match[str]) -> str | None:
+        """What stands in braces of a text as a template; None where it is no formula."""
+        try:
+            return to_tag(self._fx.expression(found[1].strip()))
+        except FxError:
+            if re.match(r"\s*(Local|Topic|Global|System|Workflow|Env)\.", found[1]):
+                raise
+            return None
 
     def _formula(self, text: str) -> str:
         return self._fx.template(text[1:].strip())
@@ -267,21 +266,13 @@ def split_name(path: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 def inner(value: Any) -> str:
     """A value as an expression: what is between the braces of a template, or a constant."""
-    if isinstance(value, str):
-        found = re.fullmatch(r"\{\{ ((?:(?!\}\}).)*) \}\}", value, re.DOTALL)
-        if found is not None:
-            return found[1]
-        if "{%" in value:
-            raise FxError("a text for each row, inside of another formula")
-        parts = re.split(r"(\{\{ (?:(?!\}\}).)* \}\})", value)
-        return " ~ ".join(each[3:-3] if each.startswith("{{ ") else quote(each) for each in parts if each) or '""'
-    if is_map(value):
-        return "{" + ", ".join(f"{quote(str(key))}: {inner(each)}" for key, each in as_map(value).items()) + " }"
-    if is_list(value):
-        return "[" + ", ".join(inner(each) for each in as_list(value)) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "none" if value is None else str(value)
+    return quote_value(value, _inner_text)
+
+
+def _inner_text(text: str) -> str:
+    if "{%" in text and re.fullmatch(r"\{\{ ((?:(?!\}\}).)*) \}\}", text, re.DOTALL) is None:
+        raise FxError("a text for each row, inside of another formula")
+    return to_expression(text)
 
 
 def _texts(value: Any, depth: int = 0) -> list[str]:

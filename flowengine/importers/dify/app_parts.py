@@ -15,7 +15,6 @@ from typing import Any, Final
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
 from flowengine.importers.dify.selectors import Selectors, UnknownValueError, Value, words_of
 from flowengine.importers.form import (
-    GIVE,
     CarriedFile,
     FlowStep,
     ImportedFlow,
@@ -132,11 +131,6 @@ class AppParts:
         for each in unknown:
             self.note(f"empty instead of {each}")
         return found
-
-    def give(self, step: FlowStep, value: Any) -> None:
-        """Make the step one that gives a value."""
-        step.call = GIVE
-        step.arguments = {"value": value}
 
     def jinja(self, text: str, variables: Sequence[Any], place: DifyNode, step: FlowStep | None = None) -> str:
         """A Jinja template of the source as one of ours; where ours cannot say it, by code that `step` calls."""
@@ -281,11 +275,6 @@ class AppParts:
                 return {**found, **({"__timeout": "timeout"} if uses_timeout else {})}
             case _:
                 return {}
-
-    def test_of(self, place: DifyNode, label: str) -> str:
-        """The expression that says whether a node took a label."""
-        fields = {"question-classifier": ".next_route", "human-input": ".choice"}
-        return f"nodes.{place.id}.output{fields.get(place.type, '')} == {quote(label)}"
 
     # --- State
 

@@ -21,7 +21,9 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
     escape_text,
+    fill_text,
     plain_words,
+    to_tag,
 )
 from flowengine.importers.source_tree import SourceError, YamlSource, as_list, as_map, as_maps
 
@@ -304,15 +306,12 @@ class AppReader:
 
     def _simple_text(self, text: str) -> str:
         """A prompt whose variables stand in plain braces."""
-        parts = re.split(r"\{\{([^{}#]{1,100})\}\}", text)
-        found: list[str] = []
-        for at, each in enumerate(parts):
-            expression = self._values.get(("start", each.strip())) if at % 2 else None
-            if expression is not None:
-                found.append(f"{{{{ {expression} }}}}")
-            else:
-                found.append(escape_text(f"{{{{{each}}}}}" if at % 2 else each))
-        return "".join(found)
+
+        def meaning(found: re.Match[str]) -> str | None:
+            expression = self._values.get(("start", found[1].strip()))
+            return None if expression is None else to_tag(expression)
+
+        return fill_text(text, re.compile(r"\{\{([^{}#]{1,100})\}\}"), meaning, last=escape_text)
 
 
 def _write_list(id: str, is_optional: bool) -> str:

@@ -16,7 +16,7 @@ from flowengine.importers.dify.model_nodes import ModelNodes
 from flowengine.importers.dify.request_nodes import RequestNodes
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
 from flowengine.importers.dify.value_nodes import ValueNodes
-from flowengine.importers.form import FlowStep, plain_words
+from flowengine.importers.form import FlowStep, join_tests, plain_words
 from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["NodeConverters"]
@@ -67,25 +67,16 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         return self.stub(place, why), why
 
     def _if_else(self, place: DifyNode, step: FlowStep) -> None:
-        step.kind = "condition"
-        labels = self.labels(place).values()
-        cases = self.cases(place)
-        expressions = [self._conditions(each, place) for each in cases]
-        if not cases:
+        tests = [self._conditions(each, place) for each in self.cases(place)]
+        if not tests:
             raise UnknownValueError("cases, of which there are none")
-        if len(cases) == 1:
-            step.keys["if"] = expressions[0]
-        else:
-            rows = zip(expressions, labels, strict=False)
-            step.keys["cases"] = [{"if": each, "label": label} for each, label in rows]
-            step.keys["else"] = {}
+        step.choose(list(zip(self.labels(place).values(), tests, strict=False)))
 
     def _conditions(self, case: Mapping[str, Any], place: DifyNode) -> str:
         found = [self.selectors.compare(each, place) for each in as_maps(case.get("conditions"))]
         if not found:
             raise UnknownValueError("a case without conditions")
-        word = " or " if str(case.get("logical_operator")) == "or" else " and "
-        return found[0] if len(found) == 1 else word.join(f"({each})" for each in found)
+        return join_tests(found, "or" if case.get("logical_operator") == "or" else "and")
 
     def _human(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "approval"
@@ -129,7 +120,7 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         step.keys["on_exhausted"] = "continue"
 
     def _loop_end(self, place: DifyNode, step: FlowStep) -> None:
-        self.give(step, "end")
+        step.give("end")
 
     def _add_retry(self, place: DifyNode, step: FlowStep) -> None:
         retry = as_map(place.data.get("retry_config"))

@@ -15,7 +15,7 @@ from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
-from flowengine.importers.form import SECRET_HEADER, FlowStep, quote
+from flowengine.importers.form import SECRET_HEADER, FlowStep, quote, to_expression, to_tag
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["RequestNodes"]
@@ -140,13 +140,8 @@ class RequestNodes(AppParts):
         if lone is not None:
             return self.value(lone[1].split("."), place).with_default()
         if _REFERENCE.search(str(raw)):
-            return f"({self._join_template(self.text(str(raw), place))})"
+            return f"({to_expression(self.text(str(raw), place))})"
         return quote(str(raw or ""))
-
-    def _join_template(self, template: str) -> str:
-        """A text with templates in it as one expression."""
-        pieces = [each for each in re.split(r"(\{\{.*?\}\})", template, flags=re.DOTALL) if each]
-        return " ~ ".join(each[2:-2].strip() if each.startswith("{{") else quote(each) for each in pieces) or '""'
 
     def _http(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
@@ -209,7 +204,7 @@ class RequestNodes(AppParts):
             self._leave_open()
             if "{{" not in converted:
                 raise UnknownValueError(f"the address '{text[:60]}'")
-            return f"{{{{ {self._join_template(converted)} }}}}"
+            return to_tag(to_expression(converted))
         if urlsplit(head[1]).username or "@" in head[1]:
             raise UnknownValueError("an address with a password in it")
         self.project.allow_http(f"{head[1]}/", names)

@@ -19,10 +19,9 @@ from flowengine.importers.dify.selectors import (
     UnknownValueError,
     Value,
     escape_values,
-    quote_value,
     words_of,
 )
-from flowengine.importers.form import FlowStep, Names, quote
+from flowengine.importers.form import FlowStep, Names, quote, quote_value
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 
 __all__ = ["ValueNodes"]
@@ -83,10 +82,10 @@ class ValueNodes(AppParts):
     def _template(self, place: DifyNode, step: FlowStep) -> None:
         text = self.jinja(str(place.data.get("template") or ""), as_list(place.data.get("variables")), place, step)
         if step.call is None:
-            self.give(step, text)
+            step.give(text)
 
     def _answer(self, place: DifyNode, step: FlowStep) -> None:
-        self.give(step, self.text(place.data.get("answer"), place))
+        step.give(self.text(place.data.get("answer"), place))
 
     def _aggregator(self, place: DifyNode, step: FlowStep) -> None:
         settings = as_map(place.data.get("advanced_settings"))
@@ -95,9 +94,9 @@ class ValueNodes(AppParts):
                 str(each.get("group_name")): {"output": self._first_of(as_list(each.get("variables")), place)}
                 for each in as_maps(settings.get("groups"))
             }
-            self.give(step, groups)
+            step.give(groups)
         else:
-            self.give(step, self._first_of(as_list(place.data.get("variables")), place))
+            step.give(self._first_of(as_list(place.data.get("variables")), place))
 
     def _first_of(self, selectors: Sequence[Any], place: DifyNode) -> str:
         """The first value that is there, as a template."""
@@ -130,13 +129,7 @@ class ValueNodes(AppParts):
         for item in items:
             key = self.state_key(words_of(item.get("variable_selector")), place)
             given[key] = self._convert_assignment(item, key, place)
-        if len(given) == 1:
-            key, value = next(iter(given.items()))
-            self.give(step, value)
-            step.keys["set"] = {key: "{{ output }}"}
-        else:
-            self.give(step, given)
-            step.keys["set"] = {key: f"{{{{ output.{key} }}}}" for key in given}
+        step.write_state(given)
 
     def _convert_assignment(self, item: Mapping[str, Any], key: str, place: DifyNode) -> Any:
         operation = str(item.get("operation") or "over-write")
@@ -208,7 +201,7 @@ class ValueNodes(AppParts):
         limit = as_map(data.get("limit"))
         if limit.get("enabled") and isinstance(limit.get("size"), int):
             value = f"(({value}) | list)[:{limit['size']}]"
-        self.give(step, f"{{{{ {value} }}}}")
+        step.give(f"{{{{ {value} }}}}")
 
     def _convert_filter(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
         key, operator, wanted = (condition.get(each) for each in ("key", "comparison_operator", "value"))
