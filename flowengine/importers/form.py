@@ -29,6 +29,7 @@ from flowengine.core.values import is_map
 
 __all__ = [
     "GIVE",
+    "NOWHERE",
     "SECRET_HEADER",
     "CarriedFile",
     "Element",
@@ -373,13 +374,13 @@ SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|passwor
 """Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
 
 
-def literal(text: str) -> str:
-    """A plain text as a template that gives it.
+def literal(text: str, *, is_end: bool = True) -> str:
+    """A plain text as a template that gives it; `is_end`: nothing follows it.
 
     >>> literal('{"a": {{b}} }')
     '{"a": {{ "{{" }}b}} }'
     """
-    return re.sub(r"\{[{%#]", lambda found: f'{{{{ "{found[0]}" }}}}', text)
+    return re.sub(r"\{[{%#]" if is_end else r"\{(?:[{%#]|\Z)", lambda found: f'{{{{ "{found[0]}" }}}}', text)
 
 
 def escape_text(text: str, *, is_end: bool = False) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.agent_actions import AgentActions
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.form import SECRET_HEADER, FlowStep, Names, Stub, plain_words
+from flowengine.importers.form import SECRET_HEADER, FlowStep, Names, Stub, plain_words, to_tag
 from flowengine.importers.sample_values import sample_of_schema
 from flowengine.importers.source_tree import as_map
 
@@ -43,9 +43,9 @@ class ToolActions(AgentActions):
         sets: dict[str, Any] = {}
         for key in ("result", "messages"):
             if output.get(key):
-                sets[self._variable(output[key])] = f"{{{{ {value} }}}}"
+                sets[self._variable(output[key])] = to_tag(value)
         if output.get("autoSend"):
-            sets[self._messages()] = f"{{{{ [{value}] }}}}"
+            sets[self._messages()] = to_tag(f"[{value}]")
         if sets:
             step.keys["set"] = sets
 
@@ -140,7 +140,7 @@ class ToolActions(AgentActions):
         sets: dict[str, Any] = {}
         for key, field in (("response", "body"), ("responseHeaders", "headers"), ("statusCode", "status")):
             if data.get(key):
-                sets[self._variable(data[key])] = f"{{{{ output.{field} }}}}"
+                sets[self._variable(data[key])] = to_tag(f"output.{field}")
         conversation = self._conversation(data.get("conversationId"))
         if conversation is not None:
             sets[conversation] = "{{ [{'Role': 'Response', 'Text': output.body }] }}"

@@ -10,7 +10,7 @@ from flowengine.importers.agent_framework.action_flow import ENDS, Action, Actio
 from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.agent_framework.tool_actions import ToolActions
 from flowengine.importers.agent_framework.workflow_values import MOST_NESTED, inner
-from flowengine.importers.form import Element, FlowStep, ImportedProject, Names, Stub, plain_words
+from flowengine.importers.form import Element, FlowStep, ImportedProject, Names, Stub, plain_words, to_tag
 from flowengine.importers.source_tree import SourceError, as_list, as_map, as_maps
 
 __all__ = ["WorkflowReader"]
@@ -209,7 +209,7 @@ class WorkflowReader(ToolActions):
     def _do_foreach(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         items = inner(self._value(data.get("items") or data.get("source") or data.get("itemsSource")))
-        item = f"{{{{ {items}[round.index] }}}}"
+        item = to_tag(f"{items}[round.index]")
         parts = {"value": item, "itemName": item, "index": "{{ round.index }}"}
         sets = {self._variable(data[key]): value for key, value in parts.items() if data.get(key)}
         test = self._test(f"{action.id}_any", f"({items} | length) > 0", action, level, exits)

@@ -196,7 +196,7 @@ class WorkflowValues:
         if fields:
             raise FxError(f"a write to a field, '{text[:60]}'")
         if variable[0] == "Outputs":
-            self._flow.outputs[self._output(variable[-1])] = f"{{{{ shared_state.{self._state(variable)} }}}}"
+            self._flow.outputs[self._output(variable[-1])] = to_tag(f"shared_state.{self._state(variable)}")
         return self._state(variable)
 
     def _output(self, name: str) -> str:

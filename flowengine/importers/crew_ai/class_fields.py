@@ -10,26 +10,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from flowengine.importers.crew_ai.crew_classes import PythonFiles
-from flowengine.importers.python_code import PythonSource, call_name, literal_of
+from flowengine.importers.python_code import PythonSource, call_name, last_name, literal_of, targets_of, text_of
 
-__all__ = ["StateField", "fields_of", "schema_of_class", "written_fields"]
+__all__ = ["StateField", "fields_of", "schema_of_class", "state_field", "written_fields"]
 
 _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _LISTS: Final = frozenset({"list", "List", "set", "Set", "tuple", "Tuple"})
 _MUTATING: Final = frozenset(
     {
-        "append",
-        "extend",
-        "insert",
-        "update",
-        "add",
-        "pop",
-        "remove",
-        "clear",
-        "setdefault",
-        "sort",
-        "reverse",
+        *("append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "sort", "reverse"),
         "popleft",
+    }
+)
+_METHODS: Final = frozenset(
+    {
+        *("get", "setdefault", "update", "keys", "items", "values", "pop", "model_dump", "model_dump_json", "dict"),
+        *("json", "copy"),
     }
 )
 
@@ -50,7 +46,7 @@ def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> 
     for each in found.body:
         if kind is None and isinstance(each, ast.Assign) and call_name(each.targets[0]) == "initial_state":
             kind = each.value
-    held = files.class_of(source, call_name(kind).rpartition(".")[2]) if kind is not None and call_name(kind) else None
+    held = files.class_of(source, last_name(kind)) if kind is not None and call_name(kind) else None
     fields: dict[str, StateField] = {}
     if held is not None:
         for each in held[0].body:
@@ -66,8 +62,8 @@ def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> 
                 )
     if isinstance(kind, ast.Dict):
         for key, value in zip(kind.keys, kind.values, strict=True):
-            name = literal_of(key)
-            if isinstance(name, str):
+            name = text_of(key)
+            if name is not None:
                 fields[name] = StateField(name, None, literal_of(value), True, kind.lineno, source.file)
     for each in ast.walk(found):
         name = _named_field(each)
@@ -76,52 +72,30 @@ def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> 
     return fields
 
 
-def _named_field(node: ast.AST) -> str | None:
-    """The field that a read or a write of the state names."""
-    if isinstance(node, ast.Attribute) and call_name(node.value) == "self.state":
-        return None if node.attr in _METHODS else node.attr
-    if isinstance(node, ast.Subscript) and call_name(node.value) == "self.state":
-        found = literal_of(node.slice)
-        return found if isinstance(found, str) else None
-    if isinstance(node, ast.Call) and call_name(node) in ("self.state.get", "self.state.setdefault") and node.args:
-        found = literal_of(node.args[0])
-        return found if isinstance(found, str) else None
+def state_field(node: ast.AST) -> str | None:
+    """`x` of `self.state.x` and of `self.state["x"]`."""
+    if isinstance(node, ast.Attribute | ast.Subscript) and call_name(node.value) == "self.state":
+        return node.attr if isinstance(node, ast.Attribute) else text_of(node.slice)
     return None
 
 
-_METHODS: Final = frozenset(
-    {
-        "get",
-        "setdefault",
-        "update",
-        "keys",
-        "items",
-        "values",
-        "pop",
-        "model_dump",
-        "model_dump_json",
-        "dict",
-        "json",
-        "copy",
-    }
-)
+def _named_field(node: ast.AST) -> str | None:
+    """The field that a read or a write of the state names."""
+    if isinstance(node, ast.Call) and call_name(node) in ("self.state.get", "self.state.setdefault") and node.args:
+        return text_of(node.args[0])
+    found = state_field(node)
+    return None if isinstance(node, ast.Attribute) and found in _METHODS else found
 
 
 def written_fields(method: ast.AST) -> set[str]:
     """The fields of the state that a method may change."""
     found: set[str] = set()
     for node in ast.walk(method):
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = list(node.targets)
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-            targets = [node.target]
-        elif isinstance(node, ast.Delete):
-            targets = list(node.targets)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATING:
+        targets = list(node.targets) if isinstance(node, ast.Delete) else targets_of(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATING:
             targets = [node.func.value]
-            name = literal_of(node.args[0]) if node.args and call_name(node) == "self.state.setdefault" else None
-            found |= {name} if isinstance(name, str) else set()
+            name = text_of(node.args[0]) if node.args and call_name(node) == "self.state.setdefault" else None
+            found |= {name} if name is not None else set()
             if call_name(node) == "self.state.update":
                 found |= {str(each.arg) for each in node.keywords if each.arg}
                 given = node.args[0] if node.args else None
@@ -147,7 +121,7 @@ def _fields_in(target: ast.expr) -> set[str]:
 def _default_of(value: ast.expr | None) -> tuple[Any, bool]:
     if value is None:
         return None, False
-    if isinstance(value, ast.Call) and call_name(value).rpartition(".")[2] == "Field":
+    if isinstance(value, ast.Call) and last_name(value) == "Field":
         said = {each.arg: each.value for each in value.keywords if each.arg}
         if "default_factory" in said:
             made: dict[str, Any] = {"list": [], "dict": {}, "set": [], "List": [], "str": ""}
@@ -169,7 +143,7 @@ def _type_of(node: ast.expr) -> str | None:
             "array" if node.id in _LISTS else "object" if node.id in ("dict", "Dict") else None
         )
     if isinstance(node, ast.Subscript):
-        name = call_name(node.value).rpartition(".")[2]
+        name = last_name(node.value)
         return "array" if name in _LISTS else "object" if name in ("dict", "Dict") else None
     return None
 
@@ -202,7 +176,7 @@ def schema_of_class(found: ast.ClassDef, find: Find, unknown: list[str], depth: 
 
     None: it has no fields.
     """
-    bases = [call_name(each).rpartition(".")[2] for each in found.bases]
+    bases = [last_name(each) for each in found.bases]
     if "Enum" in bases or "StrEnum" in bases:
         values = [literal_of(each.value) for each in found.body if isinstance(each, ast.Assign)]
         return {"enum": [each for each in values if isinstance(each, str | int)]}
@@ -238,15 +212,14 @@ def _field(value: ast.expr | None) -> tuple[str, bool]:
     """Returns the schema of a field, and whether it is required."""
     if value is None:
         return "", True
-    if not isinstance(value, ast.Call) or call_name(value).rpartition(".")[2] != "Field":
+    if not isinstance(value, ast.Call) or last_name(value) != "Field":
         return "", False
     said = {each.arg: each.value for each in value.keywords if each.arg}
     first = value.args[0] if value.args else said.get("default")
     is_required = (first is None and "default_factory" not in said) or (
         isinstance(first, ast.Constant) and first.value is Ellipsis
     )
-    description = literal_of(said.get("description"))
-    return (description if isinstance(description, str) else ""), is_required
+    return text_of(said.get("description")) or "", is_required
 
 
 def _schema_of(node: ast.expr, find: Find, unknown: list[str], depth: int) -> dict[str, Any] | None:
@@ -260,14 +233,14 @@ def _schema_of(node: ast.expr, find: Find, unknown: list[str], depth: int) -> di
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return _any_of([node.left, node.right], find, unknown, depth)
     if isinstance(node, ast.Name | ast.Attribute):
-        name = call_name(node).rpartition(".")[2]
+        name = last_name(node)
         if name in _PLAIN:
             return dict(_PLAIN[name])
         found = find(name)
         return None if found is None else schema_of_class(found, find, unknown, depth + 1)
     if not isinstance(node, ast.Subscript):
         return None
-    name = call_name(node.value).rpartition(".")[2]
+    name = last_name(node.value)
     inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name in ("List", "list", "Set", "set", "Sequence", "Tuple", "tuple", "Iterable", "conlist"):
         item = _schema_of(inner[0], find, unknown, depth)

@@ -5,23 +5,44 @@ Which file of agents goes with which of tasks, and where imports start, is told 
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
 from flowengine.importers.carried_code import CarriedCode
-from flowengine.importers.crew_ai.crew_classes import CrewClass, PythonFiles, crew_classes
+from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, PythonFiles, config_key, crew_classes
 from flowengine.importers.crew_ai.crew_tools import ToolCode
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS, STAND_IN
-from flowengine.importers.form import CarriedFile, ImportedFlow, ImportedProject, Names, SourcePlace, literal
+from flowengine.importers.form import (
+    CarriedFile,
+    ImportedFlow,
+    ImportedProject,
+    Names,
+    SourcePlace,
+    fill_text,
+    literal,
+    to_tag,
+)
 from flowengine.importers.project_writer import OWN_FILES
+from flowengine.importers.python_code import literal_of
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
-__all__ = ["AGENTS_MARK", "TASKS_MARK", "CrewParts", "agents_of", "project_base", "tasks_of", "text_with_inputs"]
+__all__ = [
+    "AGENTS_MARK",
+    "TASKS_MARK",
+    "CrewPart",
+    "CrewParts",
+    "CrewSetting",
+    "agents_of",
+    "project_base",
+    "tasks_of",
+    "text_with_inputs",
+]
 
 TASKS_MARK: Final = re.compile(r"^[ \t]++expected_output[ \t]*+:", re.MULTILINE)
 AGENTS_MARK: Final = re.compile(r"^[ \t]++backstory[ \t]*+:", re.MULTILINE)
@@ -73,19 +94,37 @@ def text_with_inputs(text: str, expression: Callable[[str], str | None]) -> str:
     >>> text_with_inputs("About {topic}: {{topic}} {% x", lambda name: f"inputs.{name}")
     'About {{ inputs.topic }}: {{ "{" }}{{ inputs.topic }}} {{ "{%" }} x'
     """
-    parts: list[str] = []
-    at = 0
-    for found in _PLACEHOLDER.finditer(text):
+
+    def meaning(found: re.Match[str]) -> str | None:
         meant = expression(found[1])
-        if meant is None:
-            continue
-        before = text[at : found.start()]
-        is_open = before.endswith("{")
-        parts.append(literal(before[:-1] if is_open else before))
-        parts += ['{{ "{" }}'] if is_open else []
-        parts.append(f"{{{{ {meant} }}}}")
-        at = found.end()
-    return "".join([*parts, literal(text[at:])])
+        return None if meant is None else to_tag(meant)
+
+    return fill_text(text, _PLACEHOLDER, meaning, escape=lambda before: literal(before, is_end=False))
+
+
+class CrewSetting(NamedTuple):
+    """One thing that is said of an agent or a task, in its file or in code."""
+
+    key: str
+    value: Any
+    """The literal, or the node where it is none."""
+    node: ast.expr | None
+    """None: the file says it."""
+    what: str
+    place: SourcePlace
+
+
+class CrewPart(NamedTuple):
+    """An agent or a task: its method, and the entry of its file."""
+
+    entry: Entry
+    key: str | None
+    """The entry of the file; None where there is none."""
+    held: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
 
 
 class CrewParts:
@@ -192,6 +231,28 @@ class CrewParts:
             self.ledger.note_changed(what, place, note, by_hand)
         else:
             self.ledger.note_mapped(what, place, note)
+
+    def _tell_of(self, said: CrewSetting, outcome: str, note: str = "", by_hand: str = "") -> None:
+        self.tell(outcome, said.what, said.place, note, by_hand)
+
+    def _settings_of(self, kind: str, part: CrewPart, source: YamlSource | None) -> list[CrewSetting]:
+        """All that is said of an agent or a task: what its file says, then what the code does."""
+        found: list[CrewSetting] = []
+        if part.key is not None and source is not None:
+            for each, value in part.held.items():
+                found.append(
+                    CrewSetting(each, value, None, f"{kind} {part.key}: {each}", source.origin(part.key, each))
+                )
+        if self.crew is not None:
+            for each, node in part.entry.keywords.items():
+                value = literal_of(self.crew.resolve(node), node)
+                found.append(CrewSetting(each, value, node, f"{kind} {part.name}: {each}", self.crew.place(node)))
+        return found
+
+    def _keys_of_others(self, crew: CrewClass, kind: str) -> set[str]:
+        """The entries of a file that some crew of the same Python file names."""
+        every = ((each.agents if kind == "agent" else each.tasks) for each in crew_classes(crew.source, self.files))
+        return {config_key(each.keywords.get("config")) or name for one in every for name, each in one.items()}
 
     def _yaml(self, file: str) -> YamlSource:
         found = self.tree.read_yaml(file)

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.importers.crew_ai.crew_classes import CrewClass
 from flowengine.importers.form import Outcome
-from flowengine.importers.python_code import call_name, literal_of
+from flowengine.importers.python_code import call_name, last_name, literal_of
 from flowengine.models.vendor_choice import is_known_name
 from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
 
-__all__ = ["AGENT_NOTES", "CREW_NOTES", "OWN_FIELDS", "TASK_NOTES", "ModelFound", "read_model"]
+__all__ = ["AGENT_NOTES", "CREW_NOTES", "OWN_FIELDS", "TASK_NOTES", "ModelFound", "Note", "read_model"]
 
 Note = tuple[Outcome, str]
 _RECORDED: Final[Note] = ("mapped", "every run is recorded")
@@ -157,7 +157,7 @@ def _by_environment() -> ModelFound:
 
 
 def _model_of_call(call: ast.Call, crew: CrewClass, depth: int) -> ModelFound:
-    name = call_name(call).rpartition(".")[2]
+    name = last_name(call)
     said = {each.arg: each.value for each in call.keywords if each.arg}
     if name in ("getenv", "get") or call_name(call).endswith("environ.get"):
         fallback = literal_of(call.args[1]) if len(call.args) > 1 else None

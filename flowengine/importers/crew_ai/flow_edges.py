@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from flowengine.importers.crew_ai.flow_methods import FlowMethod, FlowParts
-from flowengine.importers.form import FlowStep, SourcePlace
+from flowengine.importers.form import FlowStep, SourcePlace, to_tag
 
 __all__ = ["EdgeReader"]
 
@@ -40,10 +40,10 @@ class EdgeReader(FlowParts):
         heard = {each for name in order for each in self._sources(name)}
         for name in order:
             if name not in heard and name not in members:
-                self.flow.outputs[self.ids[name]] = f"{{{{ nodes.{self.ids[name]}.output.result | default(none) }}}}"
+                self.flow.outputs[self.ids[name]] = to_tag(f"nodes.{self.ids[name]}.output.result | default(none)")
         if not self.flow.outputs:
             last = self.flow.steps[-1]
-            self.flow.outputs["status"] = f"{{{{ nodes.{last.id}.status }}}}"
+            self.flow.outputs["status"] = to_tag(f"nodes.{last.id}.status")
 
     def _sources(self, name: str) -> list[str]:
         """The methods that a method waits for, also as routers of its labels."""

@@ -298,7 +298,7 @@ class AppReader:
             self._add_input("files", dict(_FILE), ("sys", "files"))
             step.keys["attach"] = ["{{ inputs.files }}"]
         self._flow.steps.append(step)
-        self._flow.outputs["answer"] = f"{{{{ nodes.{step.id}.output }}}}"
+        self._flow.outputs["answer"] = to_tag(f"nodes.{step.id}.output")
         what = f"app '{plain_words(self._app.get('name'), 60)}'"
         self._ledger.note_done(what, origin, "; ".join(parts.notes), note=f"the agent `{step.id}`")
         self._read_features(config, "model_config")

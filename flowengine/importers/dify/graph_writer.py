@@ -9,7 +9,7 @@ from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyNode, GraphEdge
 from flowengine.importers.dify.node_converters import NodeConverters
 from flowengine.importers.dify.selectors import UnknownValueError, Value, escape_values, words_of
-from flowengine.importers.form import FieldNames, FlowStep, ImportLedger, join_tests, plain_words, status_test
+from flowengine.importers.form import FieldNames, FlowStep, ImportLedger, join_tests, plain_words, status_test, to_tag
 from flowengine.importers.source_tree import as_maps
 
 __all__ = ["GraphWriter"]
@@ -134,7 +134,7 @@ class GraphWriter:
         if not given:
             return []
         first = FlowStep(self._parts.names.id(f"{place.id}_start"), origin=place.origin).give(given)
-        first.keys["set"] = {key: f"{{{{ output.{key} }}}}" for key in given}
+        first.keys["set"] = {key: to_tag(f"output.{key}") for key in given}
         self._starts[place.source] = first
         return [first]
 
@@ -226,12 +226,12 @@ class GraphWriter:
             self._told[place.source] = (parts.notes, "", "")
         for id, rows in found.items():
             if len(rows) == 1 and (len(ends) == 1 or not rows[0][1]):
-                flow.outputs[id] = f"{{{{ {rows[0][0]} }}}}"
+                flow.outputs[id] = to_tag(rows[0][0])
             else:
                 text = "none"
                 for expression, taken in reversed(rows):
                     text = f"{expression} if {taken or 'true'} else {text if text == 'none' else f'({text})'}"
-                flow.outputs[id] = f"{{{{ {text} }}}}"
+                flow.outputs[id] = to_tag(text)
 
     def _tell(self, place: DifyNode) -> None:
         ledger = self._ledger

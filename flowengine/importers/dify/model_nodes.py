@@ -12,7 +12,7 @@ from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
-from flowengine.importers.form import FlowStep, plain_words
+from flowengine.importers.form import FlowStep, plain_words, to_tag
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["ModelNodes"]
@@ -84,7 +84,7 @@ class ModelNodes(AppParts):
             origin = self.graph.places.get(selector[0])
             if origin is not None and origin.type == "knowledge-retrieval":
                 default = value.with_default("[]")
-                special["context"] = f'{{{{ {default} | map(attribute="content") | join("\\n\\n") }}}}'
+                special["context"] = to_tag(f'{default} | map(attribute="content") | join("\\n\\n")')
             else:
                 special["context"] = value.printed
         return special

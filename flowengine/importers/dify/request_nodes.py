@@ -53,17 +53,17 @@ class RequestNodes(AppParts):
             self.needs_steps = True
             for key in CLOCK[name]:
                 if key in given and given[key].get("value") not in (None, ""):
-                    step.arguments[key] = f"{{{{ {self._argument(given[key], place)} }}}}"
+                    step.arguments[key] = to_tag(self._argument(given[key], place))
                 elif (found := self._setting(settings.get(key))) not in (None, ""):
                     step.arguments[key] = escape_values(found)
             step.sample = "2025-01-01 12:00:00"
         elif name == "webscraper" and "url" in given:
-            self._ask(step, f"{{{{ {self._argument(given['url'], place)} }}}}")
+            self._ask(step, to_tag(self._argument(given["url"], place)))
             self._leave_open()
             self.note("what comes back is the page as it is, not its text alone")
         elif name == "jina_reader" and "url" in given:
             address = self._argument(given["url"], place)
-            self._ask(step, f'{{{{ "https://r.jina.ai/" ~ {address} }}}}')
+            self._ask(step, to_tag(f'"https://r.jina.ai/" ~ {address}'))
             self.project.allow_http("https://r.jina.ai/")
             self.note("the service is asked without a key and without further settings")
         elif name == "tavily_search" and "query" in given:
@@ -80,7 +80,7 @@ class RequestNodes(AppParts):
 
     def _ask_tavily(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
         """A search of Tavily, as its service is asked by everybody."""
-        wanted: dict[str, Any] = {"query": f"{{{{ {self._argument(given['query'], place)} }}}}"}
+        wanted: dict[str, Any] = {"query": to_tag(self._argument(given["query"], place))}
         for key, kind in _TAVILY.items():
             value = self._constant(key, given, settings)
             if value in (None, ""):
@@ -114,7 +114,7 @@ class RequestNodes(AppParts):
             "action": "query",
             "format": "json",
             "generator": "search",
-            "gsrsearch": f"{{{{ {self._argument(given['query'], place)} }}}}",
+            "gsrsearch": to_tag(self._argument(given["query"], place)),
             "gsrlimit": "3",
             "prop": "extracts",
             "exintro": "1",

@@ -21,7 +21,7 @@ from flowengine.importers.dify.selectors import (
     escape_values,
     words_of,
 )
-from flowengine.importers.form import FlowStep, Names, quote, quote_value
+from flowengine.importers.form import FlowStep, Names, quote, quote_value, to_tag
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 
 __all__ = ["ValueNodes"]
@@ -111,7 +111,7 @@ class ValueNodes(AppParts):
         text = found[-1].with_default()
         for value in reversed(found[:-1]):
             text = value.with_default(text)
-        return f"{{{{ {text} }}}}"
+        return to_tag(text)
 
     def _assigner(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
@@ -137,9 +137,9 @@ class ValueNodes(AppParts):
         if operation == "clear":
             return self.empty_of_state(key)
         if operation == "remove-first":
-            return f"{{{{ {before}[1:] }}}}"
+            return to_tag(f"{before}[1:]")
         if operation == "remove-last":
-            return f"{{{{ {before}[:-1] }}}}"
+            return to_tag(f"{before}[:-1]")
         raw: Any = item.get("value")
         if operation == "set" or item.get("input_type") == "constant":
             if operation in {"set", "over-write"}:
@@ -154,7 +154,7 @@ class ValueNodes(AppParts):
         }
         if operation not in symbols:
             raise UnknownValueError(f"the operation '{operation[:40]}'")
-        return f"{{{{ {symbols[operation]} }}}}"
+        return to_tag(symbols[operation])
 
     def _retrieval(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
@@ -201,7 +201,7 @@ class ValueNodes(AppParts):
         limit = as_map(data.get("limit"))
         if limit.get("enabled") and isinstance(limit.get("size"), int):
             value = f"(({value}) | list)[:{limit['size']}]"
-        step.give(f"{{{{ {value} }}}}")
+        step.give(to_tag(value))
 
     def _convert_filter(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
         key, operator, wanted = (condition.get(each) for each in ("key", "comparison_operator", "value"))

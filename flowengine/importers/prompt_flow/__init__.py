@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from flowengine.core.values import is_map
-from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace
+from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace, to_tag
 from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
 from flowengine.importers.prompt_flow.dag_nodes import NodeReader, Path
 from flowengine.importers.prompt_flow.dag_rows import RowReader, answers_json, find_optional
@@ -189,7 +189,7 @@ class _Reader(RowReader):
                 ledger.note_lost(what, origin, f"there is no '{reference.source}'", "write the output")
                 continue
             name = names.id(key, "output")
-            flow.outputs[name] = f"{{{{ {self.expression(reference)} }}}}"
+            flow.outputs[name] = to_tag(self.expression(reference))
             ledger.note_done(what, origin, f"it is called {name}" if name != key else "")
 
 

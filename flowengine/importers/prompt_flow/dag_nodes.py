@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.importers.carried_code import argument_name
-from flowengine.importers.form import GIVE, Element, FlowStep, ImportLedger, Outcome, SourcePlace, Stub
+from flowengine.importers.form import GIVE, Element, FlowStep, ImportLedger, Outcome, SourcePlace, Stub, to_tag
 from flowengine.importers.jinja_text import RENDERING_MODULE, convert
 from flowengine.importers.prompt_flow.dag_rows import RowReader
 from flowengine.importers.prompt_flow.dag_values import (
@@ -116,7 +116,7 @@ class NodeReader:
         images = [each for each in found if read_reference(variables.get(each)) is not None]
         if images:
             text = _IMAGE.sub(lambda found: "" if found[1] in images else found[0], text)
-            step.keys["attach"] = [f"{{{{ {self._to_expression(variables[each])} }}}}" for each in images]
+            step.keys["attach"] = [to_tag(self._to_expression(variables[each])) for each in images]
         before, found = self._convert(step, text, {key: variables[key] for key in variables if key not in images})
         api = str(self._node.get("api") or self._inputs.get("api") or "chat")
         roles = split_roles(found) if api == "chat" and not before else RoleText("", found)
@@ -173,7 +173,7 @@ class NodeReader:
         id = self._reader.names.id(f"{step.id}_text")
         rendering = FlowStep(id, "function", step.origin, call="imported_templates:render")
         rendering.arguments = {"template": file, "values": values}
-        return [rendering], f"{{{{ nodes.{rendering.id}.output }}}}"
+        return [rendering], to_tag(f"nodes.{rendering.id}.output")
 
     def _to_expression(self, value: Any) -> str:
         reference = read_reference(value)

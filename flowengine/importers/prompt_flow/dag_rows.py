@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flowengine.core.values import is_map
-from flowengine.importers.form import FlowStep, ImportedFlow
+from flowengine.importers.form import FlowStep, ImportedFlow, to_tag
 from flowengine.importers.prompt_flow.dag_source import PromptFlowSource
 from flowengine.importers.prompt_flow.dag_values import NodeReference, is_json_format, read_reference
 from flowengine.importers.source_tree import as_map
@@ -76,7 +76,7 @@ class RowReader(PromptFlowSource):
             return "none"
         parts = (self.ids[reference.source], *reference.steps)
         name = "_".join(re.sub(r"\W", "_", str(each)).lower() for each in parts)
-        self.taken[name] = f"{{{{ {self.expression(reference)} }}}}"
+        self.taken[name] = to_tag(self.expression(reference))
         return f'nodes.rows.output | map(attribute="{name}") | list'
 
     def _add_batch(self, main: ImportedFlow) -> None:
@@ -87,9 +87,9 @@ class RowReader(PromptFlowSource):
         flow.inputs = {"rows": {"type": "array", "description": f"One object a row: the inputs of {main.name}."}}
         flow.samples = {"rows": [{name: _sample(spec) for name, spec in main.inputs.items()}]}
         given = {
-            name: f"{{{{ row.{name} | default({json.dumps(spec['default'], ensure_ascii=False)}) }}}}"
+            name: to_tag(f"row.{name} | default({json.dumps(spec['default'], ensure_ascii=False)})")
             if "default" in spec
-            else f"{{{{ row.{name} }}}}"
+            else to_tag(f"row.{name}")
             for name, spec in main.inputs.items()
         }
         if main.steps:
@@ -97,7 +97,7 @@ class RowReader(PromptFlowSource):
             keys = {"over": "inputs.rows", "as": "row"}
             flow.steps.append(FlowStep("rows", "map", main.origin, keys=keys, body=[one]))
         flow.steps += self.batch
-        flow.outputs = {each.id: f"{{{{ nodes.{each.id}.output }}}}" for each in self.batch}
+        flow.outputs = {each.id: to_tag(f"nodes.{each.id}.output") for each in self.batch}
         self.project.flows.append(flow)
 
 
