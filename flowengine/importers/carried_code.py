@@ -141,14 +141,14 @@ class CarriedCode:
         self._needed = self._needed or set()
 
     def carried_files(self) -> Iterator[CarriedFile]:
-        """The files without a problem, and the functions that call into them."""
+        """The functions that call into the files, then the files without a problem."""
+        if self._wrappers:
+            functions = (each.write(name) for name, each in self._wrappers.items())
+            yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(functions))
         for name, module in self.modules.items():
             path = module_name(name)
             if not module.problem and path is not None and (self._needed is None or name in self._needed):
                 yield CarriedFile(f"{path.replace('.', '/')}.py", module.carried)
-        if self._wrappers:
-            functions = (each.write(name) for name, each in self._wrappers.items())
-            yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(functions))
 
     def add_wrapper(self, base: str, wrapper: Wrapper) -> str:
         """A function of `imported_steps`, as a node calls it, under a name like `base`."""

@@ -312,6 +312,12 @@ class ImportedProject:
             self.stubs.append(stub)
         return is_new
 
+    def allow_mcp(self, address: str) -> None:
+        """A server of tools that the project allows."""
+        entries: list[str] = self.settings.setdefault("allow_mcp", [])
+        if address not in entries:
+            entries.append(address)
+
     def allow_http(self, address: str, variables: Iterable[str] = ()) -> None:
         """An address that the project allows, and the variables of keys that may go there."""
         entries: list[str] = self.settings.setdefault("allow_http", [])

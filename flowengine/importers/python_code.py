@@ -27,6 +27,7 @@ __all__ = [
     "parse_python",
     "targets_of",
     "text_of",
+    "whole_text",
 ]
 
 PythonFunction = ast.FunctionDef | ast.AsyncFunctionDef
@@ -173,7 +174,12 @@ _NOTHING: Final = object()
 def text_of(node: ast.expr | None) -> str | None:
     """The text that a literal is; None for anything else."""
     found = literal_of(node)
-    return found if isinstance(found, str) else None
+    return whole_text(found) if isinstance(found, str) else None
+
+
+def whole_text(text: str) -> str:
+    """A text without halves of characters, which no file can hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def literal_of(node: ast.expr | None, otherwise: Any = None) -> Any:

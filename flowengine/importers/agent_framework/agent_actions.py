@@ -22,11 +22,12 @@ class AgentActions(VariableActions):
     # --- Messages
 
     def _messages(self) -> str:
-        if "messages" not in self._flow.shared_state:
-            self._flow.shared_state["messages"] = {"type": "array", "default": [], "merge": "append"}
-            self._state_names.id("messages")
-            self._flow.outputs["messages"] = "{{ shared_state.messages }}"
-        return "messages"
+        """The key of the state that holds what is shown to the user."""
+        if not self._shown:
+            self._shown = self._state_names.id("messages")
+            self._flow.shared_state[self._shown] = {"type": "array", "default": [], "merge": "append"}
+            self._flow.outputs[self._output_names.id("messages")] = to_tag(f"shared_state.{self._shown}")
+        return self._shown
 
     def _do_send_activity(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         text = self._text(action.data.get("activity", action.data.get("message")))

@@ -151,7 +151,7 @@ def _read_tool(
         if allowed:
             server["allow"] = allowed
         found.setdefault("mcp_servers", []).append(server)
-        project.settings.setdefault("allow_mcp", []).append(url)
+        project.allow_mcp(url)
         approval = tool.get("approvalMode")
         mode = str(as_map(approval).get("kind") or approval or "")
         if mode and mode.lower() not in {"never", "none"}:

@@ -68,7 +68,10 @@ class WorkflowValues:
         self._input_names = FieldNames()
         self._input_ids: dict[str, str] = {}
         """Input of the source in small letters → its name."""
+        self._output_names = FieldNames()
+        self._output_ids: dict[tuple[str, ...], str] = {}
         self._conversations: dict[tuple[str, ...], str] = {}
+        self._shown = ""
         self._spoken: set[str] = set()
         self._asks = False
         self._hears = False
@@ -171,7 +174,7 @@ class WorkflowValues:
         return {"choice": "answer", "form": {"answer": self._wanted or "a message"}}
 
     def _environment(self, name: str) -> str:
-        variable = re.sub(r"\W+", "_", name, flags=re.ASCII)
+        variable = re.sub(r"\W+", "_", f"V_{name}" if not name[:1].isalpha() else name, flags=re.ASCII)
         allowed: list[str] = self.project.settings.setdefault("allow_env", [])
         if variable not in allowed:
             allowed.append(variable)
@@ -196,12 +199,10 @@ class WorkflowValues:
         if fields:
             raise FxError(f"a write to a field, '{text[:60]}'")
         if variable[0] == "Outputs":
-            self._flow.outputs[self._output(variable[-1])] = to_tag(f"shared_state.{self._state(variable)}")
+            if variable not in self._output_ids:
+                self._output_ids[variable] = self._output_names.id(variable[-1], "output")
+            self._flow.outputs[self._output_ids[variable]] = to_tag(f"shared_state.{self._state(variable)}")
         return self._state(variable)
-
-    def _output(self, name: str) -> str:
-        found = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
-        return found if found[:1].isalpha() else f"o_{found}"
 
     def _text(self, value: object) -> str:
         """A text with formulas in braces, or a formula, as a template."""

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from flowengine.importers.crew_ai.crew_classes import PythonFiles
 from flowengine.importers.python_code import PythonSource, call_name, last_name, literal_of, targets_of, text_of
 
-__all__ = ["StateField", "fields_of", "schema_of_class", "state_field", "written_fields"]
+__all__ = ["ClassShapes", "StateField", "fields_of", "state_field", "written_fields"]
 
 _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _LISTS: Final = frozenset({"list", "List", "set", "Set", "tuple", "Tuple"})
@@ -99,7 +99,8 @@ def written_fields(method: ast.AST) -> set[str]:
             if call_name(node) == "self.state.update":
                 found |= {str(each.arg) for each in node.keywords if each.arg}
                 given = node.args[0] if node.args else None
-                found |= {str(literal_of(each)) for each in given.keys} if isinstance(given, ast.Dict) else set()
+                keys = map(text_of, given.keys) if isinstance(given, ast.Dict) else ()
+                found |= {each for each in keys if each is not None}
         for each in targets:
             found |= _fields_in(each)
     return found
@@ -168,44 +169,96 @@ _PLAIN: Final[Mapping[str, dict[str, Any]]] = {
     "UUID": {"type": "string"},
     "object": {},
 }
-Find = Callable[[str], ast.ClassDef | None]
+_MOST_SHAPES: Final = 500
+"""Classes in one shape: those that hold each other many times would never end."""
 
 
-def schema_of_class(found: ast.ClassDef, find: Find, unknown: list[str], depth: int = 0) -> dict[str, Any] | None:
-    """The JSON Schema of a pydantic class, by its annotations; what is not known is added to `unknown` and left open.
+class ClassShapes:
+    """Makes JSON Schemas of pydantic classes, by their annotations."""
 
-    None: it has no fields.
-    """
-    bases = [last_name(each) for each in found.bases]
-    if "Enum" in bases or "StrEnum" in bases:
-        values = [literal_of(each.value) for each in found.body if isinstance(each, ast.Assign)]
-        return {"enum": [each for each in values if isinstance(each, str | int)]}
-    if depth > 8:
-        return None
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    for base in bases:
-        parent = find(base) if base not in ("BaseModel", "object", "ABC") else None
-        inherited = None if parent is None else schema_of_class(parent, find, unknown, depth + 1)
-        if inherited is not None:
-            properties |= inherited.get("properties", {})
-            required += inherited.get("required", [])
-    for each in found.body:
-        if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
-            continue
-        if each.target.id.startswith("_") or each.target.id == "model_config":
-            continue
-        shape = _schema_of(each.annotation, find, unknown, depth)
-        if shape is None:
-            unknown.append(ast.unparse(each.annotation))
-            shape = {}
-        description, is_required = _field(each.value)
-        properties[each.target.id] = {**shape, **({"description": description} if description else {})}
-        if is_required:
-            required.append(each.target.id)
-    if not properties:
-        return None
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    def __init__(self, find: Callable[[str], ast.ClassDef | None]) -> None:
+        self._find = find
+        self._left = _MOST_SHAPES
+        self.unknown: list[str] = []
+        """Annotations that are not known; their fields are left open."""
+
+    def of_class(self, found: ast.ClassDef, depth: int = 0) -> dict[str, Any] | None:
+        """The schema of a class; None: it has no fields, or there are too many in one another."""
+        bases = [last_name(each) for each in found.bases]
+        if "Enum" in bases or "StrEnum" in bases:
+            values = [literal_of(each.value) for each in found.body if isinstance(each, ast.Assign)]
+            return {"enum": [each for each in values if isinstance(each, str | int)]}
+        self._left -= 1
+        if depth > 8 or self._left < 0:
+            return None
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        for base in bases:
+            parent = self._find(base) if base not in ("BaseModel", "object", "ABC") else None
+            inherited = None if parent is None else self.of_class(parent, depth + 1)
+            if inherited is not None:
+                properties |= inherited.get("properties", {})
+                required += inherited.get("required", [])
+        for each in found.body:
+            if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
+                continue
+            if each.target.id.startswith("_") or each.target.id == "model_config":
+                continue
+            shape = self._of_type(each.annotation, depth)
+            if shape is None:
+                self.unknown.append(ast.unparse(each.annotation))
+                shape = {}
+            description, is_required = _field(each.value)
+            properties[each.target.id] = {**shape, **({"description": description} if description else {})}
+            if is_required:
+                required.append(each.target.id)
+        if not properties:
+            return None
+        return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+    def _of_type(self, node: ast.expr, depth: int) -> dict[str, Any] | None:
+        if (text := text_of(node)) is not None:
+            try:
+                return self._of_type(ast.parse(text, mode="eval").body, depth + 1) if depth < 8 else None
+            except (SyntaxError, ValueError):
+                return None
+        if isinstance(node, ast.Constant) and node.value is None:
+            return {"type": "null"}
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return self._of_any([node.left, node.right], depth)
+        if isinstance(node, ast.Name | ast.Attribute):
+            name = last_name(node)
+            if name in _PLAIN:
+                return dict(_PLAIN[name])
+            found = self._find(name)
+            return None if found is None else self.of_class(found, depth + 1)
+        if not isinstance(node, ast.Subscript):
+            return None
+        name = last_name(node.value)
+        inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if name in ("List", "list", "Set", "set", "Sequence", "Tuple", "tuple", "Iterable", "conlist"):
+            item = self._of_type(inner[0], depth)
+            return None if item is None else {"type": "array", "items": item}
+        if name in ("Dict", "dict", "Mapping"):
+            value = self._of_type(inner[-1], depth)
+            return None if value is None else {"type": "object", **({"additionalProperties": value} if value else {})}
+        if name == "Literal":
+            return {"enum": [literal_of(each) for each in inner]}
+        if name == "Annotated":
+            return self._of_type(inner[0], depth)
+        if name == "Optional":
+            return self._of_any([*inner, ast.Constant(None)], depth)
+        return self._of_any(inner, depth) if name == "Union" else None
+
+    def _of_any(self, nodes: list[ast.expr], depth: int) -> dict[str, Any] | None:
+        shapes = [self._of_type(each, depth) for each in nodes]
+        known = [each for each in shapes if each is not None]
+        if len(known) < len(shapes):
+            return None
+        types = [each.get("type") for each in known]
+        if all(list(each) == ["type"] for each in known) and all(isinstance(each, str) for each in types):
+            return {"type": list(dict.fromkeys(types))}
+        return {"anyOf": known}
 
 
 def _field(value: ast.expr | None) -> tuple[str, bool]:
@@ -220,49 +273,3 @@ def _field(value: ast.expr | None) -> tuple[str, bool]:
         isinstance(first, ast.Constant) and first.value is Ellipsis
     )
     return text_of(said.get("description")) or "", is_required
-
-
-def _schema_of(node: ast.expr, find: Find, unknown: list[str], depth: int) -> dict[str, Any] | None:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        try:
-            return _schema_of(ast.parse(node.value, mode="eval").body, find, unknown, depth + 1) if depth < 8 else None
-        except (SyntaxError, ValueError):
-            return None
-    if isinstance(node, ast.Constant) and node.value is None:
-        return {"type": "null"}
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return _any_of([node.left, node.right], find, unknown, depth)
-    if isinstance(node, ast.Name | ast.Attribute):
-        name = last_name(node)
-        if name in _PLAIN:
-            return dict(_PLAIN[name])
-        found = find(name)
-        return None if found is None else schema_of_class(found, find, unknown, depth + 1)
-    if not isinstance(node, ast.Subscript):
-        return None
-    name = last_name(node.value)
-    inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if name in ("List", "list", "Set", "set", "Sequence", "Tuple", "tuple", "Iterable", "conlist"):
-        item = _schema_of(inner[0], find, unknown, depth)
-        return None if item is None else {"type": "array", "items": item}
-    if name in ("Dict", "dict", "Mapping"):
-        value = _schema_of(inner[-1], find, unknown, depth)
-        return None if value is None else {"type": "object", **({"additionalProperties": value} if value else {})}
-    if name == "Literal":
-        return {"enum": [literal_of(each) for each in inner]}
-    if name == "Annotated":
-        return _schema_of(inner[0], find, unknown, depth)
-    if name == "Optional":
-        return _any_of([*inner, ast.Constant(None)], find, unknown, depth)
-    return _any_of(inner, find, unknown, depth) if name == "Union" else None
-
-
-def _any_of(nodes: list[ast.expr], find: Find, unknown: list[str], depth: int) -> dict[str, Any] | None:
-    shapes = [_schema_of(each, find, unknown, depth) for each in nodes]
-    known = [each for each in shapes if each is not None]
-    if len(known) < len(shapes):
-        return None
-    types = [each.get("type") for each in known]
-    if all(list(each) == ["type"] for each in known) and all(isinstance(each, str) for each in types):
-        return {"type": list(dict.fromkeys(types))}
-    return {"anyOf": known}

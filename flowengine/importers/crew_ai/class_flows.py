@@ -29,6 +29,7 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
     Stub,
+    key_path,
     to_tag,
 )
 from flowengine.importers.python_code import PythonFunction, PythonSource, call_name, last_name, parse_python
@@ -170,7 +171,7 @@ class _FlowReader(EdgeReader):
         if given is not None and len(method.node.args.args) > 1:
             step.arguments["given"] = to_tag(f"nodes.{self.ids[given]}.output.result | default(none)")
         changed = self.written[method.name] | (self.helpers if self._calls_helpers(method) else set[str]())
-        kept = {self.keys[each]: to_tag(f"output.state.{each}") for each in sorted(changed)}
+        kept = {self.keys[each]: to_tag(key_path("output.state", [each])) for each in sorted(changed)}
         if kept:
             step.keys["set"] = kept
         result = method.labels[0] if method.labels else "made up"

@@ -29,7 +29,7 @@ from flowengine.importers.form import (
     to_tag,
 )
 from flowengine.importers.project_writer import OWN_FILES
-from flowengine.importers.python_code import literal_of
+from flowengine.importers.python_code import literal_of, whole_text
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
 __all__ = [
@@ -185,10 +185,10 @@ class CrewParts:
 
     def finish(self) -> None:
         """Put the code and the stubs into the project."""
-        self.project.files += [*self.code.carried_files(), *self._named_files()]
-        self.project.stubs += self.tools.stubs
         if self.code.uses_parts or self.runs_crews or self.tools.uses_parts:
             self.project.files.append(CarriedFile(f"{PARTS}.py", STAND_IN.text))
+        self.project.files += [*self.code.carried_files(), *self._named_files()]
+        self.project.stubs += self.tools.stubs
 
     def _named_files(self) -> Iterator[CarriedFile]:
         """The files beside copied code that the code names, such as its data; not those that became nodes."""
@@ -279,7 +279,7 @@ class CrewParts:
         return f"inputs.{self.inputs[name]}"
 
     def _text(self, value: Any) -> str:
-        return text_with_inputs(str(value).strip(), self._input) if value is not None else ""
+        return text_with_inputs(whole_text(str(value)).strip(), self._input) if value is not None else ""
 
 
 def _is_configuration(data: bytes) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.importers.crew_ai.agent_reader import AgentReader, config_field
-from flowengine.importers.crew_ai.class_fields import schema_of_class
+from flowengine.importers.crew_ai.class_fields import ClassShapes
 from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, config_key
 from flowengine.importers.crew_ai.crew_parts import CrewPart, CrewSetting, text_with_inputs
 from flowengine.importers.crew_ai.crew_settings import CREW_NOTES, TASK_NOTES
@@ -279,15 +279,16 @@ class CrewReader(AgentReader):
         if found is None:
             self._tell_of(said, "lost", "the class is not to be found", "write `output`, a JSON Schema")
             return
-        unknown: list[str] = []
-        shape = schema_of_class(found[0], lambda name: _first(crew.files.class_of(found[1], name)), unknown)
+        shapes = ClassShapes(lambda name: _first(crew.files.class_of(found[1], name)))
+        shape = shapes.of_class(found[0])
         if shape is None or shape.get("type") != "object":
             why = "a field of it has a type that is not known"
             self._tell_of(said, "lost", why, "write `output`, a JSON Schema")
             return
         step.keys["output"] = shape
-        if unknown:
-            self._tell_of(said, "changed", f"`output`: its JSON Schema, open where it says {', '.join(unknown)[:100]}")
+        if shapes.unknown:
+            told = ", ".join(shapes.unknown)[:100]
+            self._tell_of(said, "changed", f"`output`: its JSON Schema, open where it says {told}")
         else:
             self._tell_of(said, "mapped", "`output`: its JSON Schema")
 

@@ -64,6 +64,9 @@ _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
 """Class of `crewai_tools` → what a call of it takes; those given to its constructor are left out."""
 
 
+_DEEPEST: Final = 8
+
+
 class ToolFound(NamedTuple):
     """A tool as an agent names it, and what is to be said of it."""
 
@@ -264,19 +267,19 @@ def _format_docstring(text: str) -> str:
     return json.dumps(flat, ensure_ascii=False)
 
 
-def tool_elements(node: ast.expr | None, crew: CrewClass) -> tuple[list[ast.expr], list[ast.expr]]:
-    """The tools of a list, and parts of it that are no list."""
-    resolved = crew.resolve(node)
+def tool_elements(node: ast.expr | None, crew: CrewClass, depth: int = 0) -> tuple[list[ast.expr], list[ast.expr]]:
+    """The tools of a list, and parts of it that are no list, or made of the list itself."""
+    resolved = crew.resolve(node) if depth < _DEEPEST else node
     if resolved is None or (isinstance(resolved, ast.Constant) and resolved.value is None):
         return [], []
     if isinstance(resolved, ast.List | ast.Tuple):
         found: list[ast.expr] = []
         rest: list[ast.expr] = []
         for each in resolved.elts:
-            inner, left = tool_elements(each.value, crew) if isinstance(each, ast.Starred) else ([each], [])
+            inner, left = tool_elements(each.value, crew, depth + 1) if isinstance(each, ast.Starred) else ([each], [])
             found, rest = [*found, *inner], [*rest, *left]
         return found, rest
     if isinstance(resolved, ast.BinOp) and isinstance(resolved.op, ast.Add):
-        left, right = tool_elements(resolved.left, crew), tool_elements(resolved.right, crew)
+        left, right = (tool_elements(each, crew, depth + 1) for each in (resolved.left, resolved.right))
         return [*left[0], *right[0]], [*left[1], *right[1]]
     return [], [resolved]

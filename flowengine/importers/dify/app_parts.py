@@ -25,7 +25,7 @@ from flowengine.importers.form import (
     key_path,
     quote,
 )
-from flowengine.importers.jinja_text import RENDERING_MODULE, convert
+from flowengine.importers.jinja_text import convert, rendering_module
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 from flowengine.models.option_refusals import find_refusals
 
@@ -99,6 +99,7 @@ class AppParts:
     loop_states: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     notes: list[str] = field(default_factory=list[str])
     by_hand: str = ""
+    _labels: dict[str, dict[str, str]] = field(default_factory=dict[str, "dict[str, str]"])
     stub_names: Names = field(default_factory=Names)
     needs_steps: bool = False
 
@@ -147,7 +148,7 @@ class AppParts:
             raise UnknownValueError(f"a template: {converted.problem}")
         file = f"{place.id}.jinja"
         self.project.files.append(CarriedFile(f"templates/{file}", text))
-        self.project.carry("rendering.py", RENDERING_MODULE)
+        self.project.carry("rendering.py", rendering_module())
         step.call = "rendering:render"
         step.arguments = {"template": file, "values": {name: each.printed for name, each in given.items()}}
         step.sample = "A text."
@@ -249,32 +250,43 @@ class AppParts:
 
     def labels(self, place: DifyNode) -> dict[str, str]:
         """Handle of the source → label, for a node that chooses; empty for others."""
+        if place.source not in self._labels:
+            self._labels[place.source] = self._read_labels(place)
+        return self._labels[place.source]
+
+    def _read_labels(self, place: DifyNode) -> dict[str, str]:
+        found: dict[str, str] = {}
         match place.type:
             case "if-else":
                 cases = self.cases(place)
                 if len(cases) <= 1:
                     handle = str(cases[0].get("case_id") or cases[0].get("id") or "true") if cases else "true"
                     return {handle if cases and cases[0] is not place.data else "true": "then", "false": "else"}
-                found = {str(each.get("case_id") or each.get("id")): f"case_{at}" for at, each in enumerate(cases, 1)}
+                for at, each in enumerate(cases, 1):
+                    handle = str(each.get("case_id") or each.get("id"))
+                    # A handle that stands twice, or means the other way, is that of the first: none leads here.
+                    found[f"\0{at}" if handle in found or handle in {"false", "None"} else handle] = f"case_{at}"
                 return {**found, "false": "else"}
             case "question-classifier":
-                found = dict[str, str]()
-                for at, each in enumerate(as_maps(place.data.get("classes")), 1):
-                    name = str(each.get("name") or "").strip()
-                    is_fit = 0 < len(name) <= _LONGEST_LABEL and not set("\n{") & set(name)
-                    label = name if is_fit and name not in found.values() else f"class_{at}"
-                    found[str(each.get("id"))] = label
-                return found
+                rows, word = as_maps(place.data.get("classes")), "class"
+                names = [(str(each.get("id")), str(each.get("name") or "")) for each in rows]
             case "human-input":
-                found: dict[str, str] = {}
-                for each in as_maps(place.data.get("user_actions")):
-                    label = str(each.get("title") or each.get("id")).strip()[:_LONGEST_LABEL]
-                    if label and "{" not in label:
-                        found[str(each.get("id"))] = label
-                uses_timeout = any(edge.handle == "__timeout" for edge in self.graph.targets.get(place.source, []))
-                return {**found, **({"__timeout": "timeout"} if uses_timeout else {})}
+                rows, word = as_maps(place.data.get("user_actions")), "action"
+                names = [(id := str(each.get("id")), str(each.get("title") or id)[:_LONGEST_LABEL]) for each in rows]
+                if any(edge.handle == "__timeout" for edge in self.graph.targets.get(place.source, [])):
+                    names.append(("__timeout", "timeout"))
             case _:
                 return {}
+        taken: set[str] = set()
+        for at, (id, name) in enumerate(names, 1):
+            label = name.strip()
+            is_fit = 0 < len(label) <= _LONGEST_LABEL and not set("\n{") & set(label)
+            label = label if is_fit and label not in taken else f"{word}_{at}"
+            while label in taken:
+                label += "_2"
+            found[id] = label
+            taken.add(label)
+        return found
 
     # --- State
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from flowengine.core.values import is_json_type
 from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
 from flowengine.importers.dify.graph_writer import GraphWriter
@@ -122,6 +123,8 @@ class AppReader:
         field: dict[str, Any] = {"type": _INPUT_TYPES.get(kind, "string")}
         options = [str(each) for each in as_list(row.get("options"))]
         default = row.get("default")
+        if kind == "number" and isinstance(default, str) and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", default):
+            default = float(default) if "." in default else int(default)
         if kind == "select" and options:
             field["enum"] = list(dict.fromkeys(options))
         if kind in {"file", "file-list"}:
@@ -146,12 +149,7 @@ class AppReader:
             self._ledger.note_done(what, origin, f"it is called `{id}`" if id != name else "")
 
     def _fits(self, default: Any, field: Mapping[str, Any]) -> bool:
-        if default is None or (default == "" and field["type"] != "string"):
-            return False
-        if "enum" in field:
-            return default in field["enum"]
-        kinds: dict[str, Any] = {"string": str, "number": (int, float), "boolean": bool, "object": dict}
-        return isinstance(default, kinds.get(field["type"], ())) and (default != "" or field["type"] == "string")
+        return default in field["enum"] if "enum" in field else is_json_type(default, field["type"])
 
     def _read_environment(self, workflow: Mapping[str, Any]) -> None:
         for at, each in enumerate(as_maps(workflow.get("environment_variables"))):
@@ -179,8 +177,7 @@ class AppReader:
             id = states.id(name, "variable")
             state: dict[str, Any] = {"type": state_type(kind)}
             given = each.get("value")
-            fits = self._fits(given, state) or (state["type"] == "array" and isinstance(given, list))
-            state["default"] = given if fits else EMPTY.get(state["type"], "")
+            state["default"] = given if self._fits(given, state) else EMPTY.get(state["type"], "")
             state["merge"] = "replace"
             self._flow.shared_state[id] = state
             self._values["conversation", name] = f"shared_state.{id}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any, Final
 
 from flowengine.importers.dify.app_parts import EMPTY, state_type
@@ -27,6 +28,8 @@ class GraphWriter:
         self._steps: dict[str, FlowStep] = {}
         self._told: dict[str, tuple[list[str], str, str]] = {}
         """Node → changes, why it is lost, what is to do by hand."""
+        self._forks: Counter[tuple[str, str]] = Counter()
+        """Node and label → how many nodes it leads to."""
         self._starts: dict[str, FlowStep] = {}
         """Loop → the step that sets its variables."""
 
@@ -35,6 +38,8 @@ class GraphWriter:
         for place in graph.places.values():
             if not place.is_start and place.type != "end" and graph.runs(place) and self._parent_runs(place):
                 place.id = parts.names.id(_name_of(place), "node")
+        edges = (each for every in graph.targets.values() for each in every)
+        self._forks = Counter((each.source, each.handle) for each in edges if graph.places[each.target].id)
         for place in graph.places.values():
             if place.type == "iteration" and place.id:
                 parts.item_names[place.source] = parts.names.id(f"{place.id}_item")
@@ -167,9 +172,7 @@ class GraphWriter:
         return self._graph.runs(place) and (place.is_start or bool(place.id))
 
     def _is_only_target(self, edge: GraphEdge) -> bool:
-        same = [each for each in self._graph.targets.get(edge.source, []) if each.handle == edge.handle]
-        is_end = self._graph.places[edge.target].type == "end"
-        return len([each for each in same if self._graph.places[each.target].id]) == 1 and not is_end
+        return self._forks[edge.source, edge.handle] == 1 and self._graph.places[edge.target].type != "end"
 
     def _lead(self, edge: GraphEdge, target: str) -> None:
         """Make a label of a node lead to a target."""

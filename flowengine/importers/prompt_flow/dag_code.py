@@ -90,12 +90,12 @@ class PromptFlowCode(CarriedCode):
         return parameters_of(found), module.source.segment(found)
 
     def files(self) -> Iterator[CarriedFile]:
-        """Yields the files to copy: all files without a problem, the wrappers, and the used part of promptflow."""
-        yield from self.carried_files()
+        """Yields the files to copy: the used part of promptflow, the wrappers, and all files without a problem."""
         if self.uses_parts:
             lines = [f"os.environ.setdefault({key!r}, {value!r})\n" for key, value in self.variables.items()]
             text = "".join(["\n\n# What the flow said of the environment\n\n", *lines]) if lines else ""
             yield CarriedFile(f"{PARTS}.py", STAND_IN.text + text)
+        yield from self.carried_files()
 
     def add_package_tool(self, parts: Sequence[str], names: Sequence[str]) -> str:
         """A function that calls one of a package when it is called."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 from collections.abc import Callable, Mapping
@@ -11,8 +10,18 @@ from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.importers.carried_code import argument_name
-from flowengine.importers.form import GIVE, Element, FlowStep, ImportLedger, Outcome, SourcePlace, Stub, to_tag
-from flowengine.importers.jinja_text import RENDERING_MODULE, convert
+from flowengine.importers.form import (
+    GIVE,
+    Element,
+    FlowStep,
+    ImportLedger,
+    Outcome,
+    SourcePlace,
+    Stub,
+    quote_value,
+    to_tag,
+)
+from flowengine.importers.jinja_text import convert, rendering_module
 from flowengine.importers.prompt_flow.dag_rows import RowReader
 from flowengine.importers.prompt_flow.dag_values import (
     SETTINGS,
@@ -168,7 +177,8 @@ class NodeReader:
             return [], converted.text
         file = f"{step.id}.jinja2"
         self._reader.templates[f"templates/{file}"] = text
-        self._project.carry("imported_templates.py", RENDERING_MODULE)
+        module = rendering_module("trim_blocks=True, keep_trailing_newline=True")
+        self._project.carry("imported_templates.py", module)
         values = {key: to_value(value, self._expression) for key, value in variables.items()}
         id = self._reader.names.id(f"{step.id}_text")
         rendering = FlowStep(id, "function", step.origin, call="imported_templates:render")
@@ -177,7 +187,7 @@ class NodeReader:
 
     def _to_expression(self, value: Any) -> str:
         reference = read_reference(value)
-        return self._expression(reference) if reference is not None else json.dumps(value, ensure_ascii=False)
+        return self._expression(reference) if reference is not None else quote_value(value)
 
     def _read_model(self, step: FlowStep) -> None:
         deployment, model = (str(self._inputs.get(key) or "") for key in ("deployment_name", "model"))
@@ -323,7 +333,7 @@ class NodeReader:
             self._ledger.note_lost(what, origin, f"it asks for {activate.get('when')!r:.100}", "write `when`")
             return
         held = self._expression(reference).removesuffix(" | default(none)")
-        step.when = f"{held} == {json.dumps(activate.get('is'), ensure_ascii=False)}"
+        step.when = f"{held} == {quote_value(activate.get('is'))}"
         self._ledger.note_mapped(what, origin)
 
 

@@ -5,13 +5,12 @@ Nodes with `aggregation`, and those that read what they give, stand in the secon
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flowengine.core.values import is_map
-from flowengine.importers.form import FlowStep, ImportedFlow, to_tag
+from flowengine.importers.form import FlowStep, ImportedFlow, quote, quote_value, to_tag
 from flowengine.importers.prompt_flow.dag_source import PromptFlowSource
 from flowengine.importers.prompt_flow.dag_values import NodeReference, is_json_format, read_reference
 from flowengine.importers.source_tree import as_map
@@ -34,7 +33,7 @@ class RowReader(PromptFlowSource):
     json_nodes: set[str]
     batch: list[FlowStep]
     taken: dict[str, str]
-    """What the nodes over all rows take of each row."""
+    """The outputs of a row's flow: its own, and those that the nodes over all rows take."""
 
     def _is_known(self, reference: NodeReference) -> bool:
         if reference.source == "inputs":
@@ -71,13 +70,22 @@ class RowReader(PromptFlowSource):
         if reference.source == "inputs":
             first, *rest = reference.steps
             attribute = ".".join([self.inputs.get(str(first), "x"), *map(str, rest)])
-            return f'inputs.rows | map(attribute="{attribute}") | list'
+            return f"inputs.rows | map(attribute={quote(attribute)}) | list"
         if reference.source not in self.known:
             return "none"
+        return f'nodes.rows.output | map(attribute="{self._take(reference)}") | list'
+
+    def _take(self, reference: NodeReference) -> str:
+        """The output of a row's flow that gives a value; a new one where none of this name does."""
+        text = to_tag(self.expression(reference))
         parts = (self.ids[reference.source], *reference.steps)
-        name = "_".join(re.sub(r"\W", "_", str(each)).lower() for each in parts)
-        self.taken[name] = to_tag(self.expression(reference))
-        return f'nodes.rows.output | map(attribute="{name}") | list'
+        base = "_".join(re.sub(r"\W", "_", str(each), flags=re.ASCII).lower() for each in parts)
+        name, number = base, 1
+        while self.taken.get(name, text) != text:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken[name] = text
+        return name
 
     def _add_batch(self, main: ImportedFlow) -> None:
         if not self.batch:
@@ -87,7 +95,7 @@ class RowReader(PromptFlowSource):
         flow.inputs = {"rows": {"type": "array", "description": f"One object a row: the inputs of {main.name}."}}
         flow.samples = {"rows": [{name: _sample(spec) for name, spec in main.inputs.items()}]}
         given = {
-            name: to_tag(f"row.{name} | default({json.dumps(spec['default'], ensure_ascii=False)})")
+            name: to_tag(f"row.{name} | default({quote_value(spec['default'])})")
             if "default" in spec
             else to_tag(f"row.{name}")
             for name, spec in main.inputs.items()
