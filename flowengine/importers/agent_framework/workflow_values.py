@@ -110,7 +110,7 @@ class WorkflowValues:
                 self._numeric.add(variable)
             return
         inner = "any"
-        if node.kind == "not" or (node.kind == "call" and node.value in {"Not", "And", "Or"}):
+        if node.kind == "not":
             inner = "boolean"
         elif node.kind == "binary":
             inner = "boolean" if node.value in {"and", "or"} else "number" if node.value in _NUMBERS else "any"

@@ -93,10 +93,10 @@ class _FlowReader(EdgeReader):
             each for each in self.found.body if isinstance(each, PythonFunction) and each.name not in self.methods
         ]
         by_helpers = set[str]().union(*(written_fields(each) for each in helpers))
-        for name in {*by_helpers, *(one for each in self.written.values() for one in each)}:
+        everywhere = by_helpers.union(*self.written.values())
+        for name in sorted(everywhere):
             self.fields.setdefault(name, StateField(name, None, None, True, self.found.lineno, self.source.file))
         self.helpers = by_helpers
-        everywhere = set[str]().union(by_helpers, *self.written.values())
         names = Names()
         self.keys = {name: names.id(name, "field") for name in self.fields}
         for name, field in self.fields.items():

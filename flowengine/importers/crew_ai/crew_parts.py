@@ -20,9 +20,11 @@ from flowengine.importers.crew_ai.crew_tools import ToolCode
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS, STAND_IN
 from flowengine.importers.form import (
     CarriedFile,
+    Element,
     ImportedFlow,
     ImportedProject,
     Names,
+    Outcome,
     SourcePlace,
     fill_text,
     literal,
@@ -219,20 +221,16 @@ class CrewParts:
                 self.ledger.note_kept(f"file {new}", SourcePlace(path), "the code names it")
                 yield CarriedFile(new, data)
 
-    def tell(self, outcome: str, what: str, place: SourcePlace, note: str = "", by_hand: str = "") -> None:
+    def tell(self, outcome: Outcome, what: str, place: SourcePlace, note: str = "", by_hand: str = "") -> None:
         """Tell an element once, whichever crews of a file use it."""
         key = (place.file, place.line, what)
         if key in self._told:
             return
         self._told.add(key)
-        if outcome == "lost":
-            self.ledger.note_lost(what, place, note, by_hand or "see whether the flow needs it")
-        elif outcome == "changed":
-            self.ledger.note_changed(what, place, note, by_hand)
-        else:
-            self.ledger.note_mapped(what, place, note)
+        todo = {"lost": by_hand or "see whether the flow needs it", "changed": by_hand}.get(outcome, "")
+        self.ledger.elements.append(Element(what, place, outcome, note, todo))
 
-    def _tell_of(self, said: CrewSetting, outcome: str, note: str = "", by_hand: str = "") -> None:
+    def _tell_of(self, said: CrewSetting, outcome: Outcome, note: str = "", by_hand: str = "") -> None:
         self.tell(outcome, said.what, said.place, note, by_hand)
 
     def _settings_of(self, kind: str, part: CrewPart, source: YamlSource | None) -> list[CrewSetting]:

@@ -22,6 +22,7 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
     Stub,
+    fits_option,
     key_path,
     quote,
 )
@@ -32,23 +33,13 @@ from flowengine.models.option_refusals import find_refusals
 __all__ = ["CLOCK", "EMPTY", "SAMPLES", "AppParts", "is_clock", "state_type"]
 
 _VENDORS: Final = {
-    "openai": "openai",
-    "anthropic": "anthropic",
-    "google": "google",
+    **{each: each for each in ("openai", "anthropic", "google", "vertex_ai", "openrouter", "groq", "ollama")},
+    **{each: each for each in ("deepseek", "moonshot", "bedrock", "cohere", "perplexity")},
     "gemini": "google",
-    "vertex_ai": "vertex_ai",
     "azure_openai": "azure",
-    "openrouter": "openrouter",
-    "groq": "groq",
-    "ollama": "ollama",
-    "deepseek": "deepseek",
-    "moonshot": "moonshot",
     "tongyi": "dashscope",
-    "bedrock": "bedrock",
-    "cohere": "cohere",
     "mistralai": "mistral",
     "nvidia": "nvidia_nim",
-    "perplexity": "perplexity",
     "togetherai": "together_ai",
     "fireworks": "fireworks_ai",
     "x": "xai",
@@ -73,7 +64,7 @@ SAMPLES: Final[dict[str, Any]] = {
 _LONGEST_LABEL: Final = 60
 EMPTY: Final[Mapping[str, Any]] = {"number": 0, "boolean": False, "array": [], "object": {}}
 """Type of a state or an input → its value where none is given; a text's is empty."""
-_RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+_OPTIONS: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 
 
 def state_type(kind: str) -> str:
@@ -314,23 +305,23 @@ class AppParts:
         if name:
             step.model = self._model_name(provider, name)
         given = as_map(model.get("completion_params"))
-        for key, (low, high) in _RANGES.items():
+        for key in _OPTIONS:
             value: Any = given.get(key)
-            if type(value) in {int, float} and low <= value <= high and not (key == "top_p" and value == 1):
+            if fits_option(key, value) and not (key == "top_p" and value == 1):
                 step.keys[key] = value
         if step.kind == "routing":
             for key in ("top_p", "presence_penalty", "frequency_penalty"):
                 step.keys.pop(key, None)
         longest = next((given[key] for key in ("max_tokens", "max_output_tokens", "num_predict") if key in given), None)
-        if isinstance(longest, int) and longest > 0:
+        if fits_option("max_tokens", longest):
             step.keys["max_tokens"] = longest
-        if isinstance(given.get("seed"), int):
+        if fits_option("seed", given.get("seed")):
             step.keys["seed"] = given["seed"]
         stop = [str(each) for each in as_list(given.get("stop")) if each]
         if stop and step.kind == "agent":
             step.keys["stop"] = stop
         self._drop_refused(step)
-        known = {*_RANGES, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
+        known = {*_OPTIONS, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
         left = sorted(key[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {}))
         if left:
             self.note(f"options left out: {', '.join(left)}")
@@ -338,7 +329,7 @@ class AppParts:
     def _drop_refused(self, step: FlowStep) -> None:
         """Leave out what a model is known to refuse: other products do not send it either."""
         vendor, _, name = (step.model or "").partition("/")
-        given = {key: step.keys[key] for key in (*_RANGES, "max_tokens", "seed", "stop") if key in step.keys}
+        given = {key: step.keys[key] for key in (*_OPTIONS, "max_tokens", "seed", "stop") if key in step.keys}
         for refusal in list(find_refusals(vendor, name, given)):
             if step.keys.pop(refusal.option, None) is not None:
                 self.note(f"`{refusal.option}` is left out, since {refusal.reason}")

@@ -43,7 +43,7 @@ Given = Mapping[str, Mapping[str, Any]]
 class RequestNodes(AppParts):
     """The converters of nodes that ask services."""
 
-    def _tool(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_tool(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         given = {key: as_map(each) for key, each in as_map(data.get("tool_parameters")).items()}
         settings = as_map(data.get("tool_configurations"))
@@ -143,7 +143,7 @@ class RequestNodes(AppParts):
             return f"({to_expression(self.text(str(raw), place))})"
         return quote(str(raw or ""))
 
-    def _http(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_http_request(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         step.kind = "http"
         method = str(data.get("method") or "get").upper()

@@ -35,7 +35,7 @@ _DOCUMENTS: Final = ("application/pdf", "text/plain", "text/html", "application/
 class ValueNodes(AppParts):
     """The converters of nodes that compute."""
 
-    def _code(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_code(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         source = str(data.get("code") or "")
         if str(data.get("code_language")) != "python3":
@@ -79,15 +79,15 @@ class ValueNodes(AppParts):
         }
         step.keys["code"] = f"{head}{source.strip()}\n\nreturn main({call})\n"
 
-    def _template(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_template_transform(self, place: DifyNode, step: FlowStep) -> None:
         text = self.jinja(str(place.data.get("template") or ""), as_list(place.data.get("variables")), place, step)
         if step.call is None:
             step.give(text)
 
-    def _answer(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_answer(self, place: DifyNode, step: FlowStep) -> None:
         step.give(self.text(place.data.get("answer"), place))
 
-    def _aggregator(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_variable_aggregator(self, place: DifyNode, step: FlowStep) -> None:
         settings = as_map(place.data.get("advanced_settings"))
         if settings.get("group_enabled"):
             groups = {
@@ -97,6 +97,8 @@ class ValueNodes(AppParts):
             step.give(groups)
         else:
             step.give(self._first_of(as_list(place.data.get("variables")), place))
+
+    _do_variable_assigner = _do_variable_aggregator
 
     def _first_of(self, selectors: Sequence[Any], place: DifyNode) -> str:
         """The first value that is there, as a template."""
@@ -113,7 +115,7 @@ class ValueNodes(AppParts):
             text = value.with_default(text)
         return to_tag(text)
 
-    def _assigner(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_assigner(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         items = as_maps(data.get("items"))
         if not items:
@@ -156,7 +158,7 @@ class ValueNodes(AppParts):
             raise UnknownValueError(f"the operation '{operation[:40]}'")
         return to_tag(symbols[operation])
 
-    def _retrieval(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_knowledge_retrieval(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         multiple = as_map(data.get("multiple_retrieval_config"))
         limit = multiple.get("top_k") or as_map(data.get("retrieval_model")).get("top_k") or 4
@@ -173,14 +175,14 @@ class ValueNodes(AppParts):
         count = len(as_list(data.get("dataset_ids")))
         self.by_hand = f"put the documents of the knowledge base into the folder knowledge ({count} data sets)"
 
-    def _document(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_document_extractor(self, place: DifyNode, step: FlowStep) -> None:
         step.call = "steps:read_document"
         self.needs_steps = True
         step.arguments = {"file": self.value(words_of(place.data.get("variable_selector")), place).printed}
         step.sample = "The text of a file."
         self.note("texts, Word documents and, with pypdf, PDF are read; other kinds of files need code in steps.py")
 
-    def _list(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_list_operator(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         value = self.value(words_of(data.get("variable")), place).with_default("[]")
         filtering = as_map(data.get("filter_by"))

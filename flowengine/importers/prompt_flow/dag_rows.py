@@ -6,7 +6,7 @@ Nodes with `aggregation`, and those that read what they give, stand in the secon
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flowengine.core.values import is_map
@@ -56,12 +56,7 @@ class RowReader(PromptFlowSource):
     def _find_aggregated(self, nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
         """The nodes that see all rows, and those that read what they give."""
         found = {str(node.get("name")) for node in nodes if node.get("aggregation") or node.get("reduce")}
-        read = [(str(node.get("name")), {each.source for each in _references(node)}) for node in nodes]
-        while True:
-            more = {name for name, sources in read if found & sources} - found
-            if not more:
-                return frozenset(found)
-            found |= more
+        return _spread(found, nodes, lambda sources, found: bool(sources & found))
 
     def _batch_expression(self, reference: NodeReference) -> str:
         """Translates a reference for the flow over all rows."""
@@ -121,12 +116,17 @@ def _references(node: Mapping[str, Any]) -> list[NodeReference]:
 def find_optional(nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The nodes that may be bypassed: by their own condition, or since all that they read was."""
     found = {str(node.get("name")) for node in nodes if is_map(node.get("activate"))}
+    return _spread(found, nodes, lambda sources, found: bool(sources) and sources <= found)
+
+
+def _spread(
+    found: set[str], nodes: Sequence[Mapping[str, Any]], holds: Callable[[set[str], set[str]], bool]
+) -> frozenset[str]:
+    """The nodes found, and all others of which the same holds, by what they read of other nodes."""
     read = [(str(node.get("name")), {each.source for each in _references(node)} - {"inputs"}) for node in nodes]
-    while True:
-        more = {name for name, sources in read if sources and sources <= found}
-        if more <= found:
-            return frozenset(found)
-        found |= more
+    while more := {name for name, sources in read if holds(sources, found)} - found:
+        found = found | more
+    return frozenset(found)
 
 
 def _sample(spec: Mapping[str, Any]) -> Any:
