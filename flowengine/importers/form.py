@@ -51,6 +51,7 @@ __all__ = [
     "plain_words",
     "quote",
     "quote_value",
+    "reach_from",
     "status_test",
     "to_expression",
     "to_tag",
@@ -329,6 +330,18 @@ class ImportedProject:
             entries[entries.index(before)] = entry
         else:
             entries.append(entry)
+
+
+def reach_from(starts: Iterable[str], after: Callable[[str], Iterable[str]], without: str | None = None) -> set[str]:
+    """The nodes of a graph that ways lead to, from some on; no way goes through `without`."""
+    found: set[str] = set()
+    work = list(starts)
+    while work:
+        each = work.pop()
+        if each not in found and each != without:
+            found.add(each)
+            work += after(each)
+    return found
 
 
 # --- Names and texts

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from flowengine.errors import DefinitionError
+from flowengine.importers.form import SourcePlace
 
 __all__ = [
     "Import",
@@ -85,6 +86,10 @@ class PythonSource:
 
     def classes(self) -> list[ast.ClassDef]:
         return [each for each in self.tree.body if isinstance(each, ast.ClassDef)]
+
+    def place(self, node: ast.AST) -> SourcePlace:
+        """Where a part of it stands."""
+        return SourcePlace(self.file, getattr(node, "lineno", 1))
 
     def texts(self) -> set[str]:
         """The texts that stand in the code."""

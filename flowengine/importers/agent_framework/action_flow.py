@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.form import FlowStep, Names, SourcePlace, join_tests, quote, status_test
+from flowengine.importers.form import FlowStep, Names, SourcePlace, join_tests, plain_words, quote, status_test
 
 __all__ = ["Action", "ActionLevel", "Exit", "Exits", "form_loops"]
 
@@ -30,6 +30,11 @@ class Action:
     id: str
     blocks: dict[str, list[Action]] = field(default_factory=dict[str, "list[Action]"])
     """The actions inside it, by the way that leads to them."""
+
+    @property
+    def title(self) -> str:
+        """What the ledger calls it."""
+        return f"{plain_words(self.kind, 60) or 'action'} '{plain_words(self.id, 60)}'"
 
     @property
     def target(self) -> str:

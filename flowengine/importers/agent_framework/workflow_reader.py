@@ -98,7 +98,7 @@ class WorkflowReader(ToolActions):
             rounds = self._data.get("maxTurns")
             rounds = rounds if isinstance(rounds, int) and 1 <= rounds <= 10000 else 100
             return level.loop(action, exits, own=action.id, rounds=rounds)
-        what = f"{plain_words(action.kind, 60) or 'action'} '{plain_words(action.id, 60)}'"
+        what = action.title
         if exits == []:
             self._ledger.note_changed(what, action.origin, "left out, since nothing leads to it")
             self._drop(action)
@@ -139,11 +139,9 @@ class WorkflowReader(ToolActions):
         told = {(each.what, each.origin) for each in self._ledger.elements}
         for block in action.blocks.values():
             for each in block:
-                what = f"{plain_words(each.kind, 60) or 'action'} '{plain_words(each.id, 60)}'"
-                if (what, each.origin) not in told:
-                    self._ledger.note_lost(
-                        what, each.origin, "the action that it is in is left out", "do it by a step of your own"
-                    )
+                if (each.title, each.origin) not in told:
+                    why = "the action that it is in is left out"
+                    self._ledger.note_lost(each.title, each.origin, why, "do it by a step of your own")
                 self._drop(each)
 
     # --- Choices, jumps, loops
@@ -151,41 +149,39 @@ class WorkflowReader(ToolActions):
     def _do_condition_group(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         rows = as_maps(action.data.get("conditions") or action.data.get("cases"))
         key = "conditions" if action.data.get("conditions") else "cases"
-        tests = [(str(each.get("id") or ""), self._condition(each.get("condition"))) for each in rows]
-        blocks = [action.blocks.get(f"{key}:{at}", []) for at in range(len(rows))]
-        return self._choose(action, level, exits, tests, blocks)
+        tests = [
+            (f"{key}:{at}", str(each.get("id") or ""), self._condition(each.get("condition")))
+            for at, each in enumerate(rows)
+        ]
+        return self._choose(action, level, exits, tests)
 
     def _do_if(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
-        tests = [("then", self._condition(action.data.get("condition")))]
-        return self._choose(action, level, exits, tests, [action.blocks.get("then", action.blocks.get("actions", []))])
+        block = "then" if "then" in action.blocks else "actions"
+        return self._choose(action, level, exits, [(block, "", self._condition(action.data.get("condition")))])
 
     def _do_switch(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         value = inner(self._value(action.data.get("value")))
         rows = as_maps(action.data.get("cases"))
         matches = [inner(self._value(each.get("match", each.get("value")))) for each in rows]
-        tests = [(str(each.get("id") or ""), f"{value} == {match}") for each, match in zip(rows, matches, strict=True)]
-        blocks = [action.blocks.get(f"cases:{at}", []) for at in range(len(rows))]
-        return self._choose(action, level, exits, tests, blocks)
+        ids = [str(each.get("id") or "") for each in rows]
+        tests = [(f"cases:{at}", ids[at], f"{value} == {match}") for at, match in enumerate(matches)]
+        return self._choose(action, level, exits, tests)
 
     def _choose(
-        self,
-        action: Action,
-        level: ActionLevel,
-        exits: Exits | None,
-        tests: Sequence[tuple[str, str]],
-        blocks: Sequence[list[Action]],
+        self, action: Action, level: ActionLevel, exits: Exits | None, tests: Sequence[tuple[str, str, str]]
     ) -> Exits:
+        """A condition. `tests`: the block that runs, its id, and the expression that says so."""
         if not tests:
             raise FxError("a choice without conditions")
         step = FlowStep(self._names.id(action.id), origin=action.origin)
         names = Names({"else"})
-        labels = ["then"] if len(tests) == 1 else [names.id(id, "case") for id, _ in tests]
-        step.choose([(label, test) for label, (_, test) in zip(labels, tests, strict=True)])
+        labels = ["then"] if len(tests) == 1 else [names.id(id, "case") for _, id, _ in tests]
+        step.choose([(label, test) for label, (_, _, test) in zip(labels, tests, strict=True)])
         level.add(step, exits)
-        otherwise = next((action.blocks[key] for key in _OTHERWISE if key in action.blocks), list[Action]())
+        otherwise = next((key for key in _OTHERWISE if key in action.blocks), "")
         out: list[Exit] = []
-        for label, block in zip([*labels, "else"], [*blocks, otherwise], strict=True):
-            out += level.run(block, [Exit(step, label)]) or []
+        for label, block in zip([*labels, "else"], [*(block for block, _, _ in tests), otherwise], strict=True):
+            out += level.run(action.blocks.get(block, []), [Exit(step, label)]) or []
         return out
 
     def _do_goto_action(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:

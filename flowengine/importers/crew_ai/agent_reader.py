@@ -166,13 +166,13 @@ class AgentReader(CrewParts):
             if tool.call not in holder.get("tools", []):
                 holder.setdefault("tools", []).append(tool.call)
             told = f"{said.what}: {ast.unparse(each)[:80]}"
-            at = self.crew.place(each)
+            at = self.crew.source.place(each)
             if tool.lost:
                 self.tell("lost", told, at, tool.lost, f"write {tool.call.partition(':')[2]} in imported_stubs.py")
             else:
                 self.tell("changed", told, at, tool.change)
         for each in rest:
-            told, at = f"{said.what}: {ast.unparse(each)[:80]}", self.crew.place(each)
+            told, at = f"{said.what}: {ast.unparse(each)[:80]}", self.crew.source.place(each)
             self.tell("lost", told, at, "code makes the list", "name the tools")
         if not found and not rest:
             self._tell_of(said, "mapped")

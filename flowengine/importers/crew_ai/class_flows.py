@@ -79,7 +79,7 @@ class _FlowReader(EdgeReader):
 
     def read(self) -> ImportedFlow:
         self.flow.description = ast.get_docstring(self.found)
-        self.ledger.note_mapped(f"flow {self.found.name}", self._place(self.found))
+        self.ledger.note_mapped(f"flow {self.found.name}", self.source.place(self.found))
         self._read_state()
         self._read_crews()
         steps = {name: self._read_method(method) for name, method in self.methods.items()}
@@ -140,7 +140,7 @@ class _FlowReader(EdgeReader):
         return flow
 
     def _read_method(self, method: FlowMethod) -> FlowStep:
-        place = self._place(method.node)
+        place = self.source.place(method.node)
         step = FlowStep(self.ids[method.name], "function", place)
         what = f"method {method.name}"
         asked = None if method.is_router else self._only_asks(method)

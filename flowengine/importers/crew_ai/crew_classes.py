@@ -84,24 +84,26 @@ class PythonFiles:
 
     def class_of(self, source: PythonSource, name: str, depth: int = 0) -> tuple[ast.ClassDef, PythonSource] | None:
         """A class by the name that a file has for it."""
-        found = next(
-            (each for each in ast.walk(source.tree) if isinstance(each, ast.ClassDef) and each.name == name), None
-        )
+        every = (each for each in ast.walk(source.tree) if isinstance(each, ast.ClassDef))
+        found = next((each for each in every if each.name == name), None)
         if found is not None:
             return found, source
-        _, original, file = self.home_of(source, name)
-        other = self.parse_file(file) if file and file != source.file and depth < 8 else None
-        return None if other is None else self.class_of(other, original or name, depth + 1)
+        other, original = self.other_home(source, name)
+        return None if other is None or depth >= 8 else self.class_of(other, original or name, depth + 1)
 
     def function_of(self, source: PythonSource, name: str) -> tuple[PythonFunction, PythonSource] | None:
         """A function by the name that a file has for it."""
         found = next((each for each in source.functions() if each.name == name), None)
         if found is not None:
             return found, source
-        _, original, file = self.home_of(source, name)
-        other = self.parse_file(file) if file and file != source.file else None
+        other, original = self.other_home(source, name)
         found = None if other is None else next((each for each in other.functions() if each.name == original), None)
         return None if found is None or other is None else (found, other)
+
+    def other_home(self, source: PythonSource, name: str) -> tuple[PythonSource | None, str]:
+        """The file that a name is imported from, and the name there; empty for a module."""
+        _, original, file = self.home_of(source, name)
+        return self.parse_file(file) if file and file != source.file else None, original
 
 
 def _distance(one: str, other: str) -> int:
@@ -122,8 +124,6 @@ class Entry(NamedTuple):
     """Of its method."""
     keywords: Mapping[str, ast.expr]
     place: SourcePlace
-    kind: str = ""
-    """The class that is called: `Agent`, `Task`, `ConditionalTask` …"""
 
 
 class CrewClass:
@@ -162,8 +162,7 @@ class CrewClass:
             value = each.get(bare if name.startswith(("self.", "cls.", f"{self.name}.")) else name)
             if value is not None:
                 return self.resolve(value, depth + 1)
-        _, original, file = self.files.home_of(self.source, bare)
-        other = self.files.parse_file(file) if file and file != self.source.file else None
+        other, original = self.files.other_home(self.source, bare)
         if other is not None and "." not in name:
             for each in _assignments(None, other.tree):
                 if original in each:
@@ -176,9 +175,6 @@ class CrewClass:
         returned = [each.value for each in ast.walk(method) if isinstance(each, ast.Return)] if method else []
         return next((each for each in reversed(returned) if each is not None), None)
 
-    def place(self, node: ast.AST) -> SourcePlace:
-        return SourcePlace(self.source.file, getattr(node, "lineno", 1))
-
     def _read(self, method: PythonFunction) -> None:
         marks = [name.rpartition(".")[2] for name, _ in decorators_of(method)]
         mark = next((each for each in marks if each in _MARKS), None)
@@ -188,8 +184,7 @@ class CrewClass:
             return
         call = _find_made_call(method, {"agent": "Agent", "task": "Task", "crew": "Crew"}[mark])
         keywords = {each.arg: each.value for each in call.keywords if each.arg} if call is not None else {}
-        kind = last_name(call) if call is not None else ""
-        entry = Entry(method.name, keywords, self.place(call or method), kind)
+        entry = Entry(method.name, keywords, self.source.place(call or method))
         if mark == "agent":
             self.agents[method.name] = entry
         elif mark == "task":

@@ -238,13 +238,13 @@ class CrewParts:
         found: list[CrewSetting] = []
         if part.key is not None and source is not None:
             for each, value in part.held.items():
-                found.append(
-                    CrewSetting(each, value, None, f"{kind} {part.key}: {each}", source.origin(part.key, each))
-                )
+                place = source.origin(part.key, each)
+                found.append(CrewSetting(each, value, None, f"{kind} {part.key}: {each}", place))
         if self.crew is not None:
             for each, node in part.entry.keywords.items():
                 value = literal_of(self.crew.resolve(node), node)
-                found.append(CrewSetting(each, value, node, f"{kind} {part.name}: {each}", self.crew.place(node)))
+                what, place = f"{kind} {part.name}: {each}", self.crew.source.place(node)
+                found.append(CrewSetting(each, value, node, what, place))
         return found
 
     def _keys_of_others(self, crew: CrewClass, kind: str) -> set[str]:

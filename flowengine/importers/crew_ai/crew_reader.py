@@ -105,7 +105,7 @@ class CrewReader(AgentReader):
         if crew is None or crew.crew is None:
             return found
         for key, node in crew.crew.keywords.items():
-            place, what = crew.place(node), f"crew {crew.name}: {key}"
+            place, what = crew.source.place(node), f"crew {crew.name}: {key}"
             value = literal_of(crew.resolve(node))
             if key == "process":
                 if call_name(node).endswith("hierarchical"):
@@ -133,7 +133,7 @@ class CrewReader(AgentReader):
             return
         by_hand = "write it as a function node before the first task, or after the last"
         for mark, method in crew.hooks:
-            place, why = crew.place(method), "it is code round the whole crew"
+            place, why = crew.source.place(method), "it is code round the whole crew"
             self.tell("lost", f"{mark} {method.name}", place, why, by_hand)
 
     def _read_tasks(self, crew: CrewClass | None) -> None:

@@ -242,7 +242,7 @@ class ToolCode:
             parameters = [each for each in parameters_of(run) if _bare(each) not in ("self", "cls")]
         original = source.segment(run) if run is not None and source is not None else written
         call = f"imported_stubs:{name}"
-        self.stubs.append(Stub(call, parameters, why, crew.place(node), original=original, is_tool=True))
+        self.stubs.append(Stub(call, parameters, why, crew.source.place(node), original=original, is_tool=True))
         return ToolFound(call, lost=why)
 
 

@@ -75,9 +75,6 @@ class FlowParts:
         self.loops: dict[str, str] = {}
         """Method in a loop → the loop's id."""
 
-    def _place(self, node: ast.AST) -> SourcePlace:
-        return SourcePlace(self.source.file, getattr(node, "lineno", 1))
-
     def _value(self, field: str) -> str:
         """A field of the state as an expression."""
         key = self.keys[field]

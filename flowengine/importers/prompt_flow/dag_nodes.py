@@ -238,7 +238,8 @@ class NodeReader:
     def _read_prompt(self, step: FlowStep) -> list[FlowStep]:
         text = self._read_template(step)
         if text is None:
-            step.give(step.prompt).prompt = None
+            step.give(step.prompt)
+            step.prompt = None
             return []
         before, found = self._convert(step, text, self._inputs)
         step.give(found)
