@@ -10,13 +10,20 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from flowengine.errors import DefinitionError
 from flowengine.importers.form import CarriedFile
-from flowengine.importers.python_code import Import, PythonSource, is_standard, parameters_of, parse_python
+from flowengine.importers.python_code import (
+    Import,
+    PythonFunction,
+    PythonSource,
+    is_standard,
+    parameters_of,
+    parse_python,
+)
 from flowengine.importers.source_tree import SourceError, SourceTree
 
 __all__ = [
@@ -24,10 +31,10 @@ __all__ = [
     "CarriedCode",
     "CarriedModule",
     "StandIn",
+    "Wrapper",
     "argument_name",
-    "format_import",
-    "format_wrapper",
     "module_name",
+    "wrap_function",
 ]
 
 STEPS: Final = "imported_steps"
@@ -71,6 +78,33 @@ class CarriedModule(NamedTuple):
     uses_parts: bool
 
 
+class Wrapper(NamedTuple):
+    """A function of `imported_steps`: it imports what it calls when it is called, as `original`."""
+
+    parameters: Sequence[str]
+    """As Python writes them."""
+    module: str
+    imported: str
+    """The function or the class of the module."""
+    body: str
+    """The lines behind the import."""
+    first: str = ""
+    """A line before it: a docstring, or another import."""
+    returns: str = "Any"
+    is_async: bool = False
+
+    def write(self, name: str) -> str:
+        """Its text; where the import fails, it says what to do."""
+        return (
+            f"\n\n{'async ' if self.is_async else ''}def {name}({', '.join(self.parameters)}) -> {self.returns}:\n"
+            f"{f'    {self.first}' + chr(10) if self.first else ''}"
+            f"    try:\n        from {self.module} import {self.imported} as original\n"
+            f"    except ImportError as error:\n"
+            f'        raise RuntimeError(f"install what {self.module} needs: {{error}}") from error\n\n'
+            f"    {self.body}\n"
+        )
+
+
 class CarriedCode:
     """The Python files of one source; `files` are those that go along."""
 
@@ -79,7 +113,7 @@ class CarriedCode:
         self.modules: dict[str, CarriedModule] = {}
         self._stand_in = stand_in
         self._needed: set[str] | None = None
-        self._wrappers: dict[str, str] = {}
+        self._wrappers: dict[str, Wrapper] = {}
         for name, path in paths.items():
             if name.endswith(".py"):
                 self.modules[name] = self._read(tree, path)
@@ -107,21 +141,22 @@ class CarriedCode:
         self._needed = self._needed or set()
 
     def carried_files(self) -> Iterator[CarriedFile]:
-        """The files without a problem, and the functions that call into them."""
+        """The functions that call into the files, then the files without a problem."""
+        if self._wrappers:
+            functions = (each.write(name) for name, each in self._wrappers.items())
+            yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(functions))
         for name, module in self.modules.items():
             path = module_name(name)
             if not module.problem and path is not None and (self._needed is None or name in self._needed):
                 yield CarriedFile(f"{path.replace('.', '/')}.py", module.carried)
-        if self._wrappers:
-            yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(self._wrappers.values()))
 
-    def add_wrapper(self, base: str, write: Callable[[str], str]) -> str:
-        """A function of `imported_steps`, as a node calls it; `write` gives its text for a name."""
+    def add_wrapper(self, base: str, wrapper: Wrapper) -> str:
+        """A function of `imported_steps`, as a node calls it, under a name like `base`."""
         name, number = base, 1
-        while self._wrappers.get(name, write(name)) != write(name):
+        while self._wrappers.get(name, wrapper) != wrapper:
             number += 1
             name = f"{base}_{number}"
-        self._wrappers[name] = write(name)
+        self._wrappers[name] = wrapper
         return f"{STEPS}:{name}"
 
     def closure(self, name: str) -> Iterator[str]:
@@ -201,25 +236,12 @@ def argument_name(name: str) -> str:
     return found if re.fullmatch(r"[a-z][a-z0-9_]*", found) else f"a_{len(name)}"
 
 
-def format_import(module: str, name: str) -> str:
-    """The lines that import a function when it is called, and say what to do where that fails."""
-    return (
-        f"    try:\n        from {module} import {name} as original\n"
-        f"    except ImportError as error:\n"
-        f'        raise RuntimeError(f"install what {module} needs: {{error}}") from error\n\n'
-    )
-
-
-def format_wrapper(name: str, path: str, found: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    is_async = isinstance(found, ast.AsyncFunctionDef)
+def wrap_function(module: str, found: PythonFunction) -> Wrapper:
+    """A function that calls one of a module, with parameters as `with` of a node may call them."""
     given = found.args
     every = [each.arg for each in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
-    head = ", ".join(re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found))
-    passed = ", ".join(
-        [*(f"{each}={argument_name(each)}" for each in every), *([f"**{given.kwarg.arg}"] if given.kwarg else [])]
-    )
-    return (
-        f"\n\n{'async ' if is_async else ''}def {name}({head}) -> Any:\n"
-        f"{format_import(path, found.name)}"
-        f"    return {'await ' if is_async else ''}original({passed})\n"
-    )
+    head = [re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found)]
+    passed = [f"{each}={argument_name(each)}" for each in every] + ([f"**{given.kwarg.arg}"] if given.kwarg else [])
+    is_async = isinstance(found, ast.AsyncFunctionDef)
+    body = f"return {'await ' if is_async else ''}original({', '.join(passed)})"
+    return Wrapper(head, module, found.name, body, is_async=is_async)

@@ -21,12 +21,15 @@ import json
 import keyword
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from flowengine.core.values import is_map
 
 __all__ = [
     "GIVE",
+    "NOWHERE",
     "SECRET_HEADER",
     "CarriedFile",
     "Element",
@@ -40,10 +43,18 @@ __all__ = [
     "SourcePlace",
     "Stub",
     "escape_text",
+    "fill_text",
+    "fits_option",
+    "join_tests",
     "key_path",
     "literal",
     "plain_words",
     "quote",
+    "quote_value",
+    "reach_from",
+    "status_test",
+    "to_expression",
+    "to_tag",
 ]
 
 Outcome = Literal["mapped", "changed", "lost", "kept"]
@@ -140,6 +151,64 @@ class FlowStep:
     body: list[FlowStep] = field(default_factory=list["FlowStep"])
     sample: Any = None
     """What the flow test has it answer, where the templates do not tell what shape that has."""
+
+    # --- What the node says
+
+    def give(self, value: Any) -> FlowStep:
+        """Make it a function that gives a value."""
+        self.kind, self.call, self.arguments = "function", GIVE, {"value": value}
+        return self
+
+    def write_state(self, given: Mapping[str, Any]) -> FlowStep:
+        """Make it a function that gives the values of keys of the state, and writes them."""
+        if len(given) == 1:
+            [(key, value)] = given.items()
+            self.keys["set"] = {key: to_tag("output")}
+            return self.give(value)
+        self.keys["set"] = {key: to_tag(f"output.{key}") for key in given}
+        return self.give(dict(given))
+
+    def choose(self, tests: Sequence[tuple[str, str]]) -> None:
+        """Make it a condition. `tests`: label and expression, in their order; a lone one is `then`, and no label."""
+        self.kind = "condition"
+        if len(tests) == 1:
+            self.keys["if"] = tests[0][1]
+        else:
+            self.add_cases(tests)
+
+    def add_cases(self, tests: Sequence[tuple[str, str]]) -> None:
+        """Give a condition its cases, and the label `else`."""
+        self.keys["cases"] = [{"if": test, "label": label} for label, test in tests]
+        self.keys["else"] = {}
+
+    def lead(self, label: str, target: str) -> None:
+        """Let a label lead to a node."""
+        at, key = self._find_exit(label)
+        at[key] = target
+
+    def leads(self, label: str) -> bool:
+        """Tells whether a label leads to a node already."""
+        at, key = self._find_exit(label)
+        return bool(at.get(key))
+
+    def _find_exit(self, label: str) -> tuple[dict[str, Any], str]:
+        """The map, and its key, that say where a label leads."""
+        if self.kind in ("routing", "approval"):
+            return self.keys["routes"][label], "to"
+        if "if" in self.keys or label == "else":
+            return self.keys, label
+        return next(each for each in self.keys["cases"] if each["label"] == label), "then"
+
+    def targets(self) -> list[str]:
+        """The nodes that its labels lead to."""
+        exits = [(self.keys, "then"), (self.keys, "else"), *((each, "then") for each in self.keys.get("cases", ()))]
+        exits += [(each, "to") for each in self.keys.get("routes", {}).values()]
+        return [found for at, key in exits if isinstance(found := at.get(key), str)]
+
+    def test_of(self, label: str) -> str:
+        """The expression that says whether it took a label."""
+        field = {"routing": ".next_route", "approval": ".choice"}.get(self.kind, "")
+        return f"nodes.{self.id}.output{field} == {quote(label)}"
 
     def to_node(self) -> dict[str, Any]:
         """The node as the flow file has it."""
@@ -245,6 +314,12 @@ class ImportedProject:
             self.stubs.append(stub)
         return is_new
 
+    def allow_mcp(self, address: str) -> None:
+        """A server of tools that the project allows."""
+        entries: list[str] = self.settings.setdefault("allow_mcp", [])
+        if address not in entries:
+            entries.append(address)
+
     def allow_http(self, address: str, variables: Iterable[str] = ()) -> None:
         """An address that the project allows, and the variables of keys that may go there."""
         entries: list[str] = self.settings.setdefault("allow_http", [])
@@ -255,6 +330,18 @@ class ImportedProject:
             entries[entries.index(before)] = entry
         else:
             entries.append(entry)
+
+
+def reach_from(starts: Iterable[str], after: Callable[[str], Iterable[str]], without: str | None = None) -> set[str]:
+    """The nodes of a graph that ways lead to, from some on; no way goes through `without`."""
+    found: set[str] = set()
+    work = list(starts)
+    while work:
+        each = work.pop()
+        if each not in found and each != without:
+            found.add(each)
+            work += after(each)
+    return found
 
 
 # --- Names and texts
@@ -307,27 +394,92 @@ SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|passwor
 """Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
 
 
-def literal(text: str) -> str:
-    """A plain text as a template that gives it.
+_RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+
+
+def fits_option(key: str, value: Any) -> bool:
+    """Tells whether a value can be that option of a model in the flow format.
+
+    >>> fits_option("temperature", 0.5), fits_option("max_tokens", True), fits_option("logprobs", 1)
+    (True, False, False)
+    """
+    if key in _RANGES:
+        low, high = _RANGES[key]
+        return type(value) in {int, float} and low <= value <= high
+    if key in ("max_tokens", "seed"):
+        return type(value) is int and (key == "seed" or value > 0)
+    return isinstance(value, list) and bool(cast("list[Any]", value)) if key == "stop" else False
+
+
+def literal(text: str, *, is_end: bool = True) -> str:
+    """A plain text as a template that gives it; `is_end`: nothing follows it.
 
     >>> literal('{"a": {{b}} }')
     '{"a": {{ "{{" }}b}} }'
     """
-    return re.sub(r"\{[{%#]", lambda found: f'{{{{ "{found[0]}" }}}}', text)
+    return re.sub(r"\{[{%#]" if is_end else r"\{(?:[{%#]|\Z)", lambda found: f'{{{{ "{found[0]}" }}}}', text)
 
 
-def escape_text(text: str) -> str:
-    """A plain text as a template that prints it, whatever follows it.
+def escape_text(text: str, *, is_end: bool = False) -> str:
+    """A plain text as a template that prints it, whatever follows it; `is_end`: nothing does.
 
-    >>> print(escape_text("{{b}} {"))
-    {{ "{" }}{b}} {{ "{" }}
+    >>> print(escape_text("{{b}} {"), escape_text("{", is_end=True))
+    {{ "{" }}{b}} {{ "{" }} {
     """
-    return re.sub(r"\{(?=[{%#]|\Z)", '{{ "{" }}', text)
+    return re.sub(r"\{(?=[{%#])" if is_end else r"\{(?=[{%#]|\Z)", '{{ "{" }}', text)
+
+
+def fill_text(
+    text: str,
+    pattern: re.Pattern[str],
+    meaning: Callable[[re.Match[str]], str | None],
+    *,
+    escape: Callable[[str], str] = escape_text,
+    last: Callable[[str], str] = literal,
+) -> str:
+    """A text with what a pattern finds in it as templates, and all else as text.
+
+    `meaning` gives the template, or None for what is text, too; `escape` is for what stands before a template, `last`
+    for the end.
+    """
+    parts: list[str] = []
+    at = 0
+    for found in pattern.finditer(text):
+        meant = meaning(found)
+        if meant is not None:
+            parts += [escape(text[at : found.start()]), meant]
+            at = found.end()
+    return "".join([*parts, last(text[at:])])
 
 
 def plain_words(text: object, longest: int = 400) -> str:
     """A text for readers: on one line, without what looks like a template."""
     return re.sub(r"\{(?=[{%#])", "{ ", " ".join(str("" if text is None else text).split())[:longest])
+
+
+def to_tag(expression: str) -> str:
+    """An expression as a template."""
+    return f"{{{{ {expression} }}}}"
+
+
+def to_expression(template: str) -> str:
+    """A template without blocks as an expression.
+
+    >>> to_expression("{{ a }}"), to_expression("about {{ a }}")
+    ('a', '"about " ~ a')
+    """
+    pieces = [each for each in re.split(r"(\{\{.*?\}\})", template, flags=re.DOTALL) if each]
+    return " ~ ".join(each[2:-2].strip() if each.startswith("{{") else quote(each) for each in pieces) or '""'
+
+
+def join_tests(tests: Sequence[str], word: str = "or") -> str:
+    """Expressions that decide together: each in brackets, or the only one as it is."""
+    return tests[0] if len(tests) == 1 else f" {word} ".join(f"({each})" for each in tests)
+
+
+def status_test(id: str, sign: str = "==") -> str:
+    """The expression that says whether a node succeeded."""
+    return f'nodes.{id}.status {sign} "succeeded"'
 
 
 def key_path(start: str, keys: Iterable[str | int]) -> str:
@@ -352,3 +504,19 @@ def quote(text: str) -> str:
     """
     found = re.sub(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})", r'\g<0>" ~ "', json.dumps(text, ensure_ascii=False))
     return f"({found})" if found.count('"') != json.dumps(text).count('"') else found
+
+
+def quote_value(value: Any, quote_text: Callable[[str], str] = quote) -> str:
+    """A value of JSON as an expression; `quote_text` says what a text of it is.
+
+    >>> quote_value({"a": [None, True, "{{"]})
+    '{"a": [none, true, ("{" ~ "{")] }'
+    """
+    if isinstance(value, str):
+        return quote_text(value)
+    if is_map(value):
+        pairs = (f"{quote(str(key))}: {quote_value(each, quote_text)}" for key, each in value.items())
+        return "{" + ", ".join(pairs) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(quote_value(each, quote_text) for each in cast("list[Any]", value)) + "]"
+    return "none" if value is None else json.dumps(value)

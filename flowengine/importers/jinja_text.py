@@ -17,7 +17,7 @@ from flowengine.errors import TemplateSyntaxError
 from flowengine.templating.grammar import has_tags
 from flowengine.templating.parse import ParsedTemplate, parse_template
 
-__all__ = ["RENDERING_MODULE", "Converted", "convert", "outer_names"]
+__all__ = ["Converted", "convert", "outer_names", "rendering_module"]
 
 _OPENING: Final = re.compile(r"\{[%#{]")
 _CLOSING: Final = {"{%": "%}", "{#": "#}", "{{": "}}"}
@@ -27,7 +27,7 @@ _METHODS: Final = (
     (re.compile(r"\.(?:strip|lstrip|rstrip)\(\)"), "|trim"),
     (re.compile(r"\.(split|join|replace)\("), ""),
 )
-RENDERING_MODULE: Final = '''\
+_RENDERING_MODULE: Final = '''\
 """Renders the Jinja templates that use more than templates of flows have; the files stand in `templates/`."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import Any
 
 from jinja2.sandbox import SandboxedEnvironment
 
-_ENVIRONMENT = SandboxedEnvironment(trim_blocks=True, keep_trailing_newline=True)
+_ENVIRONMENT = SandboxedEnvironment(SETTINGS)
 
 
 def render(template: str, values: dict[str, Any]) -> str:
@@ -47,6 +47,11 @@ def render(template: str, values: dict[str, Any]) -> str:
     source = (Path(__file__).parent / "templates" / template).read_text("utf-8")
     return _ENVIRONMENT.from_string(source).render(values)
 '''
+
+
+def rendering_module(settings: str = "") -> str:
+    """The module that renders templates, with settings of the environment that the source had."""
+    return _RENDERING_MODULE.replace("SETTINGS", settings)
 
 
 class Converted(NamedTuple):

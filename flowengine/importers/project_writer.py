@@ -73,7 +73,9 @@ def write_project(
     """
     try:
         _check_target(target, force)
-        files = dict(_list_files(project))
+        files: dict[str, bytes | str] = {}
+        for path, data in _list_files(project):
+            files.setdefault(path, data)  # What the import writes itself stands before a file of the source.
         for path, data in files.items():
             _write(target, path, data, force)
         problems = _validate(project, target, check or _check)
@@ -184,7 +186,8 @@ def _format_stub(name: str, stub: Stub) -> str:
     head = f"{'async ' if stub.is_async else ''}def {name}({', '.join(stub.parameters)}){returns}:"
     head = head if "\n" not in head and _parses(f"{head}\n    ...") else f"def {name}(**arguments):"
     message = f"{name} is a stub of the import: {_clean_line(why)}"
-    quoted = "".join(f"# {line}".rstrip() + "\n" for line in stub.original.splitlines()[:400] if line.isprintable())
+    lines = stub.original.expandtabs(4).splitlines()[:400]
+    quoted = "".join(f"# {line}".rstrip() + "\n" for line in lines if line.isprintable())
     original = f"# What it was:\n#\n{quoted}" if quoted else ""
     return f"{original}{head}\n    {dumps(_clean_line(why))}\n    raise NotImplementedError({dumps(message)})\n"
 

@@ -12,17 +12,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from flowengine.errors import DefinitionError
+from flowengine.importers.form import SourcePlace
 
 __all__ = [
     "Import",
+    "PythonFunction",
     "PythonSource",
     "call_name",
     "decorators_of",
     "is_standard",
+    "last_name",
     "literal_of",
+    "method_of",
     "parameters_of",
     "parse_python",
+    "targets_of",
+    "text_of",
+    "whole_text",
 ]
+
+PythonFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 _MAX_NODES: Final = 200_000
 _MAX_DEPTH: Final = 200
@@ -71,12 +80,16 @@ class PythonSource:
                 found.append(Import(module, tuple((each.name, each.asname) for each in node.names), *place))
         return found
 
-    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    def functions(self) -> list[PythonFunction]:
         """The functions at the top of the module."""
-        return [each for each in self.tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return [each for each in self.tree.body if isinstance(each, PythonFunction)]
 
     def classes(self) -> list[ast.ClassDef]:
         return [each for each in self.tree.body if isinstance(each, ast.ClassDef)]
+
+    def place(self, node: ast.AST) -> SourcePlace:
+        """Where a part of it stands."""
+        return SourcePlace(self.file, getattr(node, "lineno", 1))
 
     def texts(self) -> set[str]:
         """The texts that stand in the code."""
@@ -125,7 +138,7 @@ def _check_size(file: str, tree: ast.Module) -> None:
         level = [each for node in level for each in ast.iter_child_nodes(node)]
 
 
-def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+def parameters_of(function: PythonFunction) -> list[str]:
     """The parameters as they are written, without what has to be imported: annotations of built-in types stay.
 
     >>> parameters_of(ast.parse("def f(a: str, b: Tool = 3, *, c=None): pass").body[0])
@@ -163,6 +176,17 @@ def _parameter(parameter: ast.arg, default: ast.expr | None) -> str:
 _NOTHING: Final = object()
 
 
+def text_of(node: ast.expr | None) -> str | None:
+    """The text that a literal is; None for anything else."""
+    found = literal_of(node)
+    return whole_text(found) if isinstance(found, str) else None
+
+
+def whole_text(text: str) -> str:
+    """A text without halves of characters, which no file can hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def literal_of(node: ast.expr | None, otherwise: Any = None) -> Any:
     """The value of a literal; nothing is evaluated."""
     if node is None:
@@ -185,6 +209,27 @@ def call_name(node: ast.expr) -> str:
         parts.append(at.attr)
         at = at.value
     return ".".join([at.id, *reversed(parts)]) if isinstance(at, ast.Name) else ""
+
+
+def last_name(node: ast.expr) -> str:
+    """The last part of a dotted name: `Agent` of `crewai.Agent`."""
+    return call_name(node).rpartition(".")[2]
+
+
+def targets_of(node: ast.AST) -> list[ast.expr]:
+    """What an assignment assigns to; nothing of another node."""
+    return (
+        list(node.targets)
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign | ast.AugAssign)
+        else []
+    )
+
+
+def method_of(found: ast.ClassDef, *names: str) -> PythonFunction | None:
+    """The first method of a class that has one of these names."""
+    return next((each for each in found.body if isinstance(each, PythonFunction) and each.name in names), None)
 
 
 def is_standard(module: str) -> bool:

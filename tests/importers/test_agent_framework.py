@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
 from flowengine.templating.compile import compile_expression, compile_template
+from flowengine.testing.fakes import faked
 from flowengine.testing.model_overrides import with_models
 
 
@@ -338,3 +340,55 @@ def test_a_key_in_any_header_comes_from_the_environment(import_files) -> None:
     _, written, folder = import_files({"flow.yaml": source})
     assert not written.errors
     assert not any("abc-123" in each.read_text("utf-8") for each in folder.rglob("*.*") if each.suffix != ".png")
+
+
+def test_names_that_are_alike_once_they_are_cleaned_stay_apart(import_files) -> None:
+    source = workflow("""
+- {kind: SetVariable, id: one, variable: Workflow.Outputs.FooBar, value: 1}
+- {kind: SetVariable, id: two, variable: Workflow.Outputs.foo_bar, value: 2}
+- {kind: SetVariable, id: own, variable: Local.Messages, value: mine}
+- {kind: SendActivity, id: say, activity: "{Local.Messages}"}
+- {kind: SetVariable, id: env, variable: Local.Env, value: "=Env.'1st'"}
+- {kind: InvokeFunctionTool, id: call, functionName: f, arguments: {fooBar: 1, foo_bar: 2, class: 3}}
+""")
+    project, written, folder = import_files({"flow.yaml": source})
+    assert not written.errors
+    assert project.flows[0].outputs == {
+        "foo_bar": "{{ shared_state.foo_bar }}",
+        "foo_bar_2": "{{ shared_state.foo_bar_2 }}",
+        "messages": "{{ shared_state.messages_2 }}",
+    }
+    [call] = [each for each in project.flows[0].steps if each.id == "call"]
+    assert call.arguments == {"foo_bar": 1, "foo_bar_2": 2, "class_2": 3}
+    assert "def f(foo_bar, foo_bar_2, class_2)" in (folder / "stubs.py").read_text("utf-8")
+    flow = faked(Flow.from_yaml(folder / "sample_flow.yaml"), functions={"call": "done"})
+    done = flow.run_sync({}, store=MemoryStore())
+    assert done.outputs == {"foo_bar": 1, "foo_bar_2": 2, "messages": ["mine"]}
+
+
+def test_fields_whose_names_have_braces_are_read_and_written(import_files) -> None:
+    source = workflow("""
+- {kind: SetVariable, id: a, variable: Local.A, value: "={'x}}': 1, '{{ y': {'{%': 2}}"}
+- {kind: SetVariable, id: b, variable: Workflow.Outputs.B, value: "=Local.A.'x}}' + Local.A.'{{ y'.'{%'"}
+""")
+    _, written, folder = import_files({"flow.yaml": source})
+    assert not written.errors
+    done, _ = run(folder, {})
+    assert done.outputs == {"b": 3}
+
+
+def test_comments_without_an_end_are_no_reason_to_wait(import_files) -> None:
+    rows = "\n".join(
+        f"- {{kind: SetVariable, id: a{at}, variable: Local.A, value: '={'/*a' * 6000}'}}" for at in range(30)
+    )
+    before = time.process_time()
+    project, _, _ = import_files({"flow.yaml": workflow(rows)})
+    assert len(lost(project)) == 30
+    assert time.process_time() - before < 5
+
+
+def test_a_server_of_several_tools_is_allowed_once(import_files) -> None:
+    tool = "- {kind: mcp, name: docs, url: https://docs.example.com/mcp}"
+    project, written, _ = import_files({"agent.yaml": f"kind: Prompt\nname: a\ntools:\n{tool}\n{tool}\n"})
+    assert not written.errors
+    assert project.settings["allow_mcp"] == ["https://docs.example.com/mcp"]

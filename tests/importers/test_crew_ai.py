@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -352,3 +353,75 @@ def test_the_tasks_of_an_agent_have_the_time_that_it_may_take(import_files) -> N
     timeouts = {each.id: each.keys.get("timeout") for each in project.flows[0].steps}
     assert timeouts == {"look": "90s", "listen": "90s", "note": None, "note_file": None}
     assert all("timeout" not in each for each in project.flows[0].agents.values())
+
+
+def crew_with(agent: str = "", task: str = "", head: str = "", body: str = "") -> dict[str, str]:
+    """A crew of one task whose agent and task are given more in code."""
+    code = FLOW["looking.py"].replace('["scout"])', f'["scout"]{agent})').replace('["look"])', f'["look"]{task})')
+    code = code.replace("class Look:\n", f"class Look:\n{body}").replace("\n\n@CrewBase", f"\n{head}\n\n@CrewBase")
+    return {
+        **{name: text for name, text in FLOW.items() if name != "main.py"},
+        "pyproject.toml": "",
+        "looking.py": code,
+    }
+
+
+def test_a_list_of_tools_that_is_made_of_itself_is_told(import_files) -> None:
+    body = "    def __init__(self, tools):\n        self.tools = tools + [known]\n\n"
+    project, written, _ = import_files(crew_with(agent=", tools=self.tools", body=body))
+    assert not written.errors
+    lost = {each.what: each.note for each in project.ledger.elements if each.outcome == "lost"}
+    assert lost["agent scout: tools: tools"] == "code makes the list"
+
+
+def test_halves_of_characters_in_code_are_left_out(import_files) -> None:
+    project, written, _ = import_files(crew_with(agent=r', role="a\ud83d\ude00 \udc00b"'))
+    assert not written.errors
+    assert "You are a\U0001f600 \ufffdb." in project.flows[0].agents["scout"]["system_message"]
+
+
+def test_classes_that_hold_each_other_many_times_end(import_files) -> None:
+    fields = "".join(f"    f{at}: list[Many]\n" for at in range(12))
+    head = f"from pydantic import BaseModel\n\n\nclass Many(BaseModel):\n{fields}"
+    before = time.process_time()
+    project, written, _ = import_files(crew_with(task=", output_pydantic=Many", head=head))
+    assert not written.errors
+    assert project.flows[0].steps[0].keys["output"]["type"] == "object"
+    assert time.process_time() - before < 5
+
+
+def test_fields_of_a_state_and_words_of_a_router_may_have_braces(import_files) -> None:
+    main = """\
+from crewai.flow.flow import Flow, listen, router, start
+
+
+class Go(Flow):
+    @start()
+    def go(self):
+        self.state["x}} y"] = 1
+        self.state.update({self.name(): 2})
+
+    @router(go)
+    def judge(self):
+        return "on }} {{"
+
+    @listen("on }} {{")
+    def tell(self):
+        return self.state["x}} y"]
+
+    def name(self):
+        return "z"
+"""
+    project, written, folder = import_files({"pyproject.toml": "", "main.py": main})
+    assert not written.errors
+    assert set(project.flows[0].shared_state) == {"x_y"}
+    done = Flow.from_yaml(folder / "go.yaml").run_sync({}, store=MemoryStore())
+    assert done.outputs == {"tell": 1}
+
+
+def test_braces_round_placeholders_stay_braces(import_files) -> None:
+    tasks = FLOW["config/tasks.yaml"].replace("Look at {place}", "'{{{place}}} {{x: {place}}} {'")
+    project, written, folder = import_files({**crew_with(), "config/tasks.yaml": tasks})
+    assert not written.errors
+    _, models = run(folder, project.flows[0].name, {"place": "Nara"}, {"look": ["a"]})
+    assert "{{Nara}} {{x: Nara}} {" in models["look"].requests[0].messages[-1].content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -458,3 +459,111 @@ def test_an_answer_of_the_server_holds_the_app_and_pairs_of_escapes_are_characte
 def test_texts_stay_texts(text: str) -> None:
     assert compile_template(escape_text(text) + "{{ 1 }}")({}) == f"{text}1"
     assert compile_template("{{ " + quote(text) + " }}x")({}) == f"{text}x"
+
+
+def test_choices_of_the_same_name_lead_to_their_own_nodes(import_files) -> None:
+    titles = ("Go", "Go", "a\nb", "{{ x }}", "timeout", "")
+    actions = [{"id": str(at), "title": each} for at, each in enumerate(titles)]
+    classes = [{"id": str(at), "name": each} for at, each in enumerate(("class_2", "", "class_2", "class_2_2"))]
+    source = app(
+        [
+            start("text"),
+            node("ask", "human-input", form_content="x", user_actions=actions),
+            node("sort", "question-classifier", model=MODEL, classes=classes,
+                query_variable_selector=["start", "text"]),
+            *(node(f"asked_{each}", "answer", answer="x") for each in (*range(6), "t")),
+            *(node(f"sorted_{each}", "answer", answer="x") for each in range(4)),
+        ],
+        "start>ask start>sort ask:__timeout>asked_t "
+        + " ".join(f"ask:{each}>asked_{each}" for each in range(6))
+        + " "
+        + " ".join(f"sort:{each}>sorted_{each}" for each in range(4)),
+        mode="advanced-chat",
+    )  # fmt: skip
+    project, written, _ = import_files({"app.yml": source})
+    assert not written.errors
+    steps = {each.id: each for each in project.flows[0].steps}
+    led = [each["to"] for each in steps["ask"].keys["routes"].values()]
+    assert led == [*(f"asked_{each}" for each in range(6)), "asked_t"]
+    assert [each["to"] for each in steps["sort"].keys["routes"].values()] == [f"sorted_{each}" for each in range(4)]
+
+
+def test_cases_without_an_id_of_their_own_keep_their_conditions(import_files) -> None:
+    rows = [{"variable_selector": ["start", "text"], "comparison_operator": "is", "value": each} for each in "abc"]
+    cases = [{"conditions": [rows[0]]}, {"conditions": [rows[1]]}, {"case_id": "false", "conditions": [rows[2]]}]
+    source = app(
+        [start("text"), node("check", "if-else", cases=cases), node("no", "answer", answer="no")],
+        "start>check check:false>no",
+        mode="advanced-chat",
+    )
+    project, written, _ = import_files({"app.yml": source})
+    assert not written.errors
+    [check] = [each for each in project.flows[0].steps if each.id == "check"]
+    assert [each["if"] for each in check.keys["cases"]] == [f'inputs.text == "{each}"' for each in "abc"]
+    assert check.keys["else"] == "no"
+
+
+def test_defaults_of_numbers_are_numbers(import_files) -> None:
+    rows = [
+        {"variable": f"n{at}", "type": "number", "default": each} for at, each in enumerate(("5", "-1.5", True, "x"))
+    ]
+    source = app(
+        [node("start", "start", variables=rows), node("show", "answer", answer="x")],
+        "start>show",
+        mode="advanced-chat",
+        conversation_variables=[{"name": "count", "value_type": "number", "value": True}],
+    )
+    project, written, _ = import_files({"app.yml": source})
+    assert not written.errors
+    flow = project.flows[0]
+    assert [flow.inputs[f"n{at}"]["default"] for at in range(4)] == [5, -1.5, 0, 0]
+    assert flow.shared_state["count"]["default"] == 0
+
+
+def test_fields_whose_names_have_braces_and_values_that_are_nothing_are_written(import_files) -> None:
+    source = app(
+        [
+            start("text"),
+            node("make", "code", code_language="python3", variables=[], outputs={"a}}{{": {"type": "string"}},
+                code="def main():\n    return {'a}}{{': 1}"),
+            node("show", "template-transform", template="{{ a }}",
+                variables=[{"variable": "a", "value_selector": ["make", "a}}{{"]}]),
+            node("keep", "assigner", items=[{"variable_selector": ["conversation", "seen"], "operation": "append",
+                "input_type": "constant", "value": None}]),
+            node("end", "answer", answer="{{#conversation.seen#}}"),
+        ],
+        "start>make make>show show>keep keep>end",
+        mode="advanced-chat",
+        conversation_variables=[{"name": "seen", "value_type": "array[string]", "value": []}],
+    )  # fmt: skip
+    _, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    flow = faked(Flow.from_yaml(folder / "sample_app.yaml"), functions={"make": {"a}}{{": "x"}})
+    done = flow.run_sync({"query": "", "text": ""}, store=MemoryStore())
+    assert done.error is None
+    assert (done.nodes["show"].output, done.nodes["end"].output) == ("x", [None])
+
+
+def test_a_template_that_code_renders_keeps_its_lines(import_files) -> None:
+    template = "{% macro m(x) %}{{ x }}{% endmacro %}{% if a %}\nyes\n{% endif %}\n{{ m(a) }}"
+    rows = [{"variable": "a", "value_selector": ["start", "text"]}]
+    source = app([start("text"), node("show", "template-transform", template=template, variables=rows)], "start>show")
+    _, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    done, _ = run(folder, {"text": "b"})
+    assert done.nodes["show"].output == "\nyes\n\nb"
+
+
+def test_a_graph_with_very_many_edges_is_read_in_time(write_files) -> None:
+    classes = [{"id": "1", "name": "x"}]
+    nodes = [
+        start("text"),
+        node("sort", "question-classifier", model=MODEL, query_variable_selector=["start", "text"], classes=classes),
+        *(node(f"n{each}", "answer", answer="x") for each in range(400)),
+    ]
+    edges = " ".join(f"sort:{each}>n{each % 400}" for each in range(8000))
+    tree = SourceTree(write_files({"app.yml": app(nodes, f"start>sort {edges}", mode="advanced-chat")}))
+    [found] = find_sources(tree, ".")
+    before = time.process_time()
+    assert read_source(tree, found).flows
+    assert time.process_time() - before < 5

@@ -272,3 +272,73 @@ def say(size: int, connection: AzureOpenAIConnection) -> str:
         {"role": "user", "content": "13 a\nsystem:\nb"},
     ]
     assert (asked["model"], asked["temperature"], asked["azure_endpoint"]) == ("mine", 0.5, "https://mine.example")
+
+
+def test_values_and_fields_with_braces_and_values_that_are_nothing(import_files) -> None:
+    node = "{name: say, type: prompt, source: {type: code, path: say.jinja2}, inputs: INPUTS}"
+    inputs = """{a: 'x}}', b: {c: {d: null}}, e: "${inputs.rows['}} {{']}"}"""
+    off = node.replace("INPUTS", '{}, activate: {when: "${inputs.rows}", is: null}').replace("name: say", "name: off")
+    nodes = f"nodes:\n- {node.replace('INPUTS', inputs)}\n- {off}\n"
+    files = {
+        "flow.dag.yaml": f"inputs: {{rows: {{type: object}}}}\n{nodes}",
+        "say.jinja2": "{{a}} {{b.c.d is none}} {{e}}",
+    }
+    project, written, folder = import_files(files)
+    assert not written.errors
+    assert project.flows[0].steps[1].when == "inputs.rows == none"
+    done, _ = run(folder, "source", {"rows": {"}} {{": 1}}, {})
+    assert (done.nodes["say"].output, done.nodes["off"].status) == ("x}} true 1", "skipped")
+
+
+def test_what_rows_give_keeps_apart_whatever_it_is_called(import_files) -> None:
+    files = {
+        "flow.dag.yaml": """\
+inputs: {q: {type: object, default: {'a}}': '}}'}}}
+outputs: {one_x_y: {reference: "${one.output}"}}
+nodes:
+- {name: one, type: python, source: {type: code, path: one.py}, inputs: {q: "${inputs.q}"}}
+- name: all
+  type: python
+  source: {type: code, path: all.py}
+  inputs: {a: "${one.output.x_y}", b: "${one.output.x.y}", c: "${one.output['größe }}']}", d: "${inputs.q['a}}']}"}
+  aggregation: true
+""",
+        "one.py": "def one(q):\n    return {'x_y': 1, 'x': {'y': 2}, 'größe }}': 3}\n",
+        "all.py": "def all(a, b, c, d):\n    return [a, b, c, d]\n",
+    }
+    _, written, folder = import_files(files)
+    assert not written.errors
+    done, _ = run(folder, "source_batch", {"rows": [{"q": {"a}}": "}}"}}]}, {})
+    assert done.outputs == {"all": [[1], [2], [3], ["}}"]]}
+
+
+def test_two_nodes_of_one_name_are_told(import_files) -> None:
+    node = "- {name: say, type: prompt, source: {type: code, path: %s.jinja2}, inputs: {}}\n"
+    files = {"flow.dag.yaml": f"nodes:\n{node % 'a'}{node % 'b'}", "a.jinja2": "first", "b.jinja2": "second"}
+    project, written, folder = import_files(files)
+    assert not written.errors
+    lost = [(each.what, each.origin.line, each.note) for each in project.ledger.elements if each.outcome == "lost"]
+    assert lost == [("node say", 3, "another node has the same name")]
+    assert run(folder, "source", {}, {})[0].nodes["say"].output == "first"
+
+
+def test_a_file_of_the_source_takes_no_place_of_a_module_that_the_import_writes(import_files) -> None:
+    text = """\
+nodes:
+- {name: gone, type: python, source: {type: code, path: gone.py}, inputs: {}}
+- {name: kept, type: python, source: {type: code, path: kept.py}, inputs: {}}
+"""
+    own = {"imported_stubs.py": "x = 1\n", "imported_steps.py": "x = 1\n", "promptflow_parts.py": "x = 1\n"}
+    kept = "import not_there\nfrom promptflow.core import tool\n\n\n@tool\ndef kept():\n\treturn 1\n"
+    _, written, folder = import_files({"flow.dag.yaml": text, "kept.py": kept, **own})
+    assert not written.errors
+    assert "def gone(" in (folder / "imported_stubs.py").read_text()
+    assert "def kept(" in (folder / "imported_steps.py").read_text()
+    assert "class Connection" in (folder / "promptflow_parts.py").read_text()
+
+
+def test_code_that_tabs_indent_is_quoted_above_its_stub(import_files) -> None:
+    code = "import promptflow.core.unknown\n\n\ndef say():\n\treturn 1\n"
+    text = "nodes:\n- {name: say, type: python, source: {type: code, path: say.py}, inputs: {}}\n"
+    _, _, folder = import_files({"flow.dag.yaml": text, "say.py": code})
+    assert "#     return 1\n" in (folder / "imported_stubs.py").read_text()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.form import GIVE, FlowStep, Names, SourcePlace, quote
+from flowengine.importers.form import FlowStep, Names, SourcePlace, join_tests, plain_words, quote, status_test
 
 __all__ = ["Action", "ActionLevel", "Exit", "Exits", "form_loops"]
 
@@ -30,6 +30,11 @@ class Action:
     id: str
     blocks: dict[str, list[Action]] = field(default_factory=dict[str, "list[Action]"])
     """The actions inside it, by the way that leads to them."""
+
+    @property
+    def title(self) -> str:
+        """What the ledger calls it."""
+        return f"{plain_words(self.kind, 60) or 'action'} '{plain_words(self.id, 60)}'"
 
     @property
     def target(self) -> str:
@@ -140,7 +145,7 @@ class ActionLevel:
 
     def give(self, id: str, value: Any, origin: SourcePlace, sets: Mapping[str, Any]) -> FlowStep:
         """A node that gives a value and writes state."""
-        step = FlowStep(self.names.id(id), "function", origin, call=GIVE, arguments={"value": value})
+        step = FlowStep(self.names.id(id), origin=origin).give(value)
         if sets:
             step.keys["set"] = dict(sets)
         return step
@@ -225,10 +230,7 @@ class ActionLevel:
             inner.steps.remove(first)
             for each in inner.steps:
                 each.needs = [need for need in each.needs if need != first.id]
-        step.keys |= {
-            "max_iterations": rounds,
-            "until": " or ".join(f"({each})" if len(tests) > 1 else each for each in tests),
-        }
+        step.keys |= {"max_iterations": rounds, "until": join_tests(tests) if tests else ""}
         step.body = inner.steps
         out = self.add(step, exits)
         return self._after_loop(action, inner, key, out)
@@ -240,10 +242,7 @@ class ActionLevel:
             return out
         choice = FlowStep(self.names.id(f"after_{action.id}"), "condition", action.origin)
         labels = {each: self.names.id(f"to_{each}") for each in targets}
-        choice.keys["cases"] = [
-            {"if": f"shared_state.{key} == {quote(each)}", "label": labels[each]} for each in targets
-        ]
-        choice.keys["else"] = {}
+        choice.add_cases([(labels[each], f"shared_state.{key} == {quote(each)}") for each in targets])
         self.add(choice, out)
         for each in targets:
             if each == _END:
@@ -256,32 +255,11 @@ class ActionLevel:
 
 def _connect(step: FlowStep, exits: list[Exit]) -> None:
     labelled = [each for each in exits if each.label]
-    if len(labelled) == len(exits) and all(_is_free(each) for each in labelled):
+    if len(labelled) == len(exits) and not any(each.step.leads(each.label) for each in labelled):
         for each in labelled:
-            _lead(each, step.id)
+            each.step.lead(each.label, step.id)
         return
     step.needs = list(dict.fromkeys(each.step.id for each in exits))
     if labelled:
-        tests = dict.fromkeys(
-            f'nodes.{each.step.id}.output == "{each.label}"'
-            if each.label
-            else f'nodes.{each.step.id}.status == "succeeded"'
-            for each in exits
-        )
-        step.when = " or ".join(tests)
-
-
-def _is_free(exit: Exit) -> bool:
-    """Tells whether the label of a condition leads nowhere yet."""
-    keys = exit.step.keys
-    if "if" in keys or exit.label == "else":
-        return not keys.get(exit.label)
-    return all(not each.get("then") for each in keys["cases"] if each["label"] == exit.label)
-
-
-def _lead(exit: Exit, target: str) -> None:
-    keys = exit.step.keys
-    if "if" in keys or exit.label == "else":
-        keys[exit.label] = target
-    else:
-        next(each for each in keys["cases"] if each["label"] == exit.label)["then"] = target
+        tests = (each.step.test_of(each.label) if each.label else status_test(each.step.id) for each in exits)
+        step.when = " or ".join(dict.fromkeys(tests))

@@ -10,7 +10,7 @@ from flowengine.importers.agent_framework.action_flow import Action, ActionLevel
 from flowengine.importers.agent_framework.prompt_agents import agent_settings
 from flowengine.importers.agent_framework.variable_actions import VariableActions
 from flowengine.importers.agent_framework.workflow_values import inner, split_name
-from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, plain_words, quote
+from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, plain_words, quote, status_test, to_tag
 from flowengine.importers.source_tree import as_list, as_map
 
 __all__ = ["AgentActions"]
@@ -22,11 +22,12 @@ class AgentActions(VariableActions):
     # --- Messages
 
     def _messages(self) -> str:
-        if "messages" not in self._flow.shared_state:
-            self._flow.shared_state["messages"] = {"type": "array", "default": [], "merge": "append"}
-            self._state_names.id("messages")
-            self._flow.outputs["messages"] = "{{ shared_state.messages }}"
-        return "messages"
+        """The key of the state that holds what is shown to the user."""
+        if not self._shown:
+            self._shown = self._state_names.id("messages")
+            self._flow.shared_state[self._shown] = {"type": "array", "default": [], "merge": "append"}
+            self._flow.outputs[self._output_names.id("messages")] = to_tag(f"shared_state.{self._shown}")
+        return self._shown
 
     def _do_send_activity(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         text = self._text(action.data.get("activity", action.data.get("message")))
@@ -118,10 +119,10 @@ class AgentActions(VariableActions):
         wanted = inner(self._value(data.get("messageId")))
         key = self._variable(data.get("message"))
         found = f'(shared_state.{conversation} | selectattr("Id", "==", {wanted}) | list | first | default(""))'
-        return self._set(action, level, exits, {key: f"{{{{ {found} }}}}"})
+        return self._set(action, level, exits, {key: to_tag(found)})
 
     def _do_retrieve_conversation_messages(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
-        value = f"{{{{ shared_state.{self._list_of(action.data)} }}}}"
+        value = to_tag(f"shared_state.{self._list_of(action.data)}")
         return self._set(action, level, exits, {self._variable(action.data.get("messages")): value})
 
     def _do_copy_conversation_messages(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
@@ -270,13 +271,13 @@ class AgentActions(VariableActions):
         step = FlowStep(self._names.id(action.id), "agent", action.origin)
         self._take_message()
         self._fill_agent(agent, step, given, as_map(action.data.get("output")), in_loop=True)
-        shown = f"{{{{ nodes.{step.id}.output }}}}"
+        shown = to_tag(f"nodes.{step.id}.output")
         ask = self._ask_user(f"{action.id}_answer", shown, {"type": "string"}, action.origin)
         ask.needs = [step.id]
         ask.when = again
         if conversation is not None:
             ask.keys["set"][conversation] = "{{ [{'Role': 'User', 'Text': output.form.answer }] }}"
         turn = FlowStep(self._names.id(f"{action.id}_talk"), "loop", action.origin)
-        turn.keys |= {"max_iterations": 100, "until": f'nodes.{ask.id}.status != "succeeded"'}
+        turn.keys |= {"max_iterations": 100, "until": status_test(ask.id, "!=")}
         turn.body = [step, ask]
         return level.add(turn, exits)

@@ -25,7 +25,7 @@ _TOKEN: Final = re.compile(
     |(?P<filled>\$"(?:[^"{]|""|\{[^{}]*\})*")
     |(?P<quoted>'(?:[^']|'')*')
     |(?P<name>[^\W\d]\w*)
-    |(?P<sign><>|<=|>=|&&|\|\||[-+*/^%&=<>!.,;:()\[\]{}@])""",
+    |(?P<sign><>|<=|>=|&&|\|\||/(?!\*)|[-+*^%&=<>!.,;:()\[\]{}@])""",
     re.VERBOSE | re.DOTALL,
 )
 _LONGEST: Final = 20_000
@@ -173,7 +173,10 @@ class _Parser:
 
     def _name(self, name: str, is_plain: bool) -> FxNode:
         if is_plain and self._take("("):
-            return FxNode("call", name, tuple(self._rows(")")))
+            parts = tuple(self._rows(")"))
+            if name in {"And", "Or"} and parts:
+                return FxNode("binary", name.lower(), parts)
+            return FxNode("not", None, parts) if name == "Not" and len(parts) == 1 else FxNode("call", name, parts)
         if is_plain and name.lower() in {"true", "false"}:
             return FxNode("value", name.lower() == "true")
         return FxNode("name", name)
@@ -312,14 +315,8 @@ class Fx:
             return f" {node.value} ".join(self._truth_inside(each, str(node.value)) for each in node.parts)
         if node.kind == "not":
             return self._translate_negation(node.parts[0])
-        if node.kind == "call":
-            name = str(node.value)
-            if name in {"And", "Or"}:
-                return f" {name.lower()} ".join(self._truth_inside(each, name.lower()) for each in node.parts)
-            if name == "Not" and len(node.parts) == 1:
-                return self._translate_negation(node.parts[0])
-            if name in {"IsBlank", "IsEmpty", "IsMatch", "StartsWith", "EndsWith"}:
-                return self._write(node)
+        if node.kind == "call" and node.value in {"IsBlank", "IsEmpty", "IsMatch", "StartsWith", "EndsWith"}:
+            return self._write(node)
         if node.kind == "binary" and node.value in _COMPARISONS | {"in"}:
             return self._write(node)
         if node.kind == "value" and isinstance(node.value, bool):
@@ -342,7 +339,7 @@ class Fx:
 
     def _truth_inside(self, node: FxNode, word: str) -> str:
         found = self._truth(node)
-        is_plain = node.kind == "not" or (node.kind == "call" and node.value in {"Not", "IsBlank"})
+        is_plain = node.kind == "not" or (node.kind == "call" and node.value == "IsBlank")
         return found if is_plain or (node.kind == "binary" and node.value == word) else f"({found})"
 
     def _write(self, node: FxNode) -> str:
@@ -418,8 +415,6 @@ class Fx:
         match name, len(parts):
             case "IsBlank" | "IsEmpty", 1:
                 return self._blank(parts[0], "in")
-            case ("And" | "Or", _) | ("Not", 1):
-                return self._truth(FxNode("call", name, tuple(parts)))
             case "If", count if count >= 2:
                 return self._if(parts)
             case "Coalesce", count if count >= 1:
@@ -514,11 +509,8 @@ class Fx:
 
 def _both(node: FxNode) -> list[FxNode]:
     """The tests that all must hold."""
-    if node.kind == "binary" and node.value == "and":
-        return [*_both(node.parts[0]), *_both(node.parts[1])]
-    if node.kind == "call" and node.value == "And":
-        return [each for part in node.parts for each in _both(part)]
-    return [node]
+    is_both = node.kind == "binary" and node.value == "and"
+    return [each for part in node.parts for each in _both(part)] if is_both else [node]
 
 
 def _is_closed(text: str) -> bool:

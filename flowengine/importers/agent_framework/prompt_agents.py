@@ -14,6 +14,7 @@ from flowengine.importers.form import (
     ImportLedger,
     Names,
     Stub,
+    fits_option,
     literal,
     plain_words,
 )
@@ -96,19 +97,8 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
     left: list[str] = []
     options = as_map(model.get("options"))
     for key, value in options.items():
-        ours = _OPTIONS.get(key)
-        is_number = type(value) in {int, float}
-        fits = {
-            "temperature": is_number and 0 <= value <= 2,
-            "top_p": is_number and 0 <= value <= 1,
-            "max_tokens": type(value) is int and value > 0,
-            "presence_penalty": is_number and -2 <= value <= 2,
-            "frequency_penalty": is_number and -2 <= value <= 2,
-            "seed": type(value) is int,
-            "stop": bool(as_list(value)),
-            "parallel_tool_calls": isinstance(value, bool),
-        }
-        if ours is not None and fits[ours]:
+        ours = _OPTIONS.get(key, "")
+        if fits_option(ours, value) or (ours == "parallel_tool_calls" and isinstance(value, bool)):
             found[ours] = value
         elif key != "chatToolMode" or value not in {"auto", None}:
             left.append(str(key)[:40])
@@ -151,7 +141,7 @@ def _read_tool(
         if allowed:
             server["allow"] = allowed
         found.setdefault("mcp_servers", []).append(server)
-        project.settings.setdefault("allow_mcp", []).append(url)
+        project.allow_mcp(url)
         approval = tool.get("approvalMode")
         mode = str(as_map(approval).get("kind") or approval or "")
         if mode and mode.lower() not in {"never", "none"}:

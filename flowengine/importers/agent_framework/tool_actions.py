@@ -9,7 +9,7 @@ from typing import Any
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.agent_actions import AgentActions
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.form import SECRET_HEADER, FlowStep, Names, Stub, plain_words
+from flowengine.importers.form import SECRET_HEADER, FieldNames, FlowStep, Names, Stub, plain_words, to_tag
 from flowengine.importers.sample_values import sample_of_schema
 from flowengine.importers.source_tree import as_map
 
@@ -28,9 +28,10 @@ class ToolActions(AgentActions):
         function = self._stub_names.id(name, "tool")
         step.call = f"stubs:{function}"
         step.sample = "made up"
+        names = FieldNames()
         for key, value in as_map(data.get("arguments")).items():
             if re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII):
-                step.arguments[self._output(str(key))] = self._value(value)
+                step.arguments[names.id(key, "argument")] = self._value(value)
         what = f"function '{plain_words(name, 60)}'"
         stub = Stub(step.call, list(step.arguments), f"The function {plain_words(name, 60)}.", action.origin)
         if self.project.add_stub(stub):
@@ -43,9 +44,9 @@ class ToolActions(AgentActions):
         sets: dict[str, Any] = {}
         for key in ("result", "messages"):
             if output.get(key):
-                sets[self._variable(output[key])] = f"{{{{ {value} }}}}"
+                sets[self._variable(output[key])] = to_tag(value)
         if output.get("autoSend"):
-            sets[self._messages()] = f"{{{{ [{value}] }}}}"
+            sets[self._messages()] = to_tag(f"[{value}]")
         if sets:
             step.keys["set"] = sets
 
@@ -60,7 +61,7 @@ class ToolActions(AgentActions):
         if isinstance(wanted, str) and wanted.startswith("="):
             ask.keys["routes"] = {"yes": {}, "no": {}}
             ask.when = self._condition(wanted)
-            step.when = f'nodes.{ask.id}.status == "skipped" or nodes.{ask.id}.output.choice == "yes"'
+            step.when = f'nodes.{ask.id}.status == "skipped" or {ask.test_of("yes")}'
             step.needs = [ask.id]
             step.keys["join"] = "always"
             self._changes.append("who refuses the call ends this way of the flow")
@@ -85,7 +86,7 @@ class ToolActions(AgentActions):
             name = Names(each["name"] for each in servers).id(label if not label.startswith("=") else "server")
             server = dict[str, Any](name=name, url=raw)
             servers.append(server)
-            self.project.settings.setdefault("allow_mcp", []).append(raw)
+            self.project.allow_mcp(raw)
         for header in as_map(data.get("headers")):
             variable = re.sub(r"[^A-Z0-9]+", "_", f"{server['name']}_{header}".upper())
             server.setdefault("headers_env", {})[str(header)] = variable
@@ -140,7 +141,7 @@ class ToolActions(AgentActions):
         sets: dict[str, Any] = {}
         for key, field in (("response", "body"), ("responseHeaders", "headers"), ("statusCode", "status")):
             if data.get(key):
-                sets[self._variable(data[key])] = f"{{{{ output.{field} }}}}"
+                sets[self._variable(data[key])] = to_tag(f"output.{field}")
         conversation = self._conversation(data.get("conversationId"))
         if conversation is not None:
             sets[conversation] = "{{ [{'Role': 'Response', 'Text': output.body }] }}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.agent_framework.workflow_values import WorkflowValues, inner
-from flowengine.importers.form import plain_words
+from flowengine.importers.form import FlowStep, plain_words, to_tag
 from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["VariableActions"]
@@ -30,12 +30,7 @@ class VariableActions(WorkflowValues):
             if is_free and not last.id.endswith("_round") and action.kind in _SETTERS and "output" not in text:
                 last.keys["set"] = {**sets, **given}
                 return exits or []
-        if len(given) == 1:
-            key, value = next(iter(given.items()))
-            step = level.give(action.id, value, action.origin, {key: "{{ output }}"})
-        else:
-            step = level.give(action.id, dict(given), action.origin, {key: f"{{{{ output.{key} }}}}" for key in given})
-        return level.add(step, exits)
+        return level.add(FlowStep(self._names.id(action.id), origin=action.origin).write_state(given), exits)
 
     def _do_set_variable(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
@@ -60,7 +55,7 @@ class VariableActions(WorkflowValues):
     def _do_append_value(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         key = self._variable(action.data.get("path") or action.data.get("variable"))
         value = inner(self._value(action.data.get("value")))
-        return self._set(action, level, exits, {key: f"{{{{ (shared_state.{key} | default([], true)) + [{value}] }}}}"})
+        return self._set(action, level, exits, {key: to_tag(f"(shared_state.{key} | default([], true)) + [{value}]")})
 
     def _do_reset_variable(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         key = self._variable(action.data.get("variable"))
@@ -82,7 +77,7 @@ class VariableActions(WorkflowValues):
             "Number": f"{value} | string | from_json",
             "Boolean": f'({value} | string | lower) == "true"',
         }.get(name, f"{value} if {value} is not string else ({value} | from_json)")
-        return self._set(action, level, exits, {key: f"{{{{ {made} }}}}"})
+        return self._set(action, level, exits, {key: to_tag(made)})
 
     def _do_edit_table(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
@@ -104,10 +99,10 @@ class VariableActions(WorkflowValues):
                 made = f"{table}[:-1]"
             case _:
                 raise FxError(f"the change '{plain_words(kind, 40)}' of a table")
-        given = {key: f"{{{{ {made} }}}}"}
+        given = {key: to_tag(made)}
         result = as_map(change).get("resultVariable") or data.get("resultVariable")
         if result and kind.startswith("take"):
-            given[self._variable(result)] = f"{{{{ {table} | {kind.removeprefix('take')} }}}}"
+            given[self._variable(result)] = to_tag(f"{table} | {kind.removeprefix('take')}")
         return self._set(action, level, exits, given)
 
     _do_edit_table_v2 = _do_edit_table

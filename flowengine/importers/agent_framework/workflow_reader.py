@@ -10,7 +10,7 @@ from flowengine.importers.agent_framework.action_flow import ENDS, Action, Actio
 from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.agent_framework.tool_actions import ToolActions
 from flowengine.importers.agent_framework.workflow_values import MOST_NESTED, inner
-from flowengine.importers.form import GIVE, Element, FlowStep, ImportedProject, Names, Stub, plain_words
+from flowengine.importers.form import Element, FlowStep, ImportedProject, Names, Stub, plain_words, to_tag
 from flowengine.importers.source_tree import SourceError, as_list, as_map, as_maps
 
 __all__ = ["WorkflowReader"]
@@ -98,7 +98,7 @@ class WorkflowReader(ToolActions):
             rounds = self._data.get("maxTurns")
             rounds = rounds if isinstance(rounds, int) and 1 <= rounds <= 10000 else 100
             return level.loop(action, exits, own=action.id, rounds=rounds)
-        what = f"{plain_words(action.kind, 60) or 'action'} '{plain_words(action.id, 60)}'"
+        what = action.title
         if exits == []:
             self._ledger.note_changed(what, action.origin, "left out, since nothing leads to it")
             self._drop(action)
@@ -139,11 +139,9 @@ class WorkflowReader(ToolActions):
         told = {(each.what, each.origin) for each in self._ledger.elements}
         for block in action.blocks.values():
             for each in block:
-                what = f"{plain_words(each.kind, 60) or 'action'} '{plain_words(each.id, 60)}'"
-                if (what, each.origin) not in told:
-                    self._ledger.note_lost(
-                        what, each.origin, "the action that it is in is left out", "do it by a step of your own"
-                    )
+                if (each.title, each.origin) not in told:
+                    why = "the action that it is in is left out"
+                    self._ledger.note_lost(each.title, each.origin, why, "do it by a step of your own")
                 self._drop(each)
 
     # --- Choices, jumps, loops
@@ -151,46 +149,39 @@ class WorkflowReader(ToolActions):
     def _do_condition_group(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         rows = as_maps(action.data.get("conditions") or action.data.get("cases"))
         key = "conditions" if action.data.get("conditions") else "cases"
-        tests = [(str(each.get("id") or ""), self._condition(each.get("condition"))) for each in rows]
-        blocks = [action.blocks.get(f"{key}:{at}", []) for at in range(len(rows))]
-        return self._choose(action, level, exits, tests, blocks)
+        tests = [
+            (f"{key}:{at}", str(each.get("id") or ""), self._condition(each.get("condition")))
+            for at, each in enumerate(rows)
+        ]
+        return self._choose(action, level, exits, tests)
 
     def _do_if(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
-        tests = [("then", self._condition(action.data.get("condition")))]
-        return self._choose(action, level, exits, tests, [action.blocks.get("then", action.blocks.get("actions", []))])
+        block = "then" if "then" in action.blocks else "actions"
+        return self._choose(action, level, exits, [(block, "", self._condition(action.data.get("condition")))])
 
     def _do_switch(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         value = inner(self._value(action.data.get("value")))
         rows = as_maps(action.data.get("cases"))
         matches = [inner(self._value(each.get("match", each.get("value")))) for each in rows]
-        tests = [(str(each.get("id") or ""), f"{value} == {match}") for each, match in zip(rows, matches, strict=True)]
-        blocks = [action.blocks.get(f"cases:{at}", []) for at in range(len(rows))]
-        return self._choose(action, level, exits, tests, blocks)
+        ids = [str(each.get("id") or "") for each in rows]
+        tests = [(f"cases:{at}", ids[at], f"{value} == {match}") for at, match in enumerate(matches)]
+        return self._choose(action, level, exits, tests)
 
     def _choose(
-        self,
-        action: Action,
-        level: ActionLevel,
-        exits: Exits | None,
-        tests: Sequence[tuple[str, str]],
-        blocks: Sequence[list[Action]],
+        self, action: Action, level: ActionLevel, exits: Exits | None, tests: Sequence[tuple[str, str, str]]
     ) -> Exits:
+        """A condition. `tests`: the block that runs, its id, and the expression that says so."""
         if not tests:
             raise FxError("a choice without conditions")
-        step = FlowStep(self._names.id(action.id), "condition", action.origin)
-        labels = ["then"]
-        if len(tests) == 1:
-            step.keys["if"] = tests[0][1]
-        else:
-            names = Names({"else"})
-            labels = [names.id(id, "case") for id, _ in tests]
-            step.keys["cases"] = [{"if": test, "label": label} for (_, test), label in zip(tests, labels, strict=True)]
-            step.keys["else"] = {}
+        step = FlowStep(self._names.id(action.id), origin=action.origin)
+        names = Names({"else"})
+        labels = ["then"] if len(tests) == 1 else [names.id(id, "case") for _, id, _ in tests]
+        step.choose([(label, test) for label, (_, _, test) in zip(labels, tests, strict=True)])
         level.add(step, exits)
-        otherwise = next((action.blocks[key] for key in _OTHERWISE if key in action.blocks), list[Action]())
+        otherwise = next((key for key in _OTHERWISE if key in action.blocks), "")
         out: list[Exit] = []
-        for label, block in zip([*labels, "else"], [*blocks, otherwise], strict=True):
-            out += level.run(block, [Exit(step, label)]) or []
+        for label, block in zip([*labels, "else"], [*(block for block, _, _ in tests), otherwise], strict=True):
+            out += level.run(action.blocks.get(block, []), [Exit(step, label)]) or []
         return out
 
     def _do_goto_action(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
@@ -214,7 +205,7 @@ class WorkflowReader(ToolActions):
     def _do_foreach(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         items = inner(self._value(data.get("items") or data.get("source") or data.get("itemsSource")))
-        item = f"{{{{ {items}[round.index] }}}}"
+        item = to_tag(f"{items}[round.index]")
         parts = {"value": item, "itemName": item, "index": "{{ round.index }}"}
         sets = {self._variable(data[key]): value for key, value in parts.items() if data.get(key)}
         test = self._test(f"{action.id}_any", f"({items} | length) > 0", action, level, exits)
@@ -251,10 +242,9 @@ class WorkflowReader(ToolActions):
         key = self._states.get(("System", "LastMessage"))
         if key is not None:
             self._take_message()
-            first = FlowStep(self._names.id("begin"), "function", self._source.origin("kind"), call=GIVE)
-            first.arguments = {"value": "{{ inputs.message }}"}
-            first.keys["set"] = {key: "{{ output }}"}
-            targets = {each for step in self._flow.steps for each in _targets(step)}
+            first = FlowStep(self._names.id("begin"), origin=self._source.origin("kind"))
+            first.write_state({key: "{{ inputs.message }}"})
+            targets = {each for step in self._flow.steps for each in step.targets()}
             for step in self._flow.steps:
                 if not step.needs and step.id not in targets:
                     step.needs = [first.id]
@@ -264,13 +254,6 @@ class WorkflowReader(ToolActions):
                 if name not in self._flow.shared_state:
                     self._flow.shared_state[name] = {"default": "", "merge": "replace"}
                     step.keys["set"][name] = value
-
-
-def _targets(step: FlowStep) -> list[str]:
-    keys = step.keys
-    found = [keys.get("then"), keys.get("else"), *(each.get("then") for each in keys.get("cases", []))]
-    found += [as_map(each).get("to") for each in as_map(keys.get("routes")).values()]
-    return [each for each in found if isinstance(each, str)]
 
 
 def _why(text: str) -> str:

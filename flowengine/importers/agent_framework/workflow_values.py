@@ -20,11 +20,13 @@ from flowengine.importers.form import (
     ImportedProject,
     ImportLedger,
     Names,
-    escape_text,
+    fill_text,
     key_path,
     literal,
     plain_words,
-    quote,
+    quote_value,
+    to_expression,
+    to_tag,
 )
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, is_list
 
@@ -66,7 +68,10 @@ class WorkflowValues:
         self._input_names = FieldNames()
         self._input_ids: dict[str, str] = {}
         """Input of the source in small letters → its name."""
+        self._output_names = FieldNames()
+        self._output_ids: dict[tuple[str, ...], str] = {}
         self._conversations: dict[tuple[str, ...], str] = {}
+        self._shown = ""
         self._spoken: set[str] = set()
         self._asks = False
         self._hears = False
@@ -105,7 +110,7 @@ class WorkflowValues:
                 self._numeric.add(variable)
             return
         inner = "any"
-        if node.kind == "not" or (node.kind == "call" and node.value in {"Not", "And", "Or"}):
+        if node.kind == "not":
             inner = "boolean"
         elif node.kind == "binary":
             inner = "boolean" if node.value in {"and", "or"} else "number" if node.value in _NUMBERS else "any"
@@ -169,7 +174,7 @@ class WorkflowValues:
         return {"choice": "answer", "form": {"answer": self._wanted or "a message"}}
 
     def _environment(self, name: str) -> str:
-        variable = re.sub(r"\W+", "_", name, flags=re.ASCII)
+        variable = re.sub(r"\W+", "_", f"V_{name}" if not name[:1].isalpha() else name, flags=re.ASCII)
         allowed: list[str] = self.project.settings.setdefault("allow_env", [])
         if variable not in allowed:
             allowed.append(variable)
@@ -194,12 +199,10 @@ class WorkflowValues:
         if fields:
             raise FxError(f"a write to a field, '{text[:60]}'")
         if variable[0] == "Outputs":
-            self._flow.outputs[self._output(variable[-1])] = f"{{{{ shared_state.{self._state(variable)} }}}}"
+            if variable not in self._output_ids:
+                self._output_ids[variable] = self._output_names.id(variable[-1], "output")
+            self._flow.outputs[self._output_ids[variable]] = to_tag(f"shared_state.{self._state(variable)}")
         return self._state(variable)
-
-    def _output(self, name: str) -> str:
-        found = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
-        return found if found[:1].isalpha() else f"o_{found}"
 
     def _text(self, value: object) -> str:
         """A text with formulas in braces, or a formula, as a template."""
@@ -215,19 +218,16 @@ class WorkflowValues:
         text = "" if value is None else str(value)
         if text.startswith("="):
             return self._formula(text)
-        parts: list[str] = []
-        end = 0
-        for found in _FILLED.finditer(text):
-            try:
-                formula = found[1].strip()
-                shown = f"{{{{ {self._fx.expression(formula)} }}}}"
-            except FxError:
-                if re.match(r"\s*(Local|Topic|Global|System|Workflow|Env)\.", found[1]):
-                    raise
-                continue  # Braces that hold no formula are text.
-            parts += [escape_text(text[end : found.start()]), shown]
-            end = found.end()
-        return "".join(parts) + (literal(text[end:]) if end else literal(text))
+        return fill_text(text, _FILLED, self._filled)
+
+    def _filled(self, found: re.Match[str]) -> str | None:
+        """What stands in braces of a text as a template; None where it is no formula."""
+        try:
+            return to_tag(self._fx.expression(found[1].strip()))
+        except FxError:
+            if re.match(r"\s*(Local|Topic|Global|System|Workflow|Env)\.", found[1]):
+                raise
+            return None
 
     def _formula(self, text: str) -> str:
         return self._fx.template(text[1:].strip())
@@ -267,21 +267,13 @@ def split_name(path: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 def inner(value: Any) -> str:
     """A value as an expression: what is between the braces of a template, or a constant."""
-    if isinstance(value, str):
-        found = re.fullmatch(r"\{\{ ((?:(?!\}\}).)*) \}\}", value, re.DOTALL)
-        if found is not None:
-            return found[1]
-        if "{%" in value:
-            raise FxError("a text for each row, inside of another formula")
-        parts = re.split(r"(\{\{ (?:(?!\}\}).)* \}\})", value)
-        return " ~ ".join(each[3:-3] if each.startswith("{{ ") else quote(each) for each in parts if each) or '""'
-    if is_map(value):
-        return "{" + ", ".join(f"{quote(str(key))}: {inner(each)}" for key, each in as_map(value).items()) + " }"
-    if is_list(value):
-        return "[" + ", ".join(inner(each) for each in as_list(value)) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "none" if value is None else str(value)
+    return quote_value(value, _inner_text)
+
+
+def _inner_text(text: str) -> str:
+    if "{%" in text and re.fullmatch(r"\{\{ ((?:(?!\}\}).)*) \}\}", text, re.DOTALL) is None:
+        raise FxError("a text for each row, inside of another formula")
+    return to_expression(text)
 
 
 def _texts(value: Any, depth: int = 0) -> list[str]:

@@ -10,23 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from flowengine.core.values import is_map
-from flowengine.importers.crew_ai.crew_classes import CrewClass, config_key, crew_classes
-from flowengine.importers.crew_ai.crew_parts import CrewParts
-from flowengine.importers.crew_ai.crew_settings import AGENT_NOTES, OWN_FIELDS, read_model
+from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, config_key
+from flowengine.importers.crew_ai.crew_parts import CrewPart, CrewParts, CrewSetting
+from flowengine.importers.crew_ai.crew_settings import AGENT_NOTES, OWN_FIELDS, Note, read_model
 from flowengine.importers.crew_ai.crew_tools import tool_elements
-from flowengine.importers.form import SourcePlace
-from flowengine.importers.python_code import call_name, literal_of
-from flowengine.importers.source_tree import as_list
+from flowengine.importers.form import NOWHERE
+from flowengine.importers.python_code import call_name, text_of
+from flowengine.importers.source_tree import as_list, as_map
 
 __all__ = ["AgentReader", "config_field"]
 
 
 def config_field(node: ast.expr) -> str | None:
     """`role` of `self.agents_config["x"]["role"]`."""
-    if isinstance(node, ast.Subscript) and config_key(node.value) is not None:
-        found = literal_of(node.slice)
-        return found if isinstance(found, str) else None
-    return None
+    return text_of(node.slice) if isinstance(node, ast.Subscript) and config_key(node.value) is not None else None
 
 
 class AgentReader(CrewParts):
@@ -36,29 +33,22 @@ class AgentReader(CrewParts):
         data: Mapping[str, Any] = self.agents_source.data if self.agents_source is not None else {}
         used = self._agents_in_use(crew)
         done: set[str] = set()
-        if crew is not None:
-            for name, entry in crew.agents.items():
-                key = config_key(entry.keywords.get("config")) or (name if "config" in entry.keywords else None)
-                held = data.get(key) if key is not None else None
-                done.add(key or name)
-                if name not in used:
-                    self.tell("changed", f"agent {name}", entry.place, "left out: no task names it")
-                    self._tell_left_agent(key, held)
-                    continue
-                self._read_agent(name, key, held if is_map(held) else {}, entry.keywords, entry.place)
+        for name, entry in crew.agents.items() if crew is not None else ():
+            key = config_key(entry.keywords.get("config")) or (name if "config" in entry.keywords else None)
+            held = data.get(key) if key is not None else None
+            done.add(key or name)
+            if name in used:
+                self._read_agent(CrewPart(entry, key, as_map(held)))
+            else:
+                self.tell("changed", f"agent {name}", entry.place, "left out: no task names it")
+                self._tell_left_agent(key, held)
         for name, held in data.items():
             if name in done or not is_map(held):
                 continue
             if crew is None and (name in used or not used):
-                self._read_agent(name, name, held, {}, None)
-            elif crew is None or name not in self._keys_of_others(crew):
+                self._read_agent(CrewPart(Entry(name, {}, NOWHERE), name, held))
+            elif crew is None or name not in self._keys_of_others(crew, "agent"):
                 self._tell_left_agent(name, held)
-
-    def _keys_of_others(self, crew: CrewClass) -> set[str]:
-        others = crew_classes(crew.source, self.files)
-        return {
-            config_key(entry.keywords.get("config")) or name for each in others for name, entry in each.agents.items()
-        }
 
     def _tell_left_agent(self, key: str | None, held: Any) -> None:
         if key is not None and is_map(held) and self.agents_source is not None:
@@ -93,47 +83,25 @@ class AgentReader(CrewParts):
                 return keyed[0]
         return next(iter(crew.agents), None) if len(crew.agents) == 1 else None
 
-    def _read_agent(
-        self,
-        name: str,
-        key: str | None,
-        held: Mapping[str, Any],
-        keywords: Mapping[str, ast.expr],
-        place: SourcePlace | None,
-    ) -> None:
+    def _read_agent(self, part: CrewPart) -> None:
         agent: dict[str, Any] = {}
         texts: dict[str, str] = {}
-        if place is not None:
-            self.tell("mapped", f"agent {name}", place)
-        for each, value in held.items():
-            assert key is not None
-            assert self.agents_source is not None
-            at = self.agents_source.origin(key, each)
-            what = f"agent {key}: {each}"
-            if each in ("role", "goal", "backstory"):
-                texts[each] = self._text(value)
-                self.tell("mapped", what, at, "part of the system message")
-            else:
-                self._read_agent_setting(agent, what, each, value, None, at)
-        for each, node in keywords.items():
-            crew = self.crew
-            assert crew is not None
-            at = crew.place(node)
-            what = f"agent {name}: {each}"
-            if each in ("role", "goal", "backstory"):
-                value = literal_of(crew.resolve(node))
-                if isinstance(value, str):
-                    texts[each] = self._text(value)
-                    self.tell("mapped", what, at, "part of the system message")
-                elif config_field(node) is None:
-                    self.tell("lost", what, at, "it is made by code", "write it into the system message")
+        if part.entry.place != NOWHERE:
+            self.tell("mapped", f"agent {part.name}", part.entry.place)
+        for said in self._settings_of("agent", part, self.agents_source):
+            if said.key in ("role", "goal", "backstory"):
+                if said.node is None or isinstance(said.value, str):
+                    texts[said.key] = self._text(said.value)
+                    self._tell_of(said, "mapped", "part of the system message")
+                elif config_field(said.node) is None:
+                    self._tell_of(said, "lost", "it is made by code", "write it into the system message")
                 else:
-                    self.tell("mapped", what, at)
-            elif each == "config":
-                outcome = "mapped" if held else "lost"
-                self.tell(outcome, what, at, "" if held else "there is no such agent in the file", "write the agent")
+                    self._tell_of(said, "mapped")
+            elif said.key == "config" and said.node is not None:
+                lacks = "" if part.held else "there is no such agent in the file"
+                self._tell_of(said, "lost" if lacks else "mapped", lacks, "write the agent")
             else:
-                self._read_agent_setting(agent, what, each, literal_of(crew.resolve(node), node), node, at)
+                self._read_agent_setting(agent, said)
         lines = [f"You are {texts['role']}." if texts.get("role") else "", texts.get("backstory", "")]
         lines.append(f"Your goal: {texts['goal']}" if texts.get("goal") else "")
         agent["system_message"] = "\n".join(each for each in lines if each) or "You help with the task."
@@ -141,84 +109,87 @@ class AgentReader(CrewParts):
             agent["memory"] = {}
         agent = {each: agent[each] for each in ("model", "system_message") if each in agent} | agent
         if "timeout" in agent:
-            self.timeouts[name] = agent.pop("timeout")
-        identifier = self.step_names.id(name, "agent")
-        self.agent_ids[name] = identifier
+            self.timeouts[part.name] = agent.pop("timeout")
+        identifier = self.step_names.id(part.name, "agent")
+        self.agent_ids[part.name] = identifier
         self.flow.agents[identifier] = agent
 
-    def _read_agent_setting(
-        self, agent: dict[str, Any], what: str, key: str, value: Any, node: ast.expr | None, place: SourcePlace
-    ) -> None:
+    def _read_agent_setting(self, agent: dict[str, Any], said: CrewSetting) -> None:
+        key, value = said.key, said.value
         if key == "llm":
-            found = read_model(value if node is None else node, self.crew)
+            found = read_model(value if said.node is None else said.node, self.crew)
             if found.model is not None:
                 agent["model"] = found.model
             agent |= found.keys
-            self.tell(found.outcome, what, place, found.note, found.by_hand)
+            self._tell_of(said, found.outcome, found.note, found.by_hand)
         elif key == "tools":
-            self._read_tools(agent, what, value, node, place)
+            self._read_tools(agent, said)
         elif key in ("max_iter", "max_iterations") and isinstance(value, int) and 1 <= value <= 1000:
             agent["max_tool_rounds"] = value
-            self.tell("mapped", what, place)
+            self._tell_of(said, "mapped")
         elif key == "max_execution_time" and type(value) is int and value > 0:
             agent["timeout"] = f"{value}s"
-            self.tell("changed", what, place, f"the tasks of it have `timeout: {value}s`")
+            self._tell_of(said, "changed", f"the tasks of it have `timeout: {value}s`")
         elif key == "memory" and value is True:
             agent["memory"] = {}
-            self.tell("changed", what, place, "`memory` of the agent")
+            self._tell_of(said, "changed", "`memory` of the agent")
         elif key == "allow_delegation" and value is True:
-            self.tell("lost", what, place, "agents do not hand tasks to each other", "let a `routing` node choose")
+            self._tell_of(said, "lost", "agents do not hand tasks to each other", "let a `routing` node choose")
         elif key == "reasoning" and value is True:
             agent["reasoning_effort"] = "medium"
-            self.tell("changed", what, place, "`reasoning_effort: medium`, where the model has it")
-        elif key in AGENT_NOTES:
-            outcome, note = AGENT_NOTES[key] if value not in (False, None) else ("mapped", "what holds anyway")
-            self.tell(outcome, what, place, note)
-        elif value in (False, None, []):
-            self.tell("mapped", what, place, "what holds anyway")
-        elif node is None and key not in OWN_FIELDS:
-            self.tell("mapped", what, place, "CrewAI leaves such a key out, too")
+            self._tell_of(said, "changed", "`reasoning_effort: medium`, where the model has it")
         else:
-            self.tell("lost", what, place, "it has no counterpart")
+            self._tell_other(said, AGENT_NOTES)
 
-    def _read_tools(
-        self, holder: dict[str, Any], what: str, value: Any, node: ast.expr | None, place: SourcePlace
-    ) -> None:
-        if node is None or self.crew is None:
-            names = [str(each) for each in as_list(value)]
-            self._read_named_tools(holder, what, names, place)
+    def _tell_other(self, said: CrewSetting, notes: Mapping[str, Note], by_hand: str = "") -> None:
+        """Tell of a setting that nothing here reads."""
+        if said.key in notes:
+            outcome, note = notes[said.key] if said.value not in (False, None) else ("mapped", "what holds anyway")
+            self._tell_of(said, outcome, note)
+        elif said.value in (False, None, []):
+            self._tell_of(said, "mapped", "what holds anyway")
+        elif said.node is None and said.key not in OWN_FIELDS:
+            self._tell_of(said, "mapped", "CrewAI leaves such a key out, too")
+        else:
+            self._tell_of(said, "lost", "it has no counterpart", by_hand)
+
+    def _read_tools(self, holder: dict[str, Any], said: CrewSetting) -> None:
+        if said.node is None or self.crew is None:
+            names = [str(each) for each in as_list(said.value)]
+            self._read_named_tools(holder, said, names)
             if not names:
-                self.tell("mapped", what, place)
+                self._tell_of(said, "mapped")
             return
-        found, rest = tool_elements(node, self.crew)
+        found, rest = tool_elements(said.node, self.crew)
         for each in found:
             tool = self.tools.of(each, self.crew)
             if tool.call not in holder.get("tools", []):
                 holder.setdefault("tools", []).append(tool.call)
-            told = f"{what}: {ast.unparse(each)[:80]}"
-            at = self.crew.place(each)
+            told = f"{said.what}: {ast.unparse(each)[:80]}"
+            at = self.crew.source.place(each)
             if tool.lost:
                 self.tell("lost", told, at, tool.lost, f"write {tool.call.partition(':')[2]} in imported_stubs.py")
             else:
                 self.tell("changed", told, at, tool.change)
         for each in rest:
-            told, at = f"{what}: {ast.unparse(each)[:80]}", self.crew.place(each)
+            told, at = f"{said.what}: {ast.unparse(each)[:80]}", self.crew.source.place(each)
             self.tell("lost", told, at, "code makes the list", "name the tools")
         if not found and not rest:
-            self.tell("mapped", what, place)
+            self._tell_of(said, "mapped")
 
-    def _read_named_tools(self, holder: dict[str, Any], what: str, names: list[str], place: SourcePlace) -> None:
+    def _read_named_tools(self, holder: dict[str, Any], said: CrewSetting, names: list[str]) -> None:
         """Tools that the YAML names: methods of the crew that are marked as tools, or classes of `crewai_tools`."""
+        crew = self.crew
         for name in names:
-            crew = self.crew
+            told = said._replace(what=f"{said.what}: {name}")
             if crew is None:
-                self.tell("lost", f"{what}: {name}", place, "the code that makes it is not there", "write the tool")
+                self._tell_of(told, "lost", "the code that makes it is not there", "write the tool")
                 continue
             node = crew.tool_named(name)
             tool = self.tools.of(node, crew) if node is not None else None
             if tool is None or tool.lost:
                 why = tool.lost if tool is not None else "the crew does not make it"
-                self.tell("lost", f"{what}: {name}", place, why, "write the tool")
+                self._tell_of(told, "lost", why, "write the tool")
             else:
                 holder.setdefault("tools", []).append(tool.call)
-                self.tell("changed", f"{what}: {name}", place, tool.change)
+                self._tell_of(told, "changed", tool.change)

@@ -10,26 +10,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from flowengine.importers.crew_ai.crew_classes import PythonFiles
-from flowengine.importers.python_code import PythonSource, call_name, literal_of
+from flowengine.importers.python_code import PythonSource, call_name, last_name, literal_of, targets_of, text_of
 
-__all__ = ["StateField", "fields_of", "schema_of_class", "written_fields"]
+__all__ = ["ClassShapes", "StateField", "fields_of", "state_field", "written_fields"]
 
 _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _LISTS: Final = frozenset({"list", "List", "set", "Set", "tuple", "Tuple"})
 _MUTATING: Final = frozenset(
     {
-        "append",
-        "extend",
-        "insert",
-        "update",
-        "add",
-        "pop",
-        "remove",
-        "clear",
-        "setdefault",
-        "sort",
-        "reverse",
+        *("append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "sort", "reverse"),
         "popleft",
+    }
+)
+_METHODS: Final = frozenset(
+    {
+        *("get", "setdefault", "update", "keys", "items", "values", "pop", "model_dump", "model_dump_json", "dict"),
+        *("json", "copy"),
     }
 )
 
@@ -50,7 +46,7 @@ def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> 
     for each in found.body:
         if kind is None and isinstance(each, ast.Assign) and call_name(each.targets[0]) == "initial_state":
             kind = each.value
-    held = files.class_of(source, call_name(kind).rpartition(".")[2]) if kind is not None and call_name(kind) else None
+    held = files.class_of(source, last_name(kind)) if kind is not None and call_name(kind) else None
     fields: dict[str, StateField] = {}
     if held is not None:
         for each in held[0].body:
@@ -66,8 +62,8 @@ def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> 
                 )
     if isinstance(kind, ast.Dict):
         for key, value in zip(kind.keys, kind.values, strict=True):
-            name = literal_of(key)
-            if isinstance(name, str):
+            name = text_of(key)
+            if name is not None:
                 fields[name] = StateField(name, None, literal_of(value), True, kind.lineno, source.file)
     for each in ast.walk(found):
         name = _named_field(each)
@@ -76,56 +72,35 @@ def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> 
     return fields
 
 
-def _named_field(node: ast.AST) -> str | None:
-    """The field that a read or a write of the state names."""
-    if isinstance(node, ast.Attribute) and call_name(node.value) == "self.state":
-        return None if node.attr in _METHODS else node.attr
-    if isinstance(node, ast.Subscript) and call_name(node.value) == "self.state":
-        found = literal_of(node.slice)
-        return found if isinstance(found, str) else None
-    if isinstance(node, ast.Call) and call_name(node) in ("self.state.get", "self.state.setdefault") and node.args:
-        found = literal_of(node.args[0])
-        return found if isinstance(found, str) else None
+def state_field(node: ast.AST) -> str | None:
+    """`x` of `self.state.x` and of `self.state["x"]`."""
+    if isinstance(node, ast.Attribute | ast.Subscript) and call_name(node.value) == "self.state":
+        return node.attr if isinstance(node, ast.Attribute) else text_of(node.slice)
     return None
 
 
-_METHODS: Final = frozenset(
-    {
-        "get",
-        "setdefault",
-        "update",
-        "keys",
-        "items",
-        "values",
-        "pop",
-        "model_dump",
-        "model_dump_json",
-        "dict",
-        "json",
-        "copy",
-    }
-)
+def _named_field(node: ast.AST) -> str | None:
+    """The field that a read or a write of the state names."""
+    if isinstance(node, ast.Call) and call_name(node) in ("self.state.get", "self.state.setdefault") and node.args:
+        return text_of(node.args[0])
+    found = state_field(node)
+    return None if isinstance(node, ast.Attribute) and found in _METHODS else found
 
 
 def written_fields(method: ast.AST) -> set[str]:
     """The fields of the state that a method may change."""
     found: set[str] = set()
     for node in ast.walk(method):
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = list(node.targets)
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-            targets = [node.target]
-        elif isinstance(node, ast.Delete):
-            targets = list(node.targets)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATING:
+        targets = list(node.targets) if isinstance(node, ast.Delete) else targets_of(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATING:
             targets = [node.func.value]
-            name = literal_of(node.args[0]) if node.args and call_name(node) == "self.state.setdefault" else None
-            found |= {name} if isinstance(name, str) else set()
+            name = text_of(node.args[0]) if node.args and call_name(node) == "self.state.setdefault" else None
+            found |= {name} if name is not None else set()
             if call_name(node) == "self.state.update":
                 found |= {str(each.arg) for each in node.keywords if each.arg}
                 given = node.args[0] if node.args else None
-                found |= {str(literal_of(each)) for each in given.keys} if isinstance(given, ast.Dict) else set()
+                keys = map(text_of, given.keys) if isinstance(given, ast.Dict) else ()
+                found |= {each for each in keys if each is not None}
         for each in targets:
             found |= _fields_in(each)
     return found
@@ -147,7 +122,7 @@ def _fields_in(target: ast.expr) -> set[str]:
 def _default_of(value: ast.expr | None) -> tuple[Any, bool]:
     if value is None:
         return None, False
-    if isinstance(value, ast.Call) and call_name(value).rpartition(".")[2] == "Field":
+    if isinstance(value, ast.Call) and last_name(value) == "Field":
         said = {each.arg: each.value for each in value.keywords if each.arg}
         if "default_factory" in said:
             made: dict[str, Any] = {"list": [], "dict": {}, "set": [], "List": [], "str": ""}
@@ -169,7 +144,7 @@ def _type_of(node: ast.expr) -> str | None:
             "array" if node.id in _LISTS else "object" if node.id in ("dict", "Dict") else None
         )
     if isinstance(node, ast.Subscript):
-        name = call_name(node.value).rpartition(".")[2]
+        name = last_name(node.value)
         return "array" if name in _LISTS else "object" if name in ("dict", "Dict") else None
     return None
 
@@ -194,102 +169,107 @@ _PLAIN: Final[Mapping[str, dict[str, Any]]] = {
     "UUID": {"type": "string"},
     "object": {},
 }
-Find = Callable[[str], ast.ClassDef | None]
+_MOST_SHAPES: Final = 500
+"""Classes in one shape: those that hold each other many times would never end."""
 
 
-def schema_of_class(found: ast.ClassDef, find: Find, unknown: list[str], depth: int = 0) -> dict[str, Any] | None:
-    """The JSON Schema of a pydantic class, by its annotations; what is not known is added to `unknown` and left open.
+class ClassShapes:
+    """Makes JSON Schemas of pydantic classes, by their annotations."""
 
-    None: it has no fields.
-    """
-    bases = [call_name(each).rpartition(".")[2] for each in found.bases]
-    if "Enum" in bases or "StrEnum" in bases:
-        values = [literal_of(each.value) for each in found.body if isinstance(each, ast.Assign)]
-        return {"enum": [each for each in values if isinstance(each, str | int)]}
-    if depth > 8:
-        return None
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    for base in bases:
-        parent = find(base) if base not in ("BaseModel", "object", "ABC") else None
-        inherited = None if parent is None else schema_of_class(parent, find, unknown, depth + 1)
-        if inherited is not None:
-            properties |= inherited.get("properties", {})
-            required += inherited.get("required", [])
-    for each in found.body:
-        if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
-            continue
-        if each.target.id.startswith("_") or each.target.id == "model_config":
-            continue
-        shape = _schema_of(each.annotation, find, unknown, depth)
-        if shape is None:
-            unknown.append(ast.unparse(each.annotation))
-            shape = {}
-        description, is_required = _field(each.value)
-        properties[each.target.id] = {**shape, **({"description": description} if description else {})}
-        if is_required:
-            required.append(each.target.id)
-    if not properties:
-        return None
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    def __init__(self, find: Callable[[str], ast.ClassDef | None]) -> None:
+        self._find = find
+        self._left = _MOST_SHAPES
+        self.unknown: list[str] = []
+        """Annotations that are not known; their fields are left open."""
+
+    def of_class(self, found: ast.ClassDef, depth: int = 0) -> dict[str, Any] | None:
+        """The schema of a class; None: it has no fields, or there are too many in one another."""
+        bases = [last_name(each) for each in found.bases]
+        if "Enum" in bases or "StrEnum" in bases:
+            values = [literal_of(each.value) for each in found.body if isinstance(each, ast.Assign)]
+            return {"enum": [each for each in values if isinstance(each, str | int)]}
+        self._left -= 1
+        if depth > 8 or self._left < 0:
+            return None
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        for base in bases:
+            parent = self._find(base) if base not in ("BaseModel", "object", "ABC") else None
+            inherited = None if parent is None else self.of_class(parent, depth + 1)
+            if inherited is not None:
+                properties |= inherited.get("properties", {})
+                required += inherited.get("required", [])
+        for each in found.body:
+            if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
+                continue
+            if each.target.id.startswith("_") or each.target.id == "model_config":
+                continue
+            shape = self._of_type(each.annotation, depth)
+            if shape is None:
+                self.unknown.append(ast.unparse(each.annotation))
+                shape = {}
+            description, is_required = _field(each.value)
+            properties[each.target.id] = {**shape, **({"description": description} if description else {})}
+            if is_required:
+                required.append(each.target.id)
+        if not properties:
+            return None
+        return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+    def _of_type(self, node: ast.expr, depth: int) -> dict[str, Any] | None:
+        if (text := text_of(node)) is not None:
+            try:
+                return self._of_type(ast.parse(text, mode="eval").body, depth + 1) if depth < 8 else None
+            except (SyntaxError, ValueError):
+                return None
+        if isinstance(node, ast.Constant) and node.value is None:
+            return {"type": "null"}
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return self._of_any([node.left, node.right], depth)
+        if isinstance(node, ast.Name | ast.Attribute):
+            name = last_name(node)
+            if name in _PLAIN:
+                return dict(_PLAIN[name])
+            found = self._find(name)
+            return None if found is None else self.of_class(found, depth + 1)
+        if not isinstance(node, ast.Subscript):
+            return None
+        name = last_name(node.value)
+        inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if name in ("List", "list", "Set", "set", "Sequence", "Tuple", "tuple", "Iterable", "conlist"):
+            item = self._of_type(inner[0], depth)
+            return None if item is None else {"type": "array", "items": item}
+        if name in ("Dict", "dict", "Mapping"):
+            value = self._of_type(inner[-1], depth)
+            return None if value is None else {"type": "object", **({"additionalProperties": value} if value else {})}
+        if name == "Literal":
+            return {"enum": [literal_of(each) for each in inner]}
+        if name == "Annotated":
+            return self._of_type(inner[0], depth)
+        if name == "Optional":
+            return self._of_any([*inner, ast.Constant(None)], depth)
+        return self._of_any(inner, depth) if name == "Union" else None
+
+    def _of_any(self, nodes: list[ast.expr], depth: int) -> dict[str, Any] | None:
+        shapes = [self._of_type(each, depth) for each in nodes]
+        known = [each for each in shapes if each is not None]
+        if len(known) < len(shapes):
+            return None
+        types = [each.get("type") for each in known]
+        if all(list(each) == ["type"] for each in known) and all(isinstance(each, str) for each in types):
+            return {"type": list(dict.fromkeys(types))}
+        return {"anyOf": known}
 
 
 def _field(value: ast.expr | None) -> tuple[str, bool]:
     """Returns the schema of a field, and whether it is required."""
     if value is None:
         return "", True
-    if not isinstance(value, ast.Call) or call_name(value).rpartition(".")[2] != "Field":
+    if not isinstance(value, ast.Call) or last_name(value) != "Field":
         return "", False
     said = {each.arg: each.value for each in value.keywords if each.arg}
     first = value.args[0] if value.args else said.get("default")
     is_required = (first is None and "default_factory" not in said) or (
         isinstance(first, ast.Constant) and first.value is Ellipsis
     )
-    description = literal_of(said.get("description"))
-    return (description if isinstance(description, str) else ""), is_required
-
-
-def _schema_of(node: ast.expr, find: Find, unknown: list[str], depth: int) -> dict[str, Any] | None:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        try:
-            return _schema_of(ast.parse(node.value, mode="eval").body, find, unknown, depth + 1) if depth < 8 else None
-        except (SyntaxError, ValueError):
-            return None
-    if isinstance(node, ast.Constant) and node.value is None:
-        return {"type": "null"}
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return _any_of([node.left, node.right], find, unknown, depth)
-    if isinstance(node, ast.Name | ast.Attribute):
-        name = call_name(node).rpartition(".")[2]
-        if name in _PLAIN:
-            return dict(_PLAIN[name])
-        found = find(name)
-        return None if found is None else schema_of_class(found, find, unknown, depth + 1)
-    if not isinstance(node, ast.Subscript):
-        return None
-    name = call_name(node.value).rpartition(".")[2]
-    inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if name in ("List", "list", "Set", "set", "Sequence", "Tuple", "tuple", "Iterable", "conlist"):
-        item = _schema_of(inner[0], find, unknown, depth)
-        return None if item is None else {"type": "array", "items": item}
-    if name in ("Dict", "dict", "Mapping"):
-        value = _schema_of(inner[-1], find, unknown, depth)
-        return None if value is None else {"type": "object", **({"additionalProperties": value} if value else {})}
-    if name == "Literal":
-        return {"enum": [literal_of(each) for each in inner]}
-    if name == "Annotated":
-        return _schema_of(inner[0], find, unknown, depth)
-    if name == "Optional":
-        return _any_of([*inner, ast.Constant(None)], find, unknown, depth)
-    return _any_of(inner, find, unknown, depth) if name == "Union" else None
-
-
-def _any_of(nodes: list[ast.expr], find: Find, unknown: list[str], depth: int) -> dict[str, Any] | None:
-    shapes = [_schema_of(each, find, unknown, depth) for each in nodes]
-    known = [each for each in shapes if each is not None]
-    if len(known) < len(shapes):
-        return None
-    types = [each.get("type") for each in known]
-    if all(list(each) == ["type"] for each in known) and all(isinstance(each, str) for each in types):
-        return {"type": list(dict.fromkeys(types))}
-    return {"anyOf": known}
+    return text_of(said.get("description")) or "", is_required

@@ -13,16 +13,26 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from flowengine.errors import DefinitionError
-from flowengine.importers.carried_code import CarriedModule, format_import, module_name
+from flowengine.importers.carried_code import CarriedModule, Wrapper, module_name
 from flowengine.importers.crew_ai.class_fields import StateField, fields_of, written_fields
-from flowengine.importers.crew_ai.crew_classes import CrewClass, Method, PythonFiles, crew_classes
+from flowengine.importers.crew_ai.crew_classes import CrewClass, PythonFiles, crew_classes
 from flowengine.importers.crew_ai.crew_parts import project_base
 from flowengine.importers.crew_ai.crew_reader import CrewReader
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS
 from flowengine.importers.crew_ai.flow_edges import EdgeReader
 from flowengine.importers.crew_ai.flow_methods import FlowMethod, methods_of
-from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace, Stub
-from flowengine.importers.python_code import PythonSource, call_name, parse_python
+from flowengine.importers.form import (
+    FlowStep,
+    ImportedFlow,
+    ImportedProject,
+    ImportLedger,
+    Names,
+    SourcePlace,
+    Stub,
+    key_path,
+    to_tag,
+)
+from flowengine.importers.python_code import PythonFunction, PythonSource, call_name, last_name, parse_python
 from flowengine.importers.source_tree import SourceTree
 
 __all__ = ["read_flow"]
@@ -61,7 +71,7 @@ def read_flow(tree: SourceTree, file: str) -> ImportedProject:
 
 def _is_flow(found: ast.ClassDef) -> bool:
     bases = [each.value if isinstance(each, ast.Subscript) else each for each in found.bases]
-    return any(call_name(each).rpartition(".")[2] == "Flow" for each in bases)
+    return any(last_name(each) == "Flow" for each in bases)
 
 
 class _FlowReader(EdgeReader):
@@ -69,7 +79,7 @@ class _FlowReader(EdgeReader):
 
     def read(self) -> ImportedFlow:
         self.flow.description = ast.get_docstring(self.found)
-        self.ledger.note_mapped(f"flow {self.found.name}", self._place(self.found))
+        self.ledger.note_mapped(f"flow {self.found.name}", self.source.place(self.found))
         self._read_state()
         self._read_crews()
         steps = {name: self._read_method(method) for name, method in self.methods.items()}
@@ -79,12 +89,14 @@ class _FlowReader(EdgeReader):
     def _read_state(self) -> None:
         self.fields = fields_of(self.found, self.source, self.crews.files)
         self.written = {name: written_fields(each.node) for name, each in self.methods.items()}
-        helpers = [each for each in self.found.body if isinstance(each, Method) and each.name not in self.methods]
+        helpers = [
+            each for each in self.found.body if isinstance(each, PythonFunction) and each.name not in self.methods
+        ]
         by_helpers = set[str]().union(*(written_fields(each) for each in helpers))
-        for name in {*by_helpers, *(one for each in self.written.values() for one in each)}:
+        everywhere = by_helpers.union(*self.written.values())
+        for name in sorted(everywhere):
             self.fields.setdefault(name, StateField(name, None, None, True, self.found.lineno, self.source.file))
         self.helpers = by_helpers
-        everywhere = set[str]().union(by_helpers, *self.written.values())
         names = Names()
         self.keys = {name: names.id(name, "field") for name in self.fields}
         for name, field in self.fields.items():
@@ -128,7 +140,7 @@ class _FlowReader(EdgeReader):
         return flow
 
     def _read_method(self, method: FlowMethod) -> FlowStep:
-        place = self._place(method.node)
+        place = self.source.place(method.node)
         step = FlowStep(self.ids[method.name], "function", place)
         what = f"method {method.name}"
         asked = None if method.is_router else self._only_asks(method)
@@ -149,13 +161,17 @@ class _FlowReader(EdgeReader):
         if module is None or problem or asks:
             self._add_stub(step, method, problem or asks or "its file has no name of a module")
             return step
-        step.call = self.crews.code.add_wrapper(step.id, self._format_step(method, module))
-        step.arguments["state"] = {name: f"{{{{ {self._value(name)} }}}}" for name in self.fields}
+        body = f"return run_method(original, {method.name!r}, state, given)"
+        first = f"from {PARTS} import run_method\n"
+        wrapper = Wrapper(["state: dict", "given: Any = None"], module, self.found.name, body, first)
+        step.call = self.crews.code.add_wrapper(step.id, wrapper)
+        self.crews.runs_crews = True
+        step.arguments["state"] = {name: to_tag(self._value(name)) for name in self.fields}
         given = next((each for each in method.waits_for if each in self.methods), None)
         if given is not None and len(method.node.args.args) > 1:
-            step.arguments["given"] = f"{{{{ nodes.{self.ids[given]}.output.result | default(none) }}}}"
+            step.arguments["given"] = to_tag(f"nodes.{self.ids[given]}.output.result | default(none)")
         changed = self.written[method.name] | (self.helpers if self._calls_helpers(method) else set[str]())
-        kept = {self.keys[each]: f"{{{{ output.state.{each} }}}}" for each in sorted(changed)}
+        kept = {self.keys[each]: to_tag(key_path("output.state", [each])) for each in sorted(changed)}
         if kept:
             step.keys["set"] = kept
         result = method.labels[0] if method.labels else "made up"
@@ -178,21 +194,9 @@ class _FlowReader(EdgeReader):
                     return f"it makes a model's part in code: {call_name(each)}"
         return ""
 
-    def _format_step(self, method: FlowMethod, module: str) -> Any:
-        def write(name: str) -> str:
-            return (
-                f"\n\ndef {name}(state: dict, given: Any = None) -> Any:\n"
-                f"    from {PARTS} import run_method\n\n"
-                f"{format_import(module, self.found.name)}"
-                f"    return run_method(original, {method.name!r}, state, given)\n"
-            )
-
-        self.crews.runs_crews = True
-        return write
-
     def _add_stub(self, step: FlowStep, method: FlowMethod, why: str) -> None:
         step.call = f"imported_stubs:{step.id}"
-        step.arguments = {"state": {name: f"{{{{ {self._value(name)} }}}}" for name in self.fields}}
+        step.arguments = {"state": {name: to_tag(self._value(name)) for name in self.fields}}
         original = self.source.segment(method.node)
         self.crews.project.stubs.append(Stub(step.call, ["state: dict"], why, step.origin, original=original))
         step.sample = {"result": method.labels[0] if method.labels else "made up", "state": {}}
@@ -211,7 +215,7 @@ def _crew_module(
     shapes = [
         source.segment(each)
         for each in source.classes()
-        if any(call_name(base).rpartition(".")[2] in ("BaseModel", "Enum", "str") for base in each.bases)
+        if any(last_name(base) in ("BaseModel", "Enum", "str") for base in each.bases)
     ]
     classes = [
         f"class {crew.name}(ImportedCrew):\n"

@@ -13,15 +13,24 @@ from typing import Final, NamedTuple
 
 from flowengine.errors import DefinitionError
 from flowengine.importers.form import SourcePlace
-from flowengine.importers.python_code import PythonSource, call_name, decorators_of, literal_of, parse_python
+from flowengine.importers.python_code import (
+    PythonFunction,
+    PythonSource,
+    call_name,
+    decorators_of,
+    last_name,
+    method_of,
+    parse_python,
+    targets_of,
+    text_of,
+)
 from flowengine.importers.source_tree import SourceError, SourceTree
 
-__all__ = ["CrewClass", "Method", "PythonFiles", "config_key", "crew_classes"]
+__all__ = ["CrewClass", "Entry", "PythonFiles", "config_key", "crew_classes"]
 
 _MARKS: Final = frozenset(
     {"agent", "task", "crew", "llm", "tool", "before_kickoff", "after_kickoff", "output_pydantic"}
 )
-Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class PythonFiles:
@@ -75,24 +84,26 @@ class PythonFiles:
 
     def class_of(self, source: PythonSource, name: str, depth: int = 0) -> tuple[ast.ClassDef, PythonSource] | None:
         """A class by the name that a file has for it."""
-        found = next(
-            (each for each in ast.walk(source.tree) if isinstance(each, ast.ClassDef) and each.name == name), None
-        )
+        every = (each for each in ast.walk(source.tree) if isinstance(each, ast.ClassDef))
+        found = next((each for each in every if each.name == name), None)
         if found is not None:
             return found, source
-        _, original, file = self.home_of(source, name)
-        other = self.parse_file(file) if file and file != source.file and depth < 8 else None
-        return None if other is None else self.class_of(other, original or name, depth + 1)
+        other, original = self.other_home(source, name)
+        return None if other is None or depth >= 8 else self.class_of(other, original or name, depth + 1)
 
-    def function_of(self, source: PythonSource, name: str) -> tuple[Method, PythonSource] | None:
+    def function_of(self, source: PythonSource, name: str) -> tuple[PythonFunction, PythonSource] | None:
         """A function by the name that a file has for it."""
         found = next((each for each in source.functions() if each.name == name), None)
         if found is not None:
             return found, source
-        _, original, file = self.home_of(source, name)
-        other = self.parse_file(file) if file and file != source.file else None
+        other, original = self.other_home(source, name)
         found = None if other is None else next((each for each in other.functions() if each.name == original), None)
         return None if found is None or other is None else (found, other)
+
+    def other_home(self, source: PythonSource, name: str) -> tuple[PythonSource | None, str]:
+        """The file that a name is imported from, and the name there; empty for a module."""
+        _, original, file = self.home_of(source, name)
+        return self.parse_file(file) if file and file != source.file else None, original
 
 
 def _distance(one: str, other: str) -> int:
@@ -113,8 +124,6 @@ class Entry(NamedTuple):
     """Of its method."""
     keywords: Mapping[str, ast.expr]
     place: SourcePlace
-    kind: str = ""
-    """The class that is called: `Agent`, `Task`, `ConditionalTask` …"""
 
 
 class CrewClass:
@@ -128,25 +137,16 @@ class CrewClass:
         self.agents: dict[str, Entry] = {}
         self.tasks: dict[str, Entry] = {}
         self.crew: Entry | None = None
-        self.hooks: list[tuple[str, Method]] = []
+        self.hooks: list[tuple[str, PythonFunction]] = []
         for each in found.body:
-            if isinstance(each, Method):
+            if isinstance(each, PythonFunction):
                 self._read(each)
 
     def find_config_path(self, key: str) -> str | None:
         """The path that `agents_config` or `tasks_config` says; None where it is no text."""
         for each in self.found.body:
-            targets = (
-                each.targets
-                if isinstance(each, ast.Assign)
-                else [each.target]
-                if isinstance(each, ast.AnnAssign)
-                else []
-            )
-            if any(isinstance(one, ast.Name) and one.id == key for one in targets):
-                texts = [
-                    one.value for one in ast.walk(each) if isinstance(one, ast.Constant) and isinstance(one.value, str)
-                ]
+            if any(isinstance(one, ast.Name) and one.id == key for one in targets_of(each)):
+                texts = (text_of(one) or "" for one in ast.walk(each) if isinstance(one, ast.Constant))
                 return next((one for one in texts if one.endswith((".yaml", ".yml"))), None)
         return f"config/{key.partition('_')[0]}.yaml"
 
@@ -162,8 +162,7 @@ class CrewClass:
             value = each.get(bare if name.startswith(("self.", "cls.", f"{self.name}.")) else name)
             if value is not None:
                 return self.resolve(value, depth + 1)
-        _, original, file = self.files.home_of(self.source, bare)
-        other = self.files.parse_file(file) if file and file != self.source.file else None
+        other, original = self.files.other_home(self.source, bare)
         if other is not None and "." not in name:
             for each in _assignments(None, other.tree):
                 if original in each:
@@ -172,18 +171,11 @@ class CrewClass:
 
     def tool_named(self, name: str) -> ast.expr | None:
         """Returns the tool of this name that a method of the class makes."""
-        for each in self.found.body:
-            if isinstance(each, Method) and each.name == name:
-                returned = [
-                    one.value for one in ast.walk(each) if isinstance(one, ast.Return) and one.value is not None
-                ]
-                return returned[-1] if returned else None
-        return None
+        method = method_of(self.found, name)
+        returned = [each.value for each in ast.walk(method) if isinstance(each, ast.Return)] if method else []
+        return next((each for each in reversed(returned) if each is not None), None)
 
-    def place(self, node: ast.AST) -> SourcePlace:
-        return SourcePlace(self.source.file, getattr(node, "lineno", 1))
-
-    def _read(self, method: Method) -> None:
+    def _read(self, method: PythonFunction) -> None:
         marks = [name.rpartition(".")[2] for name, _ in decorators_of(method)]
         mark = next((each for each in marks if each in _MARKS), None)
         if mark in ("before_kickoff", "after_kickoff"):
@@ -192,8 +184,7 @@ class CrewClass:
             return
         call = _find_made_call(method, {"agent": "Agent", "task": "Task", "crew": "Crew"}[mark])
         keywords = {each.arg: each.value for each in call.keywords if each.arg} if call is not None else {}
-        kind = call_name(call).rpartition(".")[2] if call is not None else ""
-        entry = Entry(method.name, keywords, self.place(call or method), kind)
+        entry = Entry(method.name, keywords, self.source.place(call or method))
         if mark == "agent":
             self.agents[method.name] = entry
         elif mark == "task":
@@ -202,10 +193,10 @@ class CrewClass:
             self.crew = entry
 
 
-def _find_made_call(method: Method, ending: str) -> ast.Call | None:
+def _find_made_call(method: PythonFunction, ending: str) -> ast.Call | None:
     """The call that makes what a method returns."""
     calls = [each for each in ast.walk(method) if isinstance(each, ast.Call)]
-    named = [each for each in calls if call_name(each).rpartition(".")[2].endswith(ending)]
+    named = [each for each in calls if last_name(each).endswith(ending)]
     return named[0] if named else None
 
 
@@ -214,7 +205,7 @@ def _assignments(found: ast.ClassDef | None, tree: ast.Module) -> Iterator[dict[
     if found is not None:
         yield _find_assignments(found.body)
         for each in found.body:
-            if isinstance(each, Method):
+            if isinstance(each, PythonFunction):
                 yield _find_assignments(list(ast.walk(each)), "self.")
     yield _find_assignments(tree.body)
 
@@ -222,11 +213,8 @@ def _assignments(found: ast.ClassDef | None, tree: ast.Module) -> Iterator[dict[
 def _find_assignments(body: list[ast.stmt] | list[ast.AST], prefix: str = "") -> dict[str, ast.expr]:
     values: dict[str, ast.expr] = {}
     for each in body:
-        targets = (
-            each.targets if isinstance(each, ast.Assign) else [each.target] if isinstance(each, ast.AnnAssign) else []
-        )
         value = each.value if isinstance(each, ast.Assign | ast.AnnAssign) else None
-        for target in targets:
+        for target in targets_of(each):
             name = call_name(target) if isinstance(target, ast.Name | ast.Attribute) else ""
             if value is not None and name:
                 values.setdefault(name.removeprefix(prefix), value)
@@ -246,9 +234,7 @@ def crew_classes(source: PythonSource, files: PythonFiles) -> list[CrewClass]:
 def config_key(node: ast.expr | None) -> str | None:
     """`x` of `self.agents_config["x"]`; None for anything else."""
     if isinstance(node, ast.Subscript) and call_name(node.value).endswith("_config"):
-        found = literal_of(node.slice)
-        return found if isinstance(found, str) else None
+        return text_of(node.slice)
     if isinstance(node, ast.Call) and call_name(node).endswith("_config.get") and node.args:
-        found = literal_of(node.args[0])
-        return found if isinstance(found, str) else None
+        return text_of(node.args[0])
     return None

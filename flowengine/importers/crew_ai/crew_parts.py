@@ -5,23 +5,46 @@ Which file of agents goes with which of tasks, and where imports start, is told 
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
 from flowengine.importers.carried_code import CarriedCode
-from flowengine.importers.crew_ai.crew_classes import CrewClass, PythonFiles, crew_classes
+from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, PythonFiles, config_key, crew_classes
 from flowengine.importers.crew_ai.crew_tools import ToolCode
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS, STAND_IN
-from flowengine.importers.form import CarriedFile, ImportedFlow, ImportedProject, Names, SourcePlace, literal
+from flowengine.importers.form import (
+    CarriedFile,
+    Element,
+    ImportedFlow,
+    ImportedProject,
+    Names,
+    Outcome,
+    SourcePlace,
+    fill_text,
+    literal,
+    to_tag,
+)
 from flowengine.importers.project_writer import OWN_FILES
+from flowengine.importers.python_code import literal_of, whole_text
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
-__all__ = ["AGENTS_MARK", "TASKS_MARK", "CrewParts", "agents_of", "project_base", "tasks_of", "text_with_inputs"]
+__all__ = [
+    "AGENTS_MARK",
+    "TASKS_MARK",
+    "CrewPart",
+    "CrewParts",
+    "CrewSetting",
+    "agents_of",
+    "project_base",
+    "tasks_of",
+    "text_with_inputs",
+]
 
 TASKS_MARK: Final = re.compile(r"^[ \t]++expected_output[ \t]*+:", re.MULTILINE)
 AGENTS_MARK: Final = re.compile(r"^[ \t]++backstory[ \t]*+:", re.MULTILINE)
@@ -73,19 +96,37 @@ def text_with_inputs(text: str, expression: Callable[[str], str | None]) -> str:
     >>> text_with_inputs("About {topic}: {{topic}} {% x", lambda name: f"inputs.{name}")
     'About {{ inputs.topic }}: {{ "{" }}{{ inputs.topic }}} {{ "{%" }} x'
     """
-    parts: list[str] = []
-    at = 0
-    for found in _PLACEHOLDER.finditer(text):
+
+    def meaning(found: re.Match[str]) -> str | None:
         meant = expression(found[1])
-        if meant is None:
-            continue
-        before = text[at : found.start()]
-        is_open = before.endswith("{")
-        parts.append(literal(before[:-1] if is_open else before))
-        parts += ['{{ "{" }}'] if is_open else []
-        parts.append(f"{{{{ {meant} }}}}")
-        at = found.end()
-    return "".join([*parts, literal(text[at:])])
+        return None if meant is None else to_tag(meant)
+
+    return fill_text(text, _PLACEHOLDER, meaning, escape=lambda before: literal(before, is_end=False))
+
+
+class CrewSetting(NamedTuple):
+    """One thing that is said of an agent or a task, in its file or in code."""
+
+    key: str
+    value: Any
+    """The literal, or the node where it is none."""
+    node: ast.expr | None
+    """None: the file says it."""
+    what: str
+    place: SourcePlace
+
+
+class CrewPart(NamedTuple):
+    """An agent or a task: its method, and the entry of its file."""
+
+    entry: Entry
+    key: str | None
+    """The entry of the file; None where there is none."""
+    held: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
 
 
 class CrewParts:
@@ -146,10 +187,10 @@ class CrewParts:
 
     def finish(self) -> None:
         """Put the code and the stubs into the project."""
-        self.project.files += [*self.code.carried_files(), *self._named_files()]
-        self.project.stubs += self.tools.stubs
         if self.code.uses_parts or self.runs_crews or self.tools.uses_parts:
             self.project.files.append(CarriedFile(f"{PARTS}.py", STAND_IN.text))
+        self.project.files += [*self.code.carried_files(), *self._named_files()]
+        self.project.stubs += self.tools.stubs
 
     def _named_files(self) -> Iterator[CarriedFile]:
         """The files beside copied code that the code names, such as its data; not those that became nodes."""
@@ -180,18 +221,36 @@ class CrewParts:
                 self.ledger.note_kept(f"file {new}", SourcePlace(path), "the code names it")
                 yield CarriedFile(new, data)
 
-    def tell(self, outcome: str, what: str, place: SourcePlace, note: str = "", by_hand: str = "") -> None:
+    def tell(self, outcome: Outcome, what: str, place: SourcePlace, note: str = "", by_hand: str = "") -> None:
         """Tell an element once, whichever crews of a file use it."""
         key = (place.file, place.line, what)
         if key in self._told:
             return
         self._told.add(key)
-        if outcome == "lost":
-            self.ledger.note_lost(what, place, note, by_hand or "see whether the flow needs it")
-        elif outcome == "changed":
-            self.ledger.note_changed(what, place, note, by_hand)
-        else:
-            self.ledger.note_mapped(what, place, note)
+        todo = {"lost": by_hand or "see whether the flow needs it", "changed": by_hand}.get(outcome, "")
+        self.ledger.elements.append(Element(what, place, outcome, note, todo))
+
+    def _tell_of(self, said: CrewSetting, outcome: Outcome, note: str = "", by_hand: str = "") -> None:
+        self.tell(outcome, said.what, said.place, note, by_hand)
+
+    def _settings_of(self, kind: str, part: CrewPart, source: YamlSource | None) -> list[CrewSetting]:
+        """All that is said of an agent or a task: what its file says, then what the code does."""
+        found: list[CrewSetting] = []
+        if part.key is not None and source is not None:
+            for each, value in part.held.items():
+                place = source.origin(part.key, each)
+                found.append(CrewSetting(each, value, None, f"{kind} {part.key}: {each}", place))
+        if self.crew is not None:
+            for each, node in part.entry.keywords.items():
+                value = literal_of(self.crew.resolve(node), node)
+                what, place = f"{kind} {part.name}: {each}", self.crew.source.place(node)
+                found.append(CrewSetting(each, value, node, what, place))
+        return found
+
+    def _keys_of_others(self, crew: CrewClass, kind: str) -> set[str]:
+        """The entries of a file that some crew of the same Python file names."""
+        every = ((each.agents if kind == "agent" else each.tasks) for each in crew_classes(crew.source, self.files))
+        return {config_key(each.keywords.get("config")) or name for one in every for name, each in one.items()}
 
     def _yaml(self, file: str) -> YamlSource:
         found = self.tree.read_yaml(file)
@@ -218,7 +277,7 @@ class CrewParts:
         return f"inputs.{self.inputs[name]}"
 
     def _text(self, value: Any) -> str:
-        return text_with_inputs(str(value).strip(), self._input) if value is not None else ""
+        return text_with_inputs(whole_text(str(value)).strip(), self._input) if value is not None else ""
 
 
 def _is_configuration(data: bytes) -> bool:

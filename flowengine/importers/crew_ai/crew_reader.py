@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.importers.crew_ai.agent_reader import AgentReader, config_field
-from flowengine.importers.crew_ai.class_fields import schema_of_class
-from flowengine.importers.crew_ai.crew_classes import CrewClass, config_key, crew_classes
-from flowengine.importers.crew_ai.crew_parts import text_with_inputs
-from flowengine.importers.crew_ai.crew_settings import CREW_NOTES, OWN_FIELDS, TASK_NOTES
-from flowengine.importers.form import FlowStep, ImportedFlow, Names, SourcePlace, literal
-from flowengine.importers.python_code import call_name, literal_of
-from flowengine.importers.source_tree import as_map
+from flowengine.importers.crew_ai.class_fields import ClassShapes
+from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, config_key
+from flowengine.importers.crew_ai.crew_parts import CrewPart, CrewSetting, text_with_inputs
+from flowengine.importers.crew_ai.crew_settings import CREW_NOTES, TASK_NOTES
+from flowengine.importers.form import FlowStep, ImportedFlow, Names, SourcePlace, literal, to_tag
+from flowengine.importers.python_code import call_name, last_name, literal_of
+from flowengine.importers.source_tree import as_map, is_list
 
 __all__ = ["CrewReader"]
 
@@ -43,6 +44,27 @@ def write_text(path: str, text: Any) -> str:
     file.write_text(text if isinstance(text, str) else str(text), "utf-8")
     return str(file.relative_to(ROOT))
 '''
+
+
+@dataclass
+class _TaskOrder:
+    """The tasks of a crew that have been read."""
+
+    ids: dict[str, str] = field(default_factory=dict[str, str])
+    """Name of a task, or of its entry → its step."""
+    done: list[str] = field(default_factory=list[str])
+    waiting: list[str] = field(default_factory=list[str])
+    """Those that run beside others."""
+
+    def add(self, id: str, *, is_async: bool) -> list[str]:
+        """Put a task behind the others; gives the steps whose outputs it sees where it names none."""
+        if is_async:
+            self.waiting.append(id)
+            return list(self.done)
+        before = [*self.done, *self.waiting]
+        self.done = [*before, id]
+        self.waiting = []
+        return before
 
 
 class CrewReader(AgentReader):
@@ -83,7 +105,7 @@ class CrewReader(AgentReader):
         if crew is None or crew.crew is None:
             return found
         for key, node in crew.crew.keywords.items():
-            place, what = crew.place(node), f"crew {crew.name}: {key}"
+            place, what = crew.source.place(node), f"crew {crew.name}: {key}"
             value = literal_of(crew.resolve(node))
             if key == "process":
                 if call_name(node).endswith("hierarchical"):
@@ -111,46 +133,35 @@ class CrewReader(AgentReader):
             return
         by_hand = "write it as a function node before the first task, or after the last"
         for mark, method in crew.hooks:
-            place, why = crew.place(method), "it is code round the whole crew"
+            place, why = crew.source.place(method), "it is code round the whole crew"
             self.tell("lost", f"{mark} {method.name}", place, why, by_hand)
 
     def _read_tasks(self, crew: CrewClass | None) -> None:
         data: Mapping[str, Any] = self.tasks_source.data
-        ids: dict[str, str] = {}
-        done: list[str] = []
-        waiting: list[str] = []
-        listed = self._tasks_in_order(crew, data)
+        order = _TaskOrder()
         keyed: set[str] = set()
-        for name, keywords, place in listed:
-            key = config_key(keywords.get("config")) or (name if name in data else None)
-            held = data.get(key) if key is not None else None
-            keyed.add(key or name)
-            step = FlowStep(self.step_names.id(name, "task"), origin=place)
-            ids[name] = step.id
-            if key is not None:
-                ids.setdefault(key, step.id)
-            after = self._read_task(step, name, key, as_map(held), keywords, place, ids, done, waiting)
+        for entry in self._tasks_in_order(crew, data):
+            key = config_key(entry.keywords.get("config")) or (entry.name if entry.name in data else None)
+            part = CrewPart(entry, key, as_map(data.get(key)) if key is not None else {})
+            keyed.add(part.key or part.name)
+            step = FlowStep(self.step_names.id(part.name, "task"), origin=entry.place)
+            order.ids[part.name] = step.id
+            if part.key is not None:
+                order.ids.setdefault(part.key, step.id)
+            after = self._read_task(step, part, order)
             self.flow.steps += [step, *after]
-        others = set[str]() if crew is None else self._task_keys_of_others(crew)
+        others = set[str]() if crew is None else self._keys_of_others(crew, "task")
         for name in data:
             if name not in keyed and name not in others:
                 place = self.tasks_source.origin(name)
                 self.tell("changed", f"task {name}", place, "left out: the crew does not do it")
         if self.flow.steps:
             last = next(each for each in reversed(self.flow.steps) if each.kind == "agent")
-            self.flow.outputs["result"] = f"{{{{ nodes.{last.id}.output }}}}"
+            self.flow.outputs["result"] = to_tag(f"nodes.{last.id}.output")
 
-    def _task_keys_of_others(self, crew: CrewClass) -> set[str]:
-        others = crew_classes(crew.source, self.files)
-        return {
-            config_key(entry.keywords.get("config")) or name for each in others for name, entry in each.tasks.items()
-        }
-
-    def _tasks_in_order(
-        self, crew: CrewClass | None, data: Mapping[str, Any]
-    ) -> list[tuple[str, Mapping[str, ast.expr], SourcePlace]]:
+    def _tasks_in_order(self, crew: CrewClass | None, data: Mapping[str, Any]) -> list[Entry]:
         if crew is None:
-            return [(name, {}, self.tasks_source.origin(name)) for name, held in data.items() if is_map(held)]
+            return [Entry(name, {}, self.tasks_source.origin(name)) for name, held in data.items() if is_map(held)]
         names = list(crew.tasks)
         node = crew.crew.keywords.get("tasks") if crew.crew is not None else None
         if isinstance(node, ast.List):
@@ -159,85 +170,54 @@ class CrewReader(AgentReader):
         for name, entry in crew.tasks.items():
             if name not in names:
                 self.tell("changed", f"task {name}", entry.place, "left out: the crew does not do it")
-        return [(name, crew.tasks[name].keywords, crew.tasks[name].place) for name in names]
+        return [crew.tasks[name] for name in names]
 
-    def _read_task(
-        self,
-        step: FlowStep,
-        name: str,
-        key: str | None,
-        held: Mapping[str, Any],
-        keywords: Mapping[str, ast.expr],
-        place: SourcePlace,
-        ids: Mapping[str, str],
-        done: list[str],
-        waiting: list[str],
-    ) -> list[FlowStep]:
-        self.tell("mapped", f"task {name}", place)
+    def _read_task(self, step: FlowStep, part: CrewPart, order: _TaskOrder) -> list[FlowStep]:
+        self.tell("mapped", f"task {part.name}", part.entry.place)
         texts: dict[str, str] = {}
-        values: dict[str, tuple[Any, ast.expr | None, SourcePlace, str]] = {}
-        for each, value in held.items():
-            assert key is not None
-            at = self.tasks_source.origin(key, each)
-            values[each] = (value, None, at, f"task {key}: {each}")
-        for each, node in keywords.items():
-            assert self.crew is not None
-            at = self.crew.place(node)
-            values[each] = (literal_of(self.crew.resolve(node), node), node, at, f"task {name}: {each}")
         context: list[str] | None = None
         after: list[FlowStep] = []
         is_async = False
-        for each, (value, node, at, what) in values.items():
-            if each in ("description", "expected_output"):
+        for said in {each.key: each for each in self._settings_of("task", part, self.tasks_source)}.values():
+            key, value = said.key, said.value
+            if key in ("description", "expected_output"):
                 if isinstance(value, ast.expr):
                     field = config_field(value)
-                    value = held.get(field) if field else None
+                    value = part.held.get(field) if field else None
                 if value is None:
-                    self.tell("lost", what, at, "it is made by code", "write it into the prompt")
+                    self._tell_of(said, "lost", "it is made by code", "write it into the prompt")
                     continue
-                texts[each] = self._text(value)
-                self.tell("mapped", what, at, "part of the prompt")
-            elif each == "config":
-                self.tell("mapped" if held else "lost", what, at, "" if held else "there is no such task in the file")
-            elif each == "agent":
-                self.tell("mapped", what, at)
-            elif each == "context":
-                context = self._read_context(value, node, ids, what, at)
-            elif each == "async_execution":
+                texts[key] = self._text(value)
+                self._tell_of(said, "mapped", "part of the prompt")
+            elif key == "config":
+                lacks = "" if part.held else "there is no such task in the file"
+                self._tell_of(said, "lost" if lacks else "mapped", lacks)
+            elif key == "agent":
+                self._tell_of(said, "mapped")
+            elif key == "context":
+                context = self._read_context(said, order.ids)
+            elif key == "async_execution":
                 is_async = value is True
-                self.tell("mapped", what, at, "it runs beside the tasks that do not need it")
-            elif each in ("output_json", "output_pydantic", "response_model"):
-                self._read_shape(step, node, what, at)
-            elif each == "output_file":
-                after += self._write_file(step, value, what, at)
-            elif each == "human_input" and value is True:
+                self._tell_of(said, "mapped", "it runs beside the tasks that do not need it")
+            elif key in ("output_json", "output_pydantic", "response_model"):
+                self._read_shape(step, said)
+            elif key == "output_file":
+                after += self._write_file(step, said)
+            elif key == "human_input" and value is True:
                 after.append(self._ask_person(step))
-                self.tell("changed", what, at, "a person accepts or stops; what they say does not go back to the agent")
-            elif each == "tools":
-                self._read_tools(step.keys, what, value, node, at)
-            elif each == "markdown" and value is True:
+                self._tell_of(said, "changed", "a person accepts or stops; what they say does not go back to the agent")
+            elif key == "tools":
+                self._read_tools(step.keys, said)
+            elif key == "markdown" and value is True:
                 texts["markdown"] = "Write it as Markdown."
-                self.tell("mapped", what, at, "a sentence of the prompt")
-            elif each in TASK_NOTES:
-                outcome, note = TASK_NOTES[each] if value not in (False, None) else ("mapped", "what holds anyway")
-                self.tell(outcome, what, at, note)
-            elif value in (False, None, []):
-                self.tell("mapped", what, at, "what holds anyway")
-            elif each in ("guardrail", "guardrails"):
-                self._read_guardrail(step, value, node, what, at)
-            elif node is None and each not in OWN_FIELDS:
-                self.tell("mapped", what, at, "CrewAI leaves such a key out, too")
+                self._tell_of(said, "mapped", "a sentence of the prompt")
+            elif key in ("guardrail", "guardrails") and value not in (False, None, []):
+                self._read_guardrail(step, said)
             else:
-                self.tell("lost", what, at, "it has no counterpart", "write it as a node or a guardrail")
-        if context is None:
-            context = list(done) if is_async else [*done, *waiting]
-        if is_async:
-            waiting.append(step.id)
-        else:
-            done += [*waiting, step.id]
-            waiting.clear()
-        self._set_agent(step, name, held, keywords)
-        step.prompt = self._prompt(texts, context)
+                self._tell_other(said, TASK_NOTES, "write it as a node or a guardrail")
+        before = order.add(step.id, is_async=is_async)
+        self._set_agent(step, part)
+        step.prompt = self._prompt(texts, before if context is None else context)
         return after
 
     def _prompt(self, texts: Mapping[str, str], context: Sequence[str]) -> str:
@@ -247,99 +227,105 @@ class CrewReader(AgentReader):
         parts += [texts["markdown"]] if "markdown" in texts else []
         if context:
             parts.append("What the tasks before gave:")
-            parts += [f"{{{{ nodes.{each}.output }}}}" for each in dict.fromkeys(context)]
+            parts += [to_tag(f"nodes.{each}.output") for each in dict.fromkeys(context)]
         return "\n\n".join(parts)
 
-    def _set_agent(self, step: FlowStep, name: str, held: Mapping[str, Any], keywords: Mapping[str, ast.expr]) -> None:
+    def _set_agent(self, step: FlowStep, part: CrewPart) -> None:
         if self.crew is not None:
-            found = self._agent_of(name, keywords, self.crew)
+            found = self._agent_of(part.name, part.entry.keywords, self.crew)
         else:
-            named = held.get("agent")
+            named = part.held.get("agent")
             found = str(named) if named else next(iter(self.agent_ids), None) if len(self.agent_ids) == 1 else None
             if found is None and self.agent_ids:
                 found = list(self.agent_ids)[min(len(self.flow.steps), len(self.agent_ids) - 1)]
-                self.tell("changed", f"task {name}", step.origin, f"it names no agent: {found} does it, by their order")
+                self.tell(
+                    "changed", f"task {part.name}", step.origin, f"it names no agent: {found} does it, by their order"
+                )
         if found is not None and found in self.agent_ids:
             step.keys = {"agent": self.agent_ids[found], **step.keys}
             if found in self.timeouts:
                 step.keys["timeout"] = self.timeouts[found]
         else:
-            self.tell("lost", f"task {name}: agent", step.origin, "it is not known which agent does it", "name one")
+            self.tell(
+                "lost", f"task {part.name}: agent", step.origin, "it is not known which agent does it", "name one"
+            )
 
-    def _read_context(
-        self, value: Any, node: ast.expr | None, ids: Mapping[str, str], what: str, place: SourcePlace
-    ) -> list[str] | None:
+    def _read_context(self, said: CrewSetting, ids: Mapping[str, str]) -> list[str] | None:
         named: list[str] = []
-        if isinstance(value, list):
-            named = [str(each) for each in cast("list[Any]", value)]
-        elif isinstance(node, ast.List):
-            named = [call_name(each).removeprefix("self.") for each in node.elts]
+        value = said.value
+        if is_list(value):
+            named = [str(each) for each in value]
+        elif isinstance(said.node, ast.List):
+            named = [call_name(each).removeprefix("self.") for each in said.node.elts]
         elif value is None:
-            self.tell("mapped", what, place)
+            self._tell_of(said, "mapped")
             return []
         known = [ids[each] for each in named if each in ids]
         if len(known) < len(named) or (not named and value != []):
-            self.tell("lost", what, place, "it names a task that does not come before", "name the nodes in the prompt")
+            self._tell_of(said, "lost", "it names a task that does not come before", "name the nodes in the prompt")
         else:
-            self.tell("mapped", what, place)
+            self._tell_of(said, "mapped")
         return known
 
-    def _read_shape(self, step: FlowStep, node: ast.expr | None, what: str, place: SourcePlace) -> None:
-        crew = self.crew
-        if node is None or crew is None or (isinstance(node, ast.Constant) and node.value is None):
-            self.tell("mapped", what, place) if node is not None else self.tell("lost", what, place, "it names a class")
+    def _read_shape(self, step: FlowStep, said: CrewSetting) -> None:
+        crew, node = self.crew, said.node
+        if node is None or crew is None:
+            self._tell_of(said, "lost", "it names a class")
             return
-        found = crew.files.class_of(crew.source, call_name(node).rpartition(".")[2])
+        if isinstance(node, ast.Constant) and node.value is None:
+            self._tell_of(said, "mapped")
+            return
+        found = crew.files.class_of(crew.source, last_name(node))
         if found is None:
-            self.tell("lost", what, place, "the class is not to be found", "write `output`, a JSON Schema")
+            self._tell_of(said, "lost", "the class is not to be found", "write `output`, a JSON Schema")
             return
-        unknown: list[str] = []
-        shape = schema_of_class(found[0], lambda name: _first(crew.files.class_of(found[1], name)), unknown)
+        shapes = ClassShapes(lambda name: _first(crew.files.class_of(found[1], name)))
+        shape = shapes.of_class(found[0])
         if shape is None or shape.get("type") != "object":
             why = "a field of it has a type that is not known"
-            self.tell("lost", what, place, why, "write `output`, a JSON Schema")
+            self._tell_of(said, "lost", why, "write `output`, a JSON Schema")
             return
         step.keys["output"] = shape
-        if unknown:
-            change = f"`output`: its JSON Schema, open where it says {', '.join(unknown)[:100]}"
-            self.tell("changed", what, place, change)
+        if shapes.unknown:
+            told = ", ".join(shapes.unknown)[:100]
+            self._tell_of(said, "changed", f"`output`: its JSON Schema, open where it says {told}")
         else:
-            self.tell("mapped", what, place, "`output`: its JSON Schema")
+            self._tell_of(said, "mapped", "`output`: its JSON Schema")
 
-    def _read_guardrail(self, step: FlowStep, value: Any, node: ast.expr | None, what: str, place: SourcePlace) -> None:
+    def _read_guardrail(self, step: FlowStep, said: CrewSetting) -> None:
         """A text judges the answer and has it improved; a function may refuse it, and the node is tried again."""
-        if isinstance(value, str):
-            step.keys["improve"] = {"instructions": literal(value.strip())}
-            change = "`improve`: the answer is judged by this text, and improved until it passes"
-            self.tell("changed", what, place, change)
+        if isinstance(said.value, str):
+            step.keys["improve"] = {"instructions": literal(said.value.strip())}
+            self._tell_of(said, "changed", "`improve`: the answer is judged by this text, and improved until it passes")
             return
-        call = self.tools.guard_of(node, self.crew) if node is not None and self.crew is not None else None
+        call = self.tools.guard_of(said.node, self.crew) if said.node is not None and self.crew is not None else None
         if call is None:
-            self.tell("lost", what, place, "the function is not to be found", "write it under `guardrails`")
+            self._tell_of(said, "lost", "the function is not to be found", "write it under `guardrails`")
             return
         step.keys["guardrails"] = {"output": [call]}
         step.keys["retry"] = {"attempts": 4, "on": ["error"]}
         note = "`guardrails` of the node, which is tried again; what the function makes of the answer is left out"
-        self.tell("changed", what, place, note)
+        self._tell_of(said, "changed", note)
 
-    def _write_file(self, step: FlowStep, value: Any, what: str, place: SourcePlace) -> list[FlowStep]:
-        if not isinstance(value, str):
-            self.tell("lost", what, place, "its name is made by code", "write a node that keeps the output")
+    def _write_file(self, step: FlowStep, said: CrewSetting) -> list[FlowStep]:
+        if not isinstance(said.value, str):
+            self._tell_of(said, "lost", "its name is made by code", "write a node that keeps the output")
             return []
-        path = value.removeprefix("./").lstrip("/")
+        path = said.value.removeprefix("./").lstrip("/")
         if path.startswith("..") or not path:
-            self.tell("lost", what, place, "the path leaves the project", "write a node that keeps the output")
+            self._tell_of(said, "lost", "the path leaves the project", "write a node that keeps the output")
             return []
         self.project.carry("imported_files.py", _FILES_MODULE)
-        writing = FlowStep(self.step_names.id(f"{step.id}_file"), "function", place, call="imported_files:write_text")
-        writing.arguments = {"path": text_with_inputs(path, self._input), "text": f"{{{{ nodes.{step.id}.output }}}}"}
+        writing = FlowStep(self.step_names.id(f"{step.id}_file"), "function", said.place)
+        writing.call = "imported_files:write_text"
+        writing.arguments = {"path": text_with_inputs(path, self._input), "text": to_tag(f"nodes.{step.id}.output")}
         writing.keys["effect"] = "idempotent"
-        self.tell("mapped", what, place, f"the node {writing.id} writes it, below the project's folder")
+        self._tell_of(said, "mapped", f"the node {writing.id} writes it, below the project's folder")
         return [writing]
 
     def _ask_person(self, step: FlowStep) -> FlowStep:
         asking = FlowStep(self.step_names.id(f"{step.id}_review"), "approval", step.origin)
-        asking.keys = {"message": f"{{{{ nodes.{step.id}.output }}}}", "routes": {"accept": {}, "stop": {}}}
+        asking.keys = {"message": to_tag(f"nodes.{step.id}.output"), "routes": {"accept": {}, "stop": {}}}
         return asking
 
 

@@ -9,38 +9,44 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.importers.crew_ai.crew_classes import CrewClass
 from flowengine.importers.form import Outcome
-from flowengine.importers.python_code import call_name, literal_of
+from flowengine.importers.python_code import call_name, last_name, literal_of
 from flowengine.models.vendor_choice import is_known_name
 from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
 
-__all__ = ["AGENT_NOTES", "CREW_NOTES", "OWN_FIELDS", "TASK_NOTES", "ModelFound", "read_model"]
+__all__ = ["AGENT_NOTES", "CREW_NOTES", "OWN_FIELDS", "TASK_NOTES", "ModelFound", "Note", "read_model"]
 
 Note = tuple[Outcome, str]
 _RECORDED: Final[Note] = ("mapped", "every run is recorded")
 _NO_CODE: Final[Note] = ("lost", "no code is called while an agent works")
 
-AGENT_NOTES: Final[Mapping[str, Note]] = {
+_EVERYWHERE: Final[Mapping[str, Note]] = {
     "verbose": _RECORDED,
-    "allow_delegation": ("mapped", ""),
+    "name": ("mapped", ""),
+}
+_OF_AGENTS: Final[Mapping[str, Note]] = {
+    **_EVERYWHERE,
     "cache": ("changed", "`cache: true` on a node does it"),
     "max_rpm": ("changed", "the project file bounds a vendor's requests: `[providers]`"),
+    "embedder": ("changed", "memory finds what is near by words"),
+    "function_calling_llm": ("changed", "the agent's own model asks for tools"),
+    "step_callback": _NO_CODE,
+}
+"""Of an agent, or of all agents of a crew."""
+AGENT_NOTES: Final[Mapping[str, Note]] = {
+    **_OF_AGENTS,
+    "allow_delegation": ("mapped", ""),
     "max_retry_limit": ("changed", "`max_retries` of an agent: 3"),
     "respect_context_window": ("mapped", "a prompt is packed into the model's window"),
     "use_system_prompt": ("mapped", ""),
-    "embedder": ("changed", "memory finds what is near by words"),
     "inject_date": ("lost", "no date is put into prompts"),
     "date_format": ("lost", "no date is put into prompts"),
-    "function_calling_llm": ("changed", "the agent's own model asks for tools"),
-    "step_callback": _NO_CODE,
     "callbacks": _NO_CODE,
     "multimodal": ("changed", "`attach` of a node gives a model files"),
     "config": ("mapped", ""),
-    "name": ("mapped", ""),
     "max_tokens": ("changed", "`max_tokens` of the agent"),
 }
 TASK_NOTES: Final[Mapping[str, Note]] = {
-    "verbose": _RECORDED,
-    "name": ("mapped", ""),
+    **_EVERYWHERE,
     "create_directory": ("mapped", ""),
     "callback": _NO_CODE,
     "max_retries": ("changed", "`max_retries` of an agent: 3"),
@@ -49,21 +55,15 @@ TASK_NOTES: Final[Mapping[str, Note]] = {
     "output_type": ("mapped", ""),
 }
 CREW_NOTES: Final[Mapping[str, Note]] = {
+    **_OF_AGENTS,
     "agents": ("mapped", ""),
     "tasks": ("mapped", ""),
-    "verbose": _RECORDED,
-    "name": ("mapped", ""),
-    "cache": ("changed", "`cache: true` on a node does it"),
-    "max_rpm": ("changed", "the project file bounds a vendor's requests: `[providers]`"),
     "output_log_file": ("changed", "every run is recorded in the store"),
     "share_crew": ("mapped", "nothing is shared"),
     "full_output": ("mapped", "every node's output is recorded"),
-    "embedder": ("changed", "memory finds what is near by words"),
     "tracing": _RECORDED,
     "language": ("changed", "`locale` of an agent"),
-    "step_callback": _NO_CODE,
     "task_callback": _NO_CODE,
-    "function_calling_llm": ("changed", "the agent's own model asks for tools"),
     "chat_llm": ("changed", "a chat is asked by the agents' own models"),
     "manager_llm": ("lost", "there is no manager"),
     "manager_agent": ("lost", "there is no manager"),
@@ -157,7 +157,7 @@ def _by_environment() -> ModelFound:
 
 
 def _model_of_call(call: ast.Call, crew: CrewClass, depth: int) -> ModelFound:
-    name = call_name(call).rpartition(".")[2]
+    name = last_name(call)
     said = {each.arg: each.value for each in call.keywords if each.arg}
     if name in ("getenv", "get") or call_name(call).endswith("environ.get"):
         fallback = literal_of(call.args[1]) if len(call.args) > 1 else None

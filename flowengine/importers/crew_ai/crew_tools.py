@@ -12,11 +12,21 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from flowengine.importers.carried_code import CarriedCode, argument_name, format_import, module_name
-from flowengine.importers.crew_ai.crew_classes import CrewClass, Method, PythonFiles
+from flowengine.importers.carried_code import CarriedCode, Wrapper, argument_name, module_name
+from flowengine.importers.crew_ai.crew_classes import CrewClass, PythonFiles
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS
 from flowengine.importers.form import Names, Stub
-from flowengine.importers.python_code import PythonSource, call_name, decorators_of, literal_of, parameters_of
+from flowengine.importers.python_code import (
+    PythonFunction,
+    PythonSource,
+    call_name,
+    decorators_of,
+    literal_of,
+    method_of,
+    parameters_of,
+    targets_of,
+    text_of,
+)
 
 __all__ = ["ToolCode", "ToolFound", "tool_elements"]
 
@@ -54,12 +64,29 @@ _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
 """Class of `crewai_tools` → what a call of it takes; those given to its constructor are left out."""
 
 
+_DEEPEST: Final = 8
+
+
 class ToolFound(NamedTuple):
     """A tool as an agent names it, and what is to be said of it."""
 
     call: str
     change: str = ""
     lost: str = ""
+
+
+class _OwnTool(NamedTuple):
+    """A tool that the source defines."""
+
+    run: PythonFunction
+    source: PythonSource
+    imported: str
+    """The name of its file that a call imports."""
+    name: str
+    called: str
+    """The expression that is called."""
+    text: str
+    is_method: bool
 
 
 class ToolCode:
@@ -89,7 +116,7 @@ class ToolCode:
         """A function that says whether an answer passes; None where the source's own is not to be found."""
         name = call_name(node)
         bare = name.removeprefix("self.")
-        held = next((each for each in crew.found.body if isinstance(each, Method) and each.name == bare), None)
+        held = method_of(crew.found, bare)
         function = (held, crew.source) if held is not None else self._files.function_of(crew.source, name)
         if function is None or "." in bare:
             return None
@@ -99,20 +126,14 @@ class ToolCode:
         if module is None or self._code.problem_of(path):
             return None
         self._code.need(path)
-        imported = crew.name if held is not None else found.name
-        called = f"object.__new__(original).{found.name}" if held is not None else "original"
-
-        def write(function_name: str) -> str:
-            return (
-                f"\n\ndef {function_name}(value: Any) -> bool:\n"
-                f"    from {PARTS} import CrewResult\n\n"
-                f"{format_import(module, imported)}"
-                f"    found = {called}(CrewResult(value))\n"
-                "    return bool(found[0] if isinstance(found, tuple) else found)\n"
-            )
-
+        imported, called = found.name, "original"
+        if held is not None:
+            imported, called = crew.name, f"object.__new__(original).{found.name}"
+        body = f"found = {called}(CrewResult(value))\n    return bool(found[0] if isinstance(found, tuple) else found)"
+        first = f"from {PARTS} import CrewResult\n"
         self.uses_parts = True
-        return self._code.add_wrapper(argument_name(f"{found.name}_passes"), write)
+        wrapper = Wrapper(["value: Any"], module, imported, body, first, "bool")
+        return self._code.add_wrapper(argument_name(f"{found.name}_passes"), wrapper)
 
     def _read(self, node: ast.expr, crew: CrewClass) -> ToolFound:
         resolved = crew.resolve(node) or node
@@ -132,11 +153,7 @@ class ToolCode:
         first, _, rest = name.partition(".")
         if rest and not name.startswith("self."):
             found = self._files.class_of(source, first)
-            method = (
-                None
-                if found is None
-                else next((each for each in found[0].body if isinstance(each, Method) and each.name == rest), None)
-            )
+            method = None if found is None else method_of(found[0], rest)
             if found is not None and method is not None:
                 return self._own_function(method, found[1], node, crew, first)
         elif name:
@@ -152,109 +169,70 @@ class ToolCode:
             return self._stub(node, crew, f"{name} is made with values of the code")
         fixed = {each.arg for each in call.keywords}
         parameters = [each for each in _KNOWN.get(name, ("query: str",)) if each.partition(":")[0] not in fixed]
-        names = [each.partition(":")[0] for each in parameters]
-
-        def write(function: str) -> str:
-            return (
-                f"\n\ndef {function}({', '.join(parameters)}) -> Any:\n"
-                f"    {_format_docstring(f'Use the tool {name}.')}\n"
-                f"{format_import(home, name)}"
-                f"    return original({given}).run({', '.join(f'{each}={each}' for each in names)})\n"
-            )
-
-        return ToolFound(
-            self._code.add_wrapper(argument_name(name), write), "it needs the package crewai-tools to be installed"
-        )
+        passed = ", ".join(f"{each}={each}" for each in (each.partition(":")[0] for each in parameters))
+        first, body = _format_docstring(f"Use the tool {name}."), f"return original({given}).run({passed})"
+        made = self._code.add_wrapper(argument_name(name), Wrapper(parameters, home, name, body, first))
+        return ToolFound(made, "it needs the package crewai-tools to be installed")
 
     def _own_class(
         self, found: ast.ClassDef, source: PythonSource, call: ast.Call, node: ast.expr, crew: CrewClass
     ) -> ToolFound:
-        run = next(
-            (each for each in found.body if isinstance(each, Method) and each.name in ("_run", "run", "_arun")), None
-        )
+        run = method_of(found, "_run", "run", "_arun")
         if run is None:
             return self._stub(node, crew, f"the class {found.name} has no method _run")
         given = _constructor(call)
         if given is None:
             return self._stub(node, crew, f"{found.name} is made with values of the code", run, source)
-        described = next(
-            (
-                literal_of(each.value)
-                for each in found.body
-                if isinstance(each, ast.AnnAssign | ast.Assign)
-                and any(
-                    isinstance(one, ast.Name) and one.id == "description"
-                    for one in (each.targets if isinstance(each, ast.Assign) else [each.target])
-                )
-            ),
-            None,
+        said = (
+            text_of(each.value)
+            for each in found.body
+            if isinstance(each, ast.AnnAssign | ast.Assign)
+            and any(isinstance(one, ast.Name) and one.id == "description" for one in targets_of(each))
         )
-        text = described if isinstance(described, str) else ast.get_docstring(found) or ""
-        return self._local(
-            found.name, found.name, run, source, node, crew, text, f"original({given}).{run.name}", is_method=True
-        )
+        described = next(said, None)
+        text = described if described is not None else ast.get_docstring(found) or ""
+        own = _OwnTool(run, source, found.name, found.name, f"original({given}).{run.name}", text, is_method=True)
+        return self._carry(own, node, crew)
 
     def _own_function(
-        self, found: Method, source: PythonSource, node: ast.expr, crew: CrewClass, holder: str = ""
+        self, found: PythonFunction, source: PythonSource, node: ast.expr, crew: CrewClass, holder: str = ""
     ) -> ToolFound:
-        marked = dict(decorators_of(found))
-        is_method = (
-            bool(holder)
-            and not any(name.endswith("staticmethod") for name in marked)
-            and found.args.args[:1]
-            and found.args.args[0].arg in ("self", "cls")
-        )
+        is_static = any(name.endswith("staticmethod") for name, _ in decorators_of(found))
+        is_method = bool(holder) and not is_static and [each.arg for each in found.args.args[:1]] in (["self"], ["cls"])
         called = f"original.{found.name}" if holder else "original"
         text = ast.get_docstring(found) or ""
-        return self._local(
-            holder or found.name, found.name, found, source, node, crew, text, called, is_method=bool(is_method)
-        )
+        own = _OwnTool(found, source, holder or found.name, found.name, called, text, is_method=is_method)
+        return self._carry(own, node, crew)
 
-    def _local(
-        self,
-        imported: str,
-        name: str,
-        run: Method,
-        source: PythonSource,
-        node: ast.expr,
-        crew: CrewClass,
-        text: str,
-        called: str,
-        *,
-        is_method: bool,
-    ) -> ToolFound:
-        path = self._paths.get(source.file, "")
+    def _carry(self, own: _OwnTool, node: ast.expr, crew: CrewClass) -> ToolFound:
+        path = self._paths.get(own.source.file, "")
         module = module_name(path) if path in self._code.modules else None
-        problem = "its file cannot go along" if module is None else self._code.problem_of(path)
-        if problem:
-            return self._stub(node, crew, problem, run, source)
+        problem = self._code.problem_of(path) if module is not None else "its file cannot go along"
+        if module is None or problem:
+            return self._stub(node, crew, problem, own.run, own.source)
         self._code.need(path)
-        parameters = parameters_of(run)[1:] if is_method else parameters_of(run)
+        parameters = parameters_of(own.run)[1:] if own.is_method else parameters_of(own.run)
         parameters = [each for each in parameters if not each.startswith("*")]
         names = [_bare(each) for each in parameters]
         head = [each.replace(_bare(each), argument_name(_bare(each)), 1) for each in parameters]
-        is_async = isinstance(run, ast.AsyncFunctionDef)
-
-        def write(function: str) -> str:
-            passed = ", ".join(f"{each}={argument_name(each)}" for each in names)
-            return (
-                f"\n\n{'async ' if is_async else ''}def {function}({', '.join(head)}) -> Any:\n"
-                f"    {_format_docstring(text or f'Use the tool {name}.')}\n"
-                f"{format_import(module or '', imported)}"
-                f"    return {'await ' if is_async else ''}{called}({passed})\n"
-            )
-
+        is_async = isinstance(own.run, ast.AsyncFunctionDef)
+        passed = ", ".join(f"{each}={argument_name(each)}" for each in names)
+        body = f"return {'await ' if is_async else ''}{own.called}({passed})"
+        first = _format_docstring(own.text or f"Use the tool {own.name}.")
+        wrapper = Wrapper(head, module, own.imported, body, first, is_async=is_async)
         needs = self._code.needs_of(path)
-        change = (
-            "its file goes along, without crewai"
-            if source.file != crew.source.file
-            else "the crew's file goes along for it"
-        )
+        is_other = own.source.file != crew.source.file
+        change = "its file goes along, without crewai" if is_other else "the crew's file goes along for it"
         change += f"; it needs {', '.join(needs)} to be installed" if needs else ""
-        return ToolFound(self._code.add_wrapper(argument_name(name), write), change)
+        return ToolFound(self._code.add_wrapper(argument_name(own.name), wrapper), change)
 
     def _stub(
-        self, node: ast.expr, crew: CrewClass, why: str, run: Method | None = None, source: PythonSource | None = None
+        self,
+        node: ast.expr,
+        crew: CrewClass,
+        why: str,
+        run: PythonFunction | None = None,
+        source: PythonSource | None = None,
     ) -> ToolFound:
         written = ast.unparse(node)
         shown = written.partition("(")[0].rpartition(".")[2] or "tool"
@@ -264,7 +242,7 @@ class ToolCode:
             parameters = [each for each in parameters_of(run) if _bare(each) not in ("self", "cls")]
         original = source.segment(run) if run is not None and source is not None else written
         call = f"imported_stubs:{name}"
-        self.stubs.append(Stub(call, parameters, why, crew.place(node), original=original, is_tool=True))
+        self.stubs.append(Stub(call, parameters, why, crew.source.place(node), original=original, is_tool=True))
         return ToolFound(call, lost=why)
 
 
@@ -289,19 +267,19 @@ def _format_docstring(text: str) -> str:
     return json.dumps(flat, ensure_ascii=False)
 
 
-def tool_elements(node: ast.expr | None, crew: CrewClass) -> tuple[list[ast.expr], list[ast.expr]]:
-    """The tools of a list, and parts of it that are no list."""
-    resolved = crew.resolve(node)
+def tool_elements(node: ast.expr | None, crew: CrewClass, depth: int = 0) -> tuple[list[ast.expr], list[ast.expr]]:
+    """The tools of a list, and parts of it that are no list, or made of the list itself."""
+    resolved = crew.resolve(node) if depth < _DEEPEST else node
     if resolved is None or (isinstance(resolved, ast.Constant) and resolved.value is None):
         return [], []
     if isinstance(resolved, ast.List | ast.Tuple):
         found: list[ast.expr] = []
         rest: list[ast.expr] = []
         for each in resolved.elts:
-            inner, left = tool_elements(each.value, crew) if isinstance(each, ast.Starred) else ([each], [])
+            inner, left = tool_elements(each.value, crew, depth + 1) if isinstance(each, ast.Starred) else ([each], [])
             found, rest = [*found, *inner], [*rest, *left]
         return found, rest
     if isinstance(resolved, ast.BinOp) and isinstance(resolved.op, ast.Add):
-        left, right = tool_elements(resolved.left, crew), tool_elements(resolved.right, crew)
+        left, right = (tool_elements(each, crew, depth + 1) for each in (resolved.left, resolved.right))
         return [*left[0], *right[0]], [*left[1], *right[1]]
     return [], [resolved]

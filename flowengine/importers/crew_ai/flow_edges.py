@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from flowengine.importers.crew_ai.flow_methods import FlowMethod, FlowParts
-from flowengine.importers.form import FlowStep, SourcePlace
+from flowengine.importers.form import FlowStep, SourcePlace, reach_from, to_tag
 
 __all__ = ["EdgeReader"]
 
@@ -40,10 +40,10 @@ class EdgeReader(FlowParts):
         heard = {each for name in order for each in self._sources(name)}
         for name in order:
             if name not in heard and name not in members:
-                self.flow.outputs[self.ids[name]] = f"{{{{ nodes.{self.ids[name]}.output.result | default(none) }}}}"
+                self.flow.outputs[self.ids[name]] = to_tag(f"nodes.{self.ids[name]}.output.result | default(none)")
         if not self.flow.outputs:
             last = self.flow.steps[-1]
-            self.flow.outputs["status"] = f"{{{{ nodes.{last.id}.status }}}}"
+            self.flow.outputs["status"] = to_tag(f"nodes.{last.id}.status")
 
     def _sources(self, name: str) -> list[str]:
         """The methods that a method waits for, also as routers of its labels."""
@@ -157,18 +157,9 @@ def _quote(text: str) -> str:
 
 def _find_circles(sources: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """The methods that lead to themselves, in groups."""
-    reach: dict[str, set[str]] = {}
-    for name in sources:
-        seen: set[str] = set()
-        waiting = list(sources[name])
-        while waiting:
-            at = waiting.pop()
-            if at not in seen:
-                seen.add(at)
-                waiting += sources.get(at, [])
-        reach[name] = seen
+    reach = {name: reach_from(sources[name], lambda at: sources.get(at, ())) for name in sources}
     groups: list[list[str]] = []
     for name in sources:
         if name in reach[name] and not any(name in group for group in groups):
-            groups.append([each for each in sources if each in reach[name] and name in reach.get(each, set())])
+            groups.append([each for each in sources if each in reach[name] and name in reach[each]])
     return groups

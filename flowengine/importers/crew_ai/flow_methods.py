@@ -11,11 +11,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from flowengine.importers.crew_ai.class_fields import StateField
-from flowengine.importers.crew_ai.crew_classes import Method
+from flowengine.importers.crew_ai.class_fields import StateField, state_field
 from flowengine.importers.crew_ai.crew_reader import CrewReader
-from flowengine.importers.form import ImportedFlow, Names, SourcePlace, literal
-from flowengine.importers.python_code import PythonSource, call_name, decorators_of, literal_of
+from flowengine.importers.form import ImportedFlow, Names, SourcePlace, literal, to_tag
+from flowengine.importers.python_code import (
+    PythonFunction,
+    PythonSource,
+    call_name,
+    decorators_of,
+    last_name,
+    literal_of,
+    text_of,
+)
 
 __all__ = ["FlowMethod", "FlowParts", "Trigger", "methods_of"]
 
@@ -34,7 +41,7 @@ class FlowMethod(NamedTuple):
     """A method of a flow."""
 
     name: str
-    node: Method
+    node: PythonFunction
     triggers: tuple[Trigger, ...]
     labels: tuple[str, ...]
     """What a router may say."""
@@ -68,9 +75,6 @@ class FlowParts:
         self.loops: dict[str, str] = {}
         """Method in a loop → the loop's id."""
 
-    def _place(self, node: ast.AST) -> SourcePlace:
-        return SourcePlace(self.source.file, getattr(node, "lineno", 1))
-
     def _value(self, field: str) -> str:
         """A field of the state as an expression."""
         key = self.keys[field]
@@ -103,7 +107,7 @@ class FlowParts:
                 continue
             if not targets:
                 return None
-            field = _state_field(targets[0])
+            field = state_field(targets[0])
             if field is not None and asked is not None:
                 text = self._answer_of(value, answer)
                 if text is None:
@@ -150,9 +154,9 @@ class FlowParts:
 
     def _text_of(self, node: ast.expr, texts: Mapping[str, str]) -> str | None:
         """A value as a template: a literal, a field of the state, or a text with these in it."""
-        field = _state_field(node)
+        field = state_field(node)
         if field is not None and field in self.keys:
-            return f"{{{{ {self._value(field)} }}}}"
+            return to_tag(self._value(field))
         if isinstance(node, ast.Name):
             return texts.get(node.id)
         if isinstance(node, ast.JoinedStr):
@@ -165,8 +169,8 @@ class FlowParts:
                 for each in node.values
             ]
             return None if None in parts else "".join(each or "" for each in parts)
-        value = literal_of(node)
-        return literal(value) if isinstance(value, str) else None
+        value = text_of(node)
+        return None if value is None else literal(value)
 
     def _answer_of(self, node: ast.expr, answer: str) -> str | None:
         """Returns the part of a crew's answer that is read, as a template of `output`."""
@@ -179,13 +183,13 @@ class FlowParts:
             return "{{ output.result }}"
         found = re.fullmatch(rf"{re.escape(answer)}(?:\.pydantic\.([a-z]\w*)|\[['\"]([a-z]\w*)['\"]\])", written)
         if found is not None:
-            return f"{{{{ output.result.{found[1] or found[2]} }}}}"
+            return to_tag(f"output.result.{found[1] or found[2]}")
         return "{{ output.result }}" if written == f"{answer}.pydantic" else None
 
 
 def methods_of(found: ast.ClassDef) -> Iterator[FlowMethod]:
     for node in found.body:
-        if not isinstance(node, Method):
+        if not isinstance(node, PythonFunction):
             continue
         triggers: list[Trigger] = []
         for name, each in decorators_of(node):
@@ -204,15 +208,15 @@ def _trigger_names(nodes: Sequence[ast.expr]) -> tuple[list[str], bool]:
         if isinstance(each, ast.Call):
             inner, inner_all = _trigger_names(each.args)
             names += inner
-            is_all = is_all or inner_all or call_name(each).rpartition(".")[2] == "and_"
+            is_all = is_all or inner_all or last_name(each) == "and_"
         elif isinstance(each, ast.Constant) and isinstance(each.value, str):
             names.append(each.value)
         elif call_name(each):
-            names.append(call_name(each).rpartition(".")[2])
+            names.append(last_name(each))
     return names, is_all
 
 
-def _labels_of(node: Method) -> list[str]:
+def _labels_of(node: PythonFunction) -> list[str]:
     """The texts that a method returns."""
     found: list[str] = []
     for each in ast.walk(node):
@@ -232,13 +236,3 @@ def _says_nothing(statement: ast.stmt) -> bool:
         return True
     name = call_name(statement.value) if isinstance(statement.value, ast.Call) else ""
     return name == "print" or re.fullmatch(r"(logger|logging|log|console)\.\w+", name) is not None
-
-
-def _state_field(node: ast.expr) -> str | None:
-    """`x` of `self.state.x` and of `self.state["x"]`."""
-    if isinstance(node, ast.Attribute) and call_name(node.value) == "self.state":
-        return node.attr
-    if isinstance(node, ast.Subscript) and call_name(node.value) == "self.state":
-        found = literal_of(node.slice)
-        return found if isinstance(found, str) else None
-    return None

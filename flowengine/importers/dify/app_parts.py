@@ -15,7 +15,6 @@ from typing import Any, Final
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
 from flowengine.importers.dify.selectors import Selectors, UnknownValueError, Value, words_of
 from flowengine.importers.form import (
-    GIVE,
     CarriedFile,
     FlowStep,
     ImportedFlow,
@@ -23,33 +22,24 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
     Stub,
+    fits_option,
     key_path,
     quote,
 )
-from flowengine.importers.jinja_text import RENDERING_MODULE, convert
+from flowengine.importers.jinja_text import convert, rendering_module
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 from flowengine.models.option_refusals import find_refusals
 
 __all__ = ["CLOCK", "EMPTY", "SAMPLES", "AppParts", "is_clock", "state_type"]
 
 _VENDORS: Final = {
-    "openai": "openai",
-    "anthropic": "anthropic",
-    "google": "google",
+    **{each: each for each in ("openai", "anthropic", "google", "vertex_ai", "openrouter", "groq", "ollama")},
+    **{each: each for each in ("deepseek", "moonshot", "bedrock", "cohere", "perplexity")},
     "gemini": "google",
-    "vertex_ai": "vertex_ai",
     "azure_openai": "azure",
-    "openrouter": "openrouter",
-    "groq": "groq",
-    "ollama": "ollama",
-    "deepseek": "deepseek",
-    "moonshot": "moonshot",
     "tongyi": "dashscope",
-    "bedrock": "bedrock",
-    "cohere": "cohere",
     "mistralai": "mistral",
     "nvidia": "nvidia_nim",
-    "perplexity": "perplexity",
     "togetherai": "together_ai",
     "fireworks": "fireworks_ai",
     "x": "xai",
@@ -74,7 +64,7 @@ SAMPLES: Final[dict[str, Any]] = {
 _LONGEST_LABEL: Final = 60
 EMPTY: Final[Mapping[str, Any]] = {"number": 0, "boolean": False, "array": [], "object": {}}
 """Type of a state or an input → its value where none is given; a text's is empty."""
-_RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+_OPTIONS: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 
 
 def state_type(kind: str) -> str:
@@ -100,6 +90,7 @@ class AppParts:
     loop_states: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     notes: list[str] = field(default_factory=list[str])
     by_hand: str = ""
+    _labels: dict[str, dict[str, str]] = field(default_factory=dict[str, "dict[str, str]"])
     stub_names: Names = field(default_factory=Names)
     needs_steps: bool = False
 
@@ -133,11 +124,6 @@ class AppParts:
             self.note(f"empty instead of {each}")
         return found
 
-    def give(self, step: FlowStep, value: Any) -> None:
-        """Make the step one that gives a value."""
-        step.call = GIVE
-        step.arguments = {"value": value}
-
     def jinja(self, text: str, variables: Sequence[Any], place: DifyNode, step: FlowStep | None = None) -> str:
         """A Jinja template of the source as one of ours; where ours cannot say it, by code that `step` calls."""
         given: dict[str, Value] = {}
@@ -153,7 +139,7 @@ class AppParts:
             raise UnknownValueError(f"a template: {converted.problem}")
         file = f"{place.id}.jinja"
         self.project.files.append(CarriedFile(f"templates/{file}", text))
-        self.project.carry("rendering.py", RENDERING_MODULE)
+        self.project.carry("rendering.py", rendering_module())
         step.call = "rendering:render"
         step.arguments = {"template": file, "values": {name: each.printed for name, each in given.items()}}
         step.sample = "A text."
@@ -255,37 +241,43 @@ class AppParts:
 
     def labels(self, place: DifyNode) -> dict[str, str]:
         """Handle of the source → label, for a node that chooses; empty for others."""
+        if place.source not in self._labels:
+            self._labels[place.source] = self._read_labels(place)
+        return self._labels[place.source]
+
+    def _read_labels(self, place: DifyNode) -> dict[str, str]:
+        found: dict[str, str] = {}
         match place.type:
             case "if-else":
                 cases = self.cases(place)
                 if len(cases) <= 1:
                     handle = str(cases[0].get("case_id") or cases[0].get("id") or "true") if cases else "true"
                     return {handle if cases and cases[0] is not place.data else "true": "then", "false": "else"}
-                found = {str(each.get("case_id") or each.get("id")): f"case_{at}" for at, each in enumerate(cases, 1)}
+                for at, each in enumerate(cases, 1):
+                    handle = str(each.get("case_id") or each.get("id"))
+                    # A handle that stands twice, or means the other way, is that of the first: none leads here.
+                    found[f"\0{at}" if handle in found or handle in {"false", "None"} else handle] = f"case_{at}"
                 return {**found, "false": "else"}
             case "question-classifier":
-                found = dict[str, str]()
-                for at, each in enumerate(as_maps(place.data.get("classes")), 1):
-                    name = str(each.get("name") or "").strip()
-                    is_fit = 0 < len(name) <= _LONGEST_LABEL and not set("\n{") & set(name)
-                    label = name if is_fit and name not in found.values() else f"class_{at}"
-                    found[str(each.get("id"))] = label
-                return found
+                rows, word = as_maps(place.data.get("classes")), "class"
+                names = [(str(each.get("id")), str(each.get("name") or "")) for each in rows]
             case "human-input":
-                found: dict[str, str] = {}
-                for each in as_maps(place.data.get("user_actions")):
-                    label = str(each.get("title") or each.get("id")).strip()[:_LONGEST_LABEL]
-                    if label and "{" not in label:
-                        found[str(each.get("id"))] = label
-                uses_timeout = any(edge.handle == "__timeout" for edge in self.graph.targets.get(place.source, []))
-                return {**found, **({"__timeout": "timeout"} if uses_timeout else {})}
+                rows, word = as_maps(place.data.get("user_actions")), "action"
+                names = [(id := str(each.get("id")), str(each.get("title") or id)[:_LONGEST_LABEL]) for each in rows]
+                if any(edge.handle == "__timeout" for edge in self.graph.targets.get(place.source, [])):
+                    names.append(("__timeout", "timeout"))
             case _:
                 return {}
-
-    def test_of(self, place: DifyNode, label: str) -> str:
-        """The expression that says whether a node took a label."""
-        fields = {"question-classifier": ".next_route", "human-input": ".choice"}
-        return f"nodes.{place.id}.output{fields.get(place.type, '')} == {quote(label)}"
+        taken: set[str] = set()
+        for at, (id, name) in enumerate(names, 1):
+            label = name.strip()
+            is_fit = 0 < len(label) <= _LONGEST_LABEL and not set("\n{") & set(label)
+            label = label if is_fit and label not in taken else f"{word}_{at}"
+            while label in taken:
+                label += "_2"
+            found[id] = label
+            taken.add(label)
+        return found
 
     # --- State
 
@@ -313,23 +305,23 @@ class AppParts:
         if name:
             step.model = self._model_name(provider, name)
         given = as_map(model.get("completion_params"))
-        for key, (low, high) in _RANGES.items():
+        for key in _OPTIONS:
             value: Any = given.get(key)
-            if type(value) in {int, float} and low <= value <= high and not (key == "top_p" and value == 1):
+            if fits_option(key, value) and not (key == "top_p" and value == 1):
                 step.keys[key] = value
         if step.kind == "routing":
             for key in ("top_p", "presence_penalty", "frequency_penalty"):
                 step.keys.pop(key, None)
         longest = next((given[key] for key in ("max_tokens", "max_output_tokens", "num_predict") if key in given), None)
-        if isinstance(longest, int) and longest > 0:
+        if fits_option("max_tokens", longest):
             step.keys["max_tokens"] = longest
-        if isinstance(given.get("seed"), int):
+        if fits_option("seed", given.get("seed")):
             step.keys["seed"] = given["seed"]
         stop = [str(each) for each in as_list(given.get("stop")) if each]
         if stop and step.kind == "agent":
             step.keys["stop"] = stop
         self._drop_refused(step)
-        known = {*_RANGES, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
+        known = {*_OPTIONS, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
         left = sorted(key[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {}))
         if left:
             self.note(f"options left out: {', '.join(left)}")
@@ -337,7 +329,7 @@ class AppParts:
     def _drop_refused(self, step: FlowStep) -> None:
         """Leave out what a model is known to refuse: other products do not send it either."""
         vendor, _, name = (step.model or "").partition("/")
-        given = {key: step.keys[key] for key in (*_RANGES, "max_tokens", "seed", "stop") if key in step.keys}
+        given = {key: step.keys[key] for key in (*_OPTIONS, "max_tokens", "seed", "stop") if key in step.keys}
         for refusal in list(find_refusals(vendor, name, given)):
             if step.keys.pop(refusal.option, None) is not None:
                 self.note(f"`{refusal.option}` is left out, since {refusal.reason}")

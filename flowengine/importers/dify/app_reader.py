@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from flowengine.core.values import is_json_type
 from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
 from flowengine.importers.dify.graph_writer import GraphWriter
@@ -21,7 +22,9 @@ from flowengine.importers.form import (
     Names,
     SourcePlace,
     escape_text,
+    fill_text,
     plain_words,
+    to_tag,
 )
 from flowengine.importers.source_tree import SourceError, YamlSource, as_list, as_map, as_maps
 
@@ -120,6 +123,8 @@ class AppReader:
         field: dict[str, Any] = {"type": _INPUT_TYPES.get(kind, "string")}
         options = [str(each) for each in as_list(row.get("options"))]
         default = row.get("default")
+        if kind == "number" and isinstance(default, str) and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", default):
+            default = float(default) if "." in default else int(default)
         if kind == "select" and options:
             field["enum"] = list(dict.fromkeys(options))
         if kind in {"file", "file-list"}:
@@ -144,12 +149,7 @@ class AppReader:
             self._ledger.note_done(what, origin, f"it is called `{id}`" if id != name else "")
 
     def _fits(self, default: Any, field: Mapping[str, Any]) -> bool:
-        if default is None or (default == "" and field["type"] != "string"):
-            return False
-        if "enum" in field:
-            return default in field["enum"]
-        kinds: dict[str, Any] = {"string": str, "number": (int, float), "boolean": bool, "object": dict}
-        return isinstance(default, kinds.get(field["type"], ())) and (default != "" or field["type"] == "string")
+        return default in field["enum"] if "enum" in field else is_json_type(default, field["type"])
 
     def _read_environment(self, workflow: Mapping[str, Any]) -> None:
         for at, each in enumerate(as_maps(workflow.get("environment_variables"))):
@@ -177,8 +177,7 @@ class AppReader:
             id = states.id(name, "variable")
             state: dict[str, Any] = {"type": state_type(kind)}
             given = each.get("value")
-            fits = self._fits(given, state) or (state["type"] == "array" and isinstance(given, list))
-            state["default"] = given if fits else EMPTY.get(state["type"], "")
+            state["default"] = given if self._fits(given, state) else EMPTY.get(state["type"], "")
             state["merge"] = "replace"
             self._flow.shared_state[id] = state
             self._values["conversation", name] = f"shared_state.{id}"
@@ -296,7 +295,7 @@ class AppReader:
             self._add_input("files", dict(_FILE), ("sys", "files"))
             step.keys["attach"] = ["{{ inputs.files }}"]
         self._flow.steps.append(step)
-        self._flow.outputs["answer"] = f"{{{{ nodes.{step.id}.output }}}}"
+        self._flow.outputs["answer"] = to_tag(f"nodes.{step.id}.output")
         what = f"app '{plain_words(self._app.get('name'), 60)}'"
         self._ledger.note_done(what, origin, "; ".join(parts.notes), note=f"the agent `{step.id}`")
         self._read_features(config, "model_config")
@@ -304,15 +303,12 @@ class AppReader:
 
     def _simple_text(self, text: str) -> str:
         """A prompt whose variables stand in plain braces."""
-        parts = re.split(r"\{\{([^{}#]{1,100})\}\}", text)
-        found: list[str] = []
-        for at, each in enumerate(parts):
-            expression = self._values.get(("start", each.strip())) if at % 2 else None
-            if expression is not None:
-                found.append(f"{{{{ {expression} }}}}")
-            else:
-                found.append(escape_text(f"{{{{{each}}}}}" if at % 2 else each))
-        return "".join(found)
+
+        def meaning(found: re.Match[str]) -> str | None:
+            expression = self._values.get(("start", found[1].strip()))
+            return None if expression is None else to_tag(expression)
+
+        return fill_text(text, re.compile(r"\{\{([^{}#]{1,100})\}\}"), meaning, last=escape_text)
 
 
 def _write_list(id: str, is_optional: bool) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.form import SourcePlace
+from flowengine.importers.form import SourcePlace, reach_from
 
 __all__ = ["START_TYPES", "DifyGraph", "DifyNode", "GraphEdge", "plain_handle"]
 
@@ -122,27 +122,19 @@ class DifyGraph:
 
     def _ancestors(self, place: DifyNode) -> set[str]:
         if place.source not in self._before:
-            found: set[str] = set()
-            work = [edge.source for edge in place.edges]
-            while work:
-                each = work.pop()
-                if each not in found:
-                    found.add(each)
-                    work += [edge.source for edge in self.places[each].edges]
-            self._before[place.source] = found
+            sources = (edge.source for edge in place.edges)
+            self._before[place.source] = reach_from(
+                sources, lambda each: (edge.source for edge in self.places[each].edges)
+            )
         return self._before[place.source]
 
     def _reach(self, parent: str | None, without: str | None) -> set[str]:
         key = without if without is not None else f"\0{parent}"
         if key not in self._reached:
-            work = [each.source for each in self.places.values() if each.parent == parent and each.is_start]
-            found: set[str] = set()
-            while work:
-                each = work.pop()
-                if each not in found and each != without:
-                    found.add(each)
-                    work += [edge.target for edge in self.targets.get(each, [])]
-            self._reached[key] = found
+            starts = (each.source for each in self.places.values() if each.parent == parent and each.is_start)
+            self._reached[key] = reach_from(
+                starts, lambda each: (edge.target for edge in self.targets.get(each, ())), without
+            )
         return self._reached[key]
 
     def _drop_cycles(self) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections import Counter
+from typing import Any, Final
 
 from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyNode, GraphEdge
 from flowengine.importers.dify.node_converters import NodeConverters
 from flowengine.importers.dify.selectors import UnknownValueError, Value, escape_values, words_of
-from flowengine.importers.form import FieldNames, FlowStep, ImportLedger, plain_words
+from flowengine.importers.form import FieldNames, FlowStep, ImportLedger, join_tests, plain_words, status_test, to_tag
 from flowengine.importers.source_tree import as_maps
 
 __all__ = ["GraphWriter"]
+
+_CHOICES: Final = frozenset({"condition", "routing", "approval"})
 
 
 class GraphWriter:
@@ -25,6 +28,8 @@ class GraphWriter:
         self._steps: dict[str, FlowStep] = {}
         self._told: dict[str, tuple[list[str], str, str]] = {}
         """Node → changes, why it is lost, what is to do by hand."""
+        self._forks: Counter[tuple[str, str]] = Counter()
+        """Node and label → how many nodes it leads to."""
         self._starts: dict[str, FlowStep] = {}
         """Loop → the step that sets its variables."""
 
@@ -33,6 +38,8 @@ class GraphWriter:
         for place in graph.places.values():
             if not place.is_start and place.type != "end" and graph.runs(place) and self._parent_runs(place):
                 place.id = parts.names.id(_name_of(place), "node")
+        edges = (each for every in graph.targets.values() for each in every)
+        self._forks = Counter((each.source, each.handle) for each in edges if graph.places[each.target].id)
         for place in graph.places.values():
             if place.type == "iteration" and place.id:
                 parts.item_names[place.source] = parts.names.id(f"{place.id}_item")
@@ -43,9 +50,7 @@ class GraphWriter:
         for place in graph.places.values():
             self._tell(place)
         if not parts.flow.steps:
-            step = FlowStep(parts.names.id("done"), "function")
-            parts.give(step, "done")
-            parts.flow.steps.append(step)
+            parts.flow.steps.append(FlowStep(parts.names.id("done")).give("done"))
 
     def _parent_runs(self, place: DifyNode) -> bool:
         return all(self._graph.runs(self._graph.places[each]) for each in self._graph.containers_of(place))
@@ -76,9 +81,7 @@ class GraphWriter:
         inside = [each for each in self._graph.level(place.source) if each.id]
         notes, _, by_hand = self._told[place.source]
         if not step.body:
-            filler = FlowStep(self._parts.names.id(f"{place.id}_step"), "function")
-            self._parts.give(filler, "done")
-            step.body.append(filler)
+            step.body.append(FlowStep(self._parts.names.id(f"{place.id}_step")).give("done"))
         if place.type == "iteration":
             self._finish_iteration(place, step, inside, notes)
             return []
@@ -89,11 +92,11 @@ class GraphWriter:
                 tests.append(self._parts.selectors.compare(each, end))
             except UnknownValueError as error:
                 notes.append(f"a condition to end the loop is left out: {error}")
-        word = " or " if str(place.data.get("logical_operator")) == "or" else " and "
-        found = [word.join(f"({each})" for each in tests) if len(tests) > 1 else each for each in tests[:1]]
-        found += [f'nodes.{each.id}.status == "succeeded"' for each in inside if each.type == "loop-end"]
+        word = "or" if place.data.get("logical_operator") == "or" else "and"
+        found = [join_tests(tests, word)] if tests else []
+        found += [status_test(each.id) for each in inside if each.type == "loop-end"]
         if found:
-            step.keys["until"] = found[0] if len(found) == 1 else " or ".join(f"({each})" for each in found)
+            step.keys["until"] = join_tests(found)
         self._told[place.source] = (notes, "", by_hand)
         return self._start_loop(place, step)
 
@@ -135,9 +138,8 @@ class GraphWriter:
                 given[key] = _constant(raw, str(self._parts.flow.shared_state[key]["type"]))
         if not given:
             return []
-        first = FlowStep(self._parts.names.id(f"{place.id}_start"), "function", place.origin)
-        self._parts.give(first, given)
-        first.keys["set"] = {key: f"{{{{ output.{key} }}}}" for key in given}
+        first = FlowStep(self._parts.names.id(f"{place.id}_start"), origin=place.origin).give(given)
+        first.keys["set"] = {key: to_tag(f"output.{key}") for key in given}
         self._starts[place.source] = first
         return [first]
 
@@ -170,22 +172,15 @@ class GraphWriter:
         return self._graph.runs(place) and (place.is_start or bool(place.id))
 
     def _is_only_target(self, edge: GraphEdge) -> bool:
-        same = [each for each in self._graph.targets.get(edge.source, []) if each.handle == edge.handle]
-        is_end = self._graph.places[edge.target].type == "end"
-        return len([each for each in same if self._graph.places[each.target].id]) == 1 and not is_end
+        return self._forks[edge.source, edge.handle] == 1 and self._graph.places[edge.target].type != "end"
 
     def _lead(self, edge: GraphEdge, target: str) -> None:
         """Make a label of a node lead to a target."""
         place = self._graph.places[edge.source]
         step = self._steps[edge.source]
         label = self._parts.labels(place).get(edge.handle)
-        if step.kind == "condition" and label is not None:
-            if "if" in step.keys or label == "else":
-                step.keys[label] = target
-            else:
-                next(each for each in step.keys["cases"] if each["label"] == label)["then"] = target
-        elif step.kind in {"routing", "approval"} and label is not None:
-            step.keys["routes"][label]["to"] = target
+        if step.kind in _CHOICES and label is not None:
+            step.lead(label, target)
         elif edge.handle == "fail-branch":
             step.keys["on_error"] = {"then": target}
 
@@ -193,12 +188,12 @@ class GraphWriter:
         """The expression that says whether an edge was taken."""
         place = self._graph.places[edge.source]
         label = self._parts.labels(place).get(edge.handle) if edge.handle else None
-        if label is not None and self._steps[edge.source].kind in {"condition", "routing", "approval"}:
-            return self._parts.test_of(place, label)
+        step = self._steps[edge.source]
+        if label is not None and step.kind in _CHOICES:
+            return step.test_of(label)
         if edge.handle == "fail-branch":
-            self._steps[edge.source].keys.setdefault("on_error", "skip")
-            return f'nodes.{place.id}.status != "succeeded"'
-        return f'nodes.{place.id}.status == "succeeded"'
+            step.keys.setdefault("on_error", "skip")
+        return status_test(place.id, "!=" if edge.handle == "fail-branch" else "==")
 
     # --- What a run gives
 
@@ -234,12 +229,12 @@ class GraphWriter:
             self._told[place.source] = (parts.notes, "", "")
         for id, rows in found.items():
             if len(rows) == 1 and (len(ends) == 1 or not rows[0][1]):
-                flow.outputs[id] = f"{{{{ {rows[0][0]} }}}}"
+                flow.outputs[id] = to_tag(rows[0][0])
             else:
                 text = "none"
                 for expression, taken in reversed(rows):
                     text = f"{expression} if {taken or 'true'} else {text if text == 'none' else f'({text})'}"
-                flow.outputs[id] = f"{{{{ {text} }}}}"
+                flow.outputs[id] = to_tag(text)
 
     def _tell(self, place: DifyNode) -> None:
         ledger = self._ledger

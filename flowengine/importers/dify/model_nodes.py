@@ -12,7 +12,7 @@ from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
-from flowengine.importers.form import FlowStep, plain_words
+from flowengine.importers.form import FlowStep, plain_words, to_tag
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["ModelNodes"]
@@ -23,7 +23,7 @@ _TYPES: Final = ("string", "number", "boolean", "object")
 class ModelNodes(AppParts):
     """The converters of nodes that ask a model."""
 
-    def _llm(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_llm(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         data = place.data
         self.set_model(step, as_map(data.get("model")))
@@ -84,7 +84,7 @@ class ModelNodes(AppParts):
             origin = self.graph.places.get(selector[0])
             if origin is not None and origin.type == "knowledge-retrieval":
                 default = value.with_default("[]")
-                special["context"] = f'{{{{ {default} | map(attribute="content") | join("\\n\\n") }}}}'
+                special["context"] = to_tag(f'{default} | map(attribute="content") | join("\\n\\n")')
             else:
                 special["context"] = value.printed
         return special
@@ -103,7 +103,7 @@ class ModelNodes(AppParts):
         step.keys["output"] = clean_schema(schema)
         self.schemas[place.source] = step.keys["output"]
 
-    def _classifier(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_question_classifier(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "routing"
         data = place.data
         self.set_model(step, as_map(data.get("model")))
@@ -120,7 +120,7 @@ class ModelNodes(AppParts):
         }
         self._attach(place, step)
 
-    def _extractor(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_parameter_extractor(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         data = place.data
         self.set_model(step, as_map(data.get("model")))
@@ -142,7 +142,7 @@ class ModelNodes(AppParts):
         self._attach(place, step)
         self._take_schema(place, step, {"type": "object", "properties": properties, "required": list(properties)})
 
-    def _agent(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_agent(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         parameters = as_map(place.data.get("agent_parameters"))
         given = {key: as_map(each).get("value") for key, each in parameters.items()}

@@ -7,8 +7,7 @@ Nothing here knows how nodes are connected. Choices, containers and questions to
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Mapping
 from typing import Any
 
 from flowengine.importers.dify.graph_levels import DifyNode
@@ -16,46 +15,21 @@ from flowengine.importers.dify.model_nodes import ModelNodes
 from flowengine.importers.dify.request_nodes import RequestNodes
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
 from flowengine.importers.dify.value_nodes import ValueNodes
-from flowengine.importers.form import FlowStep, plain_words
+from flowengine.importers.form import FlowStep, join_tests, plain_words
 from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["NodeConverters"]
 
 
 class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
-    """The functions by type, and what they need of the app."""
-
-    @cached_property
-    def converters(self) -> Mapping[str, Callable[[DifyNode, FlowStep], None]]:
-        return {
-            "llm": self._llm,
-            "code": self._code,
-            "template-transform": self._template,
-            "answer": self._answer,
-            "if-else": self._if_else,
-            "question-classifier": self._classifier,
-            "variable-aggregator": self._aggregator,
-            "variable-assigner": self._aggregator,
-            "assigner": self._assigner,
-            "knowledge-retrieval": self._retrieval,
-            "http-request": self._http,
-            "parameter-extractor": self._extractor,
-            "document-extractor": self._document,
-            "list-operator": self._list,
-            "agent": self._agent,
-            "human-input": self._human,
-            "iteration": self._iteration,
-            "loop": self._loop,
-            "loop-end": self._loop_end,
-            "tool": self._tool,
-        }
+    """The functions by the names of their types, and what they need of the app."""
 
     def convert(self, place: DifyNode) -> tuple[FlowStep, str]:
         """The step of a node, and why it is a stub; empty where it is none."""
         step = FlowStep(place.id, "function", place.origin)
         self.notes: list[str] = []
         why = f"there is no counterpart to '{place.type}'"
-        converter = self.converters.get(place.type)
+        converter = getattr(self, f"_do_{place.type.replace('-', '_')}", None)
         if converter is not None:
             try:
                 converter(place, step)
@@ -66,28 +40,19 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         self.notes.clear()
         return self.stub(place, why), why
 
-    def _if_else(self, place: DifyNode, step: FlowStep) -> None:
-        step.kind = "condition"
-        labels = self.labels(place).values()
-        cases = self.cases(place)
-        expressions = [self._conditions(each, place) for each in cases]
-        if not cases:
+    def _do_if_else(self, place: DifyNode, step: FlowStep) -> None:
+        tests = [self._conditions(each, place) for each in self.cases(place)]
+        if not tests:
             raise UnknownValueError("cases, of which there are none")
-        if len(cases) == 1:
-            step.keys["if"] = expressions[0]
-        else:
-            rows = zip(expressions, labels, strict=False)
-            step.keys["cases"] = [{"if": each, "label": label} for each, label in rows]
-            step.keys["else"] = {}
+        step.choose(list(zip(self.labels(place).values(), tests, strict=False)))
 
     def _conditions(self, case: Mapping[str, Any], place: DifyNode) -> str:
         found = [self.selectors.compare(each, place) for each in as_maps(case.get("conditions"))]
         if not found:
             raise UnknownValueError("a case without conditions")
-        word = " or " if str(case.get("logical_operator")) == "or" else " and "
-        return found[0] if len(found) == 1 else word.join(f"({each})" for each in found)
+        return join_tests(found, "or" if case.get("logical_operator") == "or" else "and")
 
-    def _human(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_human_input(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "approval"
         data = place.data
         names = (each.get("output_variable_name") or each.get("variable") for each in as_maps(data.get("inputs")))
@@ -105,7 +70,7 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
             step.keys["on_expire"] = labels["__timeout"]
         self.schemas[place.source] = {"properties": properties}
 
-    def _iteration(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_iteration(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "map"
         data = place.data
         step.keys["over"] = self.value(words_of(data.get("iterator_selector")), place).with_default("[]")
@@ -121,15 +86,15 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
             step.keys["on_item_error"] = "collect"
             self.note("the place of an item that failed has its error instead of nothing")
 
-    def _loop(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_loop(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "loop"
         data = place.data
         count = data.get("loop_count")
         step.keys["max_iterations"] = min(max(count if isinstance(count, int) else 10, 1), 10000)
         step.keys["on_exhausted"] = "continue"
 
-    def _loop_end(self, place: DifyNode, step: FlowStep) -> None:
-        self.give(step, "end")
+    def _do_loop_end(self, place: DifyNode, step: FlowStep) -> None:
+        step.give("end")
 
     def _add_retry(self, place: DifyNode, step: FlowStep) -> None:
         retry = as_map(place.data.get("retry_config"))

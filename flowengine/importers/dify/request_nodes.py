@@ -15,7 +15,7 @@ from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
-from flowengine.importers.form import SECRET_HEADER, FlowStep, quote
+from flowengine.importers.form import SECRET_HEADER, FlowStep, quote, to_expression, to_tag
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["RequestNodes"]
@@ -43,7 +43,7 @@ Given = Mapping[str, Mapping[str, Any]]
 class RequestNodes(AppParts):
     """The converters of nodes that ask services."""
 
-    def _tool(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_tool(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         given = {key: as_map(each) for key, each in as_map(data.get("tool_parameters")).items()}
         settings = as_map(data.get("tool_configurations"))
@@ -53,17 +53,17 @@ class RequestNodes(AppParts):
             self.needs_steps = True
             for key in CLOCK[name]:
                 if key in given and given[key].get("value") not in (None, ""):
-                    step.arguments[key] = f"{{{{ {self._argument(given[key], place)} }}}}"
+                    step.arguments[key] = to_tag(self._argument(given[key], place))
                 elif (found := self._setting(settings.get(key))) not in (None, ""):
                     step.arguments[key] = escape_values(found)
             step.sample = "2025-01-01 12:00:00"
         elif name == "webscraper" and "url" in given:
-            self._ask(step, f"{{{{ {self._argument(given['url'], place)} }}}}")
+            self._ask(step, to_tag(self._argument(given["url"], place)))
             self._leave_open()
             self.note("what comes back is the page as it is, not its text alone")
         elif name == "jina_reader" and "url" in given:
             address = self._argument(given["url"], place)
-            self._ask(step, f'{{{{ "https://r.jina.ai/" ~ {address} }}}}')
+            self._ask(step, to_tag(f'"https://r.jina.ai/" ~ {address}'))
             self.project.allow_http("https://r.jina.ai/")
             self.note("the service is asked without a key and without further settings")
         elif name == "tavily_search" and "query" in given:
@@ -80,7 +80,7 @@ class RequestNodes(AppParts):
 
     def _ask_tavily(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
         """A search of Tavily, as its service is asked by everybody."""
-        wanted: dict[str, Any] = {"query": f"{{{{ {self._argument(given['query'], place)} }}}}"}
+        wanted: dict[str, Any] = {"query": to_tag(self._argument(given["query"], place))}
         for key, kind in _TAVILY.items():
             value = self._constant(key, given, settings)
             if value in (None, ""):
@@ -114,7 +114,7 @@ class RequestNodes(AppParts):
             "action": "query",
             "format": "json",
             "generator": "search",
-            "gsrsearch": f"{{{{ {self._argument(given['query'], place)} }}}}",
+            "gsrsearch": to_tag(self._argument(given["query"], place)),
             "gsrlimit": "3",
             "prop": "extracts",
             "exintro": "1",
@@ -140,15 +140,10 @@ class RequestNodes(AppParts):
         if lone is not None:
             return self.value(lone[1].split("."), place).with_default()
         if _REFERENCE.search(str(raw)):
-            return f"({self._join_template(self.text(str(raw), place))})"
+            return f"({to_expression(self.text(str(raw), place))})"
         return quote(str(raw or ""))
 
-    def _join_template(self, template: str) -> str:
-        """A text with templates in it as one expression."""
-        pieces = [each for each in re.split(r"(\{\{.*?\}\})", template, flags=re.DOTALL) if each]
-        return " ~ ".join(each[2:-2].strip() if each.startswith("{{") else quote(each) for each in pieces) or '""'
-
-    def _http(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_http_request(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         step.kind = "http"
         method = str(data.get("method") or "get").upper()
@@ -209,7 +204,7 @@ class RequestNodes(AppParts):
             self._leave_open()
             if "{{" not in converted:
                 raise UnknownValueError(f"the address '{text[:60]}'")
-            return f"{{{{ {self._join_template(converted)} }}}}"
+            return to_tag(to_expression(converted))
         if urlsplit(head[1]).username or "@" in head[1]:
             raise UnknownValueError("an address with a password in it")
         self.project.allow_http(f"{head[1]}/", names)

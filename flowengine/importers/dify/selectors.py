@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.core.values import is_map
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
-from flowengine.importers.form import escape_text, key_path, quote
+from flowengine.importers.form import escape_text, fill_text, key_path, quote, quote_value, status_test, to_tag
 from flowengine.importers.source_tree import as_list, as_map, is_list
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "UnknownValueError",
     "Value",
     "escape_values",
-    "quote_value",
     "words_of",
 ]
 
@@ -61,13 +60,13 @@ class Value(NamedTuple):
             return self.expression
         if self.is_plain:
             return f"({self.expression} | default({default}))"
-        return f'({self.expression} if nodes.{self.absent_without}.status == "succeeded" else {default})'
+        return f"({self.expression} if {status_test(self.absent_without)} else {default})"
 
     @property
     def printed(self) -> str:
         """The expression as a template that keeps its type."""
         found = self.with_default()
-        return f"{{{{ {found[1:-1] if self.absent_without and self.is_plain else found} }}}}"
+        return to_tag(found[1:-1] if self.absent_without and self.is_plain else found)
 
 
 def words_of(selector: object) -> list[str]:
@@ -82,17 +81,6 @@ def escape_values(value: Any) -> Any:
     if is_map(value):
         return {str(key): escape_values(each) for key, each in value.items()}
     return [escape_values(each) for each in value] if is_list(value) else value
-
-
-def quote_value(value: Any) -> str:
-    """A JSON value as an expression."""
-    if isinstance(value, str):
-        return quote(value)
-    if is_map(value):
-        return "{" + ", ".join(f"{quote(str(key))}: {quote_value(each)}" for key, each in value.items()) + " }"
-    if is_list(value):
-        return "[" + ", ".join(quote_value(each) for each in value) + "]"
-    return json.dumps(value)
 
 
 _EMPTY: Final = {"string": '[none, ""]', "array": "[none, []]", "number": "[none]", "": '[none, "", [], {}]'}
@@ -176,28 +164,20 @@ class Selectors:
         self, text: object, at: DifyNode | None, special: Mapping[str, str] | None = None
     ) -> tuple[str, list[str]]:
         """A text as a template, and what is not known in it; `special` are names such as `context`, as templates."""
-        found: list[str] = []
         unknown: list[str] = []
-        end = 0
         source = text if isinstance(text, str) else "" if text is None else json.dumps(text, ensure_ascii=False)
-        for match in _REFERENCE.finditer(source):
-            name = match[1]
+
+        def meaning(found: re.Match[str]) -> str | None:
+            name = found[1]
             if special is not None and name in special:
-                shown = special[name]
-            elif "." in name:
-                try:
-                    shown = self.find(name.split("."), at).printed
-                except UnknownValueError as error:
-                    unknown.append(str(error))
-                    shown = ""
-            else:
-                continue
-            found.append(escape_text(source[end : match.start()]))
-            found.append(shown)
-            end = match.end()
-        rest = source[end:]
-        found.append(re.sub(r"\{(?=[{%#])", '{{ "{" }}', rest))
-        return "".join(found), unknown
+                return special[name]
+            try:
+                return self.find(name.split("."), at).printed if "." in name else None
+            except UnknownValueError as error:
+                unknown.append(str(error))
+                return ""
+
+        return fill_text(source, _REFERENCE, meaning, last=lambda rest: escape_text(rest, is_end=True)), unknown
 
     def compare(self, condition: Mapping[str, Any], at: DifyNode) -> str:
         """One comparison of an if-else as an expression; `UnknownValueError` where ours cannot say it."""
@@ -242,14 +222,11 @@ class Selectors:
             return text
         if kind == "boolean" and text.lower() in {"true", "false"}:
             return text.lower()
-        if _REFERENCE.search(text):
-            pieces: list[str] = []
-            end = 0
-            for match in _REFERENCE.finditer(text):
-                pieces += [quote(text[end : match.start()]), self.find(match[1].split("."), at).with_default()]
-                end = match.end()
-            return f"({' ~ '.join([*pieces, quote(text[end:])])})"
-        return quote(text)
+        pieces = _REFERENCE.split(text)
+        parts = [
+            self.find(each.split("."), at).with_default() if odd % 2 else quote(each) for odd, each in enumerate(pieces)
+        ]
+        return f"({' ~ '.join(parts)})" if len(parts) > 1 else parts[0]
 
     def _compare_files(self, value: Value, condition: Mapping[str, Any]) -> str:
         rows = as_list(as_map(condition.get("sub_variable_condition")).get("conditions"))

@@ -19,10 +19,9 @@ from flowengine.importers.dify.selectors import (
     UnknownValueError,
     Value,
     escape_values,
-    quote_value,
     words_of,
 )
-from flowengine.importers.form import FlowStep, Names, quote
+from flowengine.importers.form import FlowStep, Names, quote, quote_value, to_tag
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 
 __all__ = ["ValueNodes"]
@@ -36,7 +35,7 @@ _DOCUMENTS: Final = ("application/pdf", "text/plain", "text/html", "application/
 class ValueNodes(AppParts):
     """The converters of nodes that compute."""
 
-    def _code(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_code(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         source = str(data.get("code") or "")
         if str(data.get("code_language")) != "python3":
@@ -80,24 +79,26 @@ class ValueNodes(AppParts):
         }
         step.keys["code"] = f"{head}{source.strip()}\n\nreturn main({call})\n"
 
-    def _template(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_template_transform(self, place: DifyNode, step: FlowStep) -> None:
         text = self.jinja(str(place.data.get("template") or ""), as_list(place.data.get("variables")), place, step)
         if step.call is None:
-            self.give(step, text)
+            step.give(text)
 
-    def _answer(self, place: DifyNode, step: FlowStep) -> None:
-        self.give(step, self.text(place.data.get("answer"), place))
+    def _do_answer(self, place: DifyNode, step: FlowStep) -> None:
+        step.give(self.text(place.data.get("answer"), place))
 
-    def _aggregator(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_variable_aggregator(self, place: DifyNode, step: FlowStep) -> None:
         settings = as_map(place.data.get("advanced_settings"))
         if settings.get("group_enabled"):
             groups = {
                 str(each.get("group_name")): {"output": self._first_of(as_list(each.get("variables")), place)}
                 for each in as_maps(settings.get("groups"))
             }
-            self.give(step, groups)
+            step.give(groups)
         else:
-            self.give(step, self._first_of(as_list(place.data.get("variables")), place))
+            step.give(self._first_of(as_list(place.data.get("variables")), place))
+
+    _do_variable_assigner = _do_variable_aggregator
 
     def _first_of(self, selectors: Sequence[Any], place: DifyNode) -> str:
         """The first value that is there, as a template."""
@@ -112,9 +113,9 @@ class ValueNodes(AppParts):
         text = found[-1].with_default()
         for value in reversed(found[:-1]):
             text = value.with_default(text)
-        return f"{{{{ {text} }}}}"
+        return to_tag(text)
 
-    def _assigner(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_assigner(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         items = as_maps(data.get("items"))
         if not items:
@@ -130,13 +131,7 @@ class ValueNodes(AppParts):
         for item in items:
             key = self.state_key(words_of(item.get("variable_selector")), place)
             given[key] = self._convert_assignment(item, key, place)
-        if len(given) == 1:
-            key, value = next(iter(given.items()))
-            self.give(step, value)
-            step.keys["set"] = {key: "{{ output }}"}
-        else:
-            self.give(step, given)
-            step.keys["set"] = {key: f"{{{{ output.{key} }}}}" for key in given}
+        step.write_state(given)
 
     def _convert_assignment(self, item: Mapping[str, Any], key: str, place: DifyNode) -> Any:
         operation = str(item.get("operation") or "over-write")
@@ -144,9 +139,9 @@ class ValueNodes(AppParts):
         if operation == "clear":
             return self.empty_of_state(key)
         if operation == "remove-first":
-            return f"{{{{ {before}[1:] }}}}"
+            return to_tag(f"{before}[1:]")
         if operation == "remove-last":
-            return f"{{{{ {before}[:-1] }}}}"
+            return to_tag(f"{before}[:-1]")
         raw: Any = item.get("value")
         if operation == "set" or item.get("input_type") == "constant":
             if operation in {"set", "over-write"}:
@@ -161,9 +156,9 @@ class ValueNodes(AppParts):
         }
         if operation not in symbols:
             raise UnknownValueError(f"the operation '{operation[:40]}'")
-        return f"{{{{ {symbols[operation]} }}}}"
+        return to_tag(symbols[operation])
 
-    def _retrieval(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_knowledge_retrieval(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         multiple = as_map(data.get("multiple_retrieval_config"))
         limit = multiple.get("top_k") or as_map(data.get("retrieval_model")).get("top_k") or 4
@@ -180,14 +175,14 @@ class ValueNodes(AppParts):
         count = len(as_list(data.get("dataset_ids")))
         self.by_hand = f"put the documents of the knowledge base into the folder knowledge ({count} data sets)"
 
-    def _document(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_document_extractor(self, place: DifyNode, step: FlowStep) -> None:
         step.call = "steps:read_document"
         self.needs_steps = True
         step.arguments = {"file": self.value(words_of(place.data.get("variable_selector")), place).printed}
         step.sample = "The text of a file."
         self.note("texts, Word documents and, with pypdf, PDF are read; other kinds of files need code in steps.py")
 
-    def _list(self, place: DifyNode, step: FlowStep) -> None:
+    def _do_list_operator(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
         value = self.value(words_of(data.get("variable")), place).with_default("[]")
         filtering = as_map(data.get("filter_by"))
@@ -208,7 +203,7 @@ class ValueNodes(AppParts):
         limit = as_map(data.get("limit"))
         if limit.get("enabled") and isinstance(limit.get("size"), int):
             value = f"(({value}) | list)[:{limit['size']}]"
-        self.give(step, f"{{{{ {value} }}}}")
+        step.give(to_tag(value))
 
     def _convert_filter(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
         key, operator, wanted = (condition.get(each) for each in ("key", "comparison_operator", "value"))

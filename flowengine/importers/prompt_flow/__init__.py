@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from flowengine.core.values import is_map
-from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace
+from flowengine.core.values import is_json_type, is_map
+from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace, to_tag
 from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
 from flowengine.importers.prompt_flow.dag_nodes import NodeReader, Path
 from flowengine.importers.prompt_flow.dag_rows import RowReader, answers_json, find_optional
@@ -56,7 +56,13 @@ class _Reader(RowReader):
         self._read_top()
         self.code = PromptFlowCode(self.tree, self.paths)
         self._read_variables()
-        self.nodes = [each for each in self._list("nodes") if is_map(each[1])]
+        found: dict[str, tuple[int, Mapping[str, Any]]] = {}
+        for number, node in self._list("nodes"):
+            name = str(as_map(node).get("name"))
+            if is_map(node) and found.setdefault(name, (number, node))[0] != number:
+                what, origin = f"node {name}", self.source.origin("nodes", number)
+                self.ledger.note_lost(what, origin, "another node has the same name", "give it another name")
+        self.nodes = list(found.values())
         if len(self.nodes) > _MOST_NODES:
             raise SourceError(f"{self.source.file}: the flow has more than {_MOST_NODES:,} nodes")
         self._name_all()
@@ -135,14 +141,14 @@ class _Reader(RowReader):
         self.known = {str(node.get("name")) for node, _ in found}
         reader = NodeReader(self, ledger)
         self.batch = []
-        self.taken = {}
+        self.taken = self._own_outputs()
+        flow.outputs = dict(self.taken)
         for node, path in found:
             is_batch = str(node.get("name")) in self.aggregated
             steps = reader.read(node, path, self._batch_expression if is_batch else self.expression, self.known)
             (self.batch if is_batch else flow.steps).extend(steps)
-        self._read_outputs(flow, ledger)
-        for output, text in self.taken.items():
-            flow.outputs.setdefault(output, text)
+        self._tell_outputs(ledger)
+        flow.outputs |= self.taken
         return flow
 
     def _read_input(self, flow: ImportedFlow, key: str, spec: Mapping[str, Any], ledger: ImportLedger) -> None:
@@ -154,7 +160,7 @@ class _Reader(RowReader):
         note = ""
         if "default" in spec and kind == "file":
             note = "the default picture is left out: it is given with the run"
-        elif default is not None and _fits(default, kind):
+        elif default is not None and is_json_type(default, kind):
             held["default"] = default
         elif "default" in spec:
             changed = _fit(default, kind)
@@ -173,31 +179,32 @@ class _Reader(RowReader):
                 place = self.source.origin("inputs", key, mark)
                 ledger.note_mapped(f"input {key}: {mark}", place, "an input like any other")
 
-    def _read_outputs(self, flow: ImportedFlow, ledger: ImportLedger) -> None:
+    def _own_outputs(self) -> dict[str, str]:
+        """The outputs of the flow itself; those of aggregated nodes are none."""
         names = Names()
+        self.output_names: dict[str, str] = {}
+        found: dict[str, str] = {}
+        for key, spec in self._maps("outputs"):
+            reference = read_reference(spec.get("reference"))
+            if reference is not None and reference.source not in self.aggregated and self._is_known(reference):
+                self.output_names[key] = names.id(key, "output")
+                found[self.output_names[key]] = to_tag(self.expression(reference))
+        return found
+
+    def _tell_outputs(self, ledger: ImportLedger) -> None:
         for key, spec in self._maps("outputs"):
             origin = self.source.origin("outputs", key)
             reference = read_reference(spec.get("reference"))
             what = f"output {key}"
             if reference is None:
                 ledger.note_lost(what, origin, f"it refers to {spec.get('reference')!r:.100}", "write the output")
-                continue
-            if reference.source in self.aggregated:
+            elif reference.source in self.aggregated:
                 ledger.note_changed(what, origin, "it is given by the flow over all rows")
-                continue
-            if not self._is_known(reference):
+            elif key not in self.output_names:
                 ledger.note_lost(what, origin, f"there is no '{reference.source}'", "write the output")
-                continue
-            name = names.id(key, "output")
-            flow.outputs[name] = f"{{{{ {self.expression(reference)} }}}}"
-            ledger.note_done(what, origin, f"it is called {name}" if name != key else "")
-
-
-def _fits(value: Any, kind: str) -> bool:
-    kinds: dict[str, tuple[type, ...]] = {"string": (str,), "array": (list,), "object": (dict,), "boolean": (bool,)}
-    if kind in kinds:
-        return isinstance(value, kinds[kind])
-    return isinstance(value, int if kind == "integer" else int | float) and not isinstance(value, bool)
+            else:
+                name = self.output_names[key]
+                ledger.note_done(what, origin, f"it is called {name}" if name != key else "")
 
 
 def _fit(value: Any, kind: str) -> Any:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from flowengine.importers.carried_code import CarriedCode, argument_name, format_import, format_wrapper, module_name
+from flowengine.importers.carried_code import CarriedCode, Wrapper, argument_name, module_name, wrap_function
 from flowengine.importers.form import CarriedFile
 from flowengine.importers.prompt_flow.promptflow_stand_in import CONNECTIONS, PARTS, STAND_IN
-from flowengine.importers.python_code import PythonSource, call_name, decorators_of, parameters_of
+from flowengine.importers.python_code import PythonFunction, PythonSource, call_name, decorators_of, parameters_of
 from flowengine.importers.source_tree import SourceTree
 
 __all__ = ["Function", "PromptFlowCode"]
@@ -61,7 +61,7 @@ class PromptFlowCode(CarriedCode):
         if len({argument_name(each.arg) for each in given}) < len(given):
             return "two of its parameters differ by signs that arguments of a node do not have"
         if needs or found.name.startswith("_") or any(argument_name(each.arg) != each.arg for each in given):
-            call = self.add_wrapper(argument_name(found.name), lambda name: format_wrapper(name, path, found))
+            call = self.add_wrapper(argument_name(found.name), wrap_function(path, found))
         defaults = found.args.defaults
         optional = {each.arg for each in [*found.args.posonlyargs, *found.args.args][-len(defaults) :] if defaults}
         keywords = zip(found.args.kwonlyargs, found.args.kw_defaults, strict=True)
@@ -90,25 +90,21 @@ class PromptFlowCode(CarriedCode):
         return parameters_of(found), module.source.segment(found)
 
     def files(self) -> Iterator[CarriedFile]:
-        """Yields the files to copy: all files without a problem, the wrappers, and the used part of promptflow."""
-        yield from self.carried_files()
+        """Yields the files to copy: the used part of promptflow, the wrappers, and all files without a problem."""
         if self.uses_parts:
             lines = [f"os.environ.setdefault({key!r}, {value!r})\n" for key, value in self.variables.items()]
             text = "".join(["\n\n# What the flow said of the environment\n\n", *lines]) if lines else ""
             yield CarriedFile(f"{PARTS}.py", STAND_IN.text + text)
+        yield from self.carried_files()
 
     def add_package_tool(self, parts: Sequence[str], names: Sequence[str]) -> str:
         """A function that calls one of a package when it is called."""
-        head = ", ".join(f"{each}: Any = None" for each in names)
-        text = (
-            f"\n\ndef {parts[-1]}({head}) -> Any:\n"
-            f"{format_import('.'.join(parts[:-1]), parts[-1])}"
-            f"    return original({', '.join(f'{each}={each}' for each in names)})\n"
-        )
-        return self.add_wrapper(parts[-1], lambda name: text.replace(f"def {parts[-1]}(", f"def {name}(", 1))
+        head = [f"{each}: Any = None" for each in names]
+        body = f"return original({', '.join(f'{each}={each}' for each in names)})"
+        return self.add_wrapper(parts[-1], Wrapper(head, ".".join(parts[:-1]), parts[-1], body))
 
 
-def _tool_of(source: PythonSource) -> ast.FunctionDef | ast.AsyncFunctionDef | str:
+def _tool_of(source: PythonSource) -> PythonFunction | str:
     functions = source.functions()
     marked = [each for each in functions if any(name.rpartition(".")[2] == "tool" for name, _ in decorators_of(each))]
     found = marked or ([] if len(functions) != 1 else functions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 from collections.abc import Callable, Mapping
@@ -11,8 +10,17 @@ from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.importers.carried_code import argument_name
-from flowengine.importers.form import GIVE, Element, FlowStep, ImportLedger, Outcome, SourcePlace, Stub
-from flowengine.importers.jinja_text import RENDERING_MODULE, convert
+from flowengine.importers.form import (
+    Element,
+    FlowStep,
+    ImportLedger,
+    Outcome,
+    SourcePlace,
+    Stub,
+    quote_value,
+    to_tag,
+)
+from flowengine.importers.jinja_text import convert, rendering_module
 from flowengine.importers.prompt_flow.dag_rows import RowReader
 from flowengine.importers.prompt_flow.dag_values import (
     SETTINGS,
@@ -82,7 +90,8 @@ class NodeReader:
         if node.get("aggregation") or node.get("reduce"):
             origin = self._origin("aggregation")
             self._ledger.note_changed(f"{self._what}: aggregation", origin, "it runs in the flow over all rows")
-        for key in node.keys() - _READ - (_MODEL_KEYS if step.kind == "agent" else frozenset[str]()):
+        read = _READ | _MODEL_KEYS if step.kind == "agent" else _READ
+        for key in (each for each in node if each not in read):
             self._tell_other(key)
         for each in before:
             each.when, each.needs = step.when, list(step.needs)
@@ -116,7 +125,7 @@ class NodeReader:
         images = [each for each in found if read_reference(variables.get(each)) is not None]
         if images:
             text = _IMAGE.sub(lambda found: "" if found[1] in images else found[0], text)
-            step.keys["attach"] = [f"{{{{ {self._to_expression(variables[each])} }}}}" for each in images]
+            step.keys["attach"] = [to_tag(self._to_expression(variables[each])) for each in images]
         before, found = self._convert(step, text, {key: variables[key] for key in variables if key not in images})
         api = str(self._node.get("api") or self._inputs.get("api") or "chat")
         roles = split_roles(found) if api == "chat" and not before else RoleText("", found)
@@ -134,15 +143,18 @@ class NodeReader:
     def _tell_node(self, change: str) -> None:
         self._ledger.note_done(self._what, self._origin(), change)
 
+    def _tell_input(self, key: str, outcome: Outcome, note: str = "", by_hand: str = "") -> None:
+        what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
+        self._ledger.elements.append(Element(what, origin, outcome, note, by_hand))
+
     def _tell_variables(self, variables: Mapping[str, Any]) -> None:
         for key, value in variables.items():
             reference = read_reference(value)
-            what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
             if reference is not None and reference.source != "inputs" and reference.source not in self._known:
                 why = f"there is no node '{reference.source}'"
-                self._ledger.note_lost(what, origin, why, "say where it comes from")
+                self._tell_input(key, "lost", why, "say where it comes from")
             else:
-                self._ledger.note_mapped(what, origin)
+                self._tell_input(key, "mapped")
 
     def _read_template(self, step: FlowStep) -> str | None:
         given = self._where.get("path") or self._inputs.get("prompt")
@@ -154,9 +166,8 @@ class NodeReader:
             why = f"its template is missing: {error}"
             self._ledger.note_lost(self._what, self._origin("source"), why, "write the prompt")
             step.prompt = f"The prompt of the node {step.id} was not there to import."
-            for key in self._inputs.keys() - SETTINGS:
-                what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
-                self._ledger.note_lost(what, origin, "its template is missing", "write it into the prompt")
+            for key in (each for each in self._inputs if each not in SETTINGS):
+                self._tell_input(key, "lost", "its template is missing", "write it into the prompt")
             return None
 
     def _convert(self, step: FlowStep, text: str, variables: Mapping[str, Any]) -> tuple[list[FlowStep], str]:
@@ -168,16 +179,17 @@ class NodeReader:
             return [], converted.text
         file = f"{step.id}.jinja2"
         self._reader.templates[f"templates/{file}"] = text
-        self._project.carry("imported_templates.py", RENDERING_MODULE)
+        module = rendering_module("trim_blocks=True, keep_trailing_newline=True")
+        self._project.carry("imported_templates.py", module)
         values = {key: to_value(value, self._expression) for key, value in variables.items()}
         id = self._reader.names.id(f"{step.id}_text")
         rendering = FlowStep(id, "function", step.origin, call="imported_templates:render")
         rendering.arguments = {"template": file, "values": values}
-        return [rendering], f"{{{{ nodes.{rendering.id}.output }}}}"
+        return [rendering], to_tag(f"nodes.{rendering.id}.output")
 
     def _to_expression(self, value: Any) -> str:
         reference = read_reference(value)
-        return self._expression(reference) if reference is not None else json.dumps(value, ensure_ascii=False)
+        return self._expression(reference) if reference is not None else quote_value(value)
 
     def _read_model(self, step: FlowStep) -> None:
         deployment, model = (str(self._inputs.get(key) or "") for key in ("deployment_name", "model"))
@@ -225,13 +237,12 @@ class NodeReader:
 
     def _read_prompt(self, step: FlowStep) -> list[FlowStep]:
         text = self._read_template(step)
-        step.kind = "function"
-        step.call = GIVE
         if text is None:
-            step.arguments, step.prompt = {"value": step.prompt}, None
+            step.give(step.prompt)
+            step.prompt = None
             return []
         before, found = self._convert(step, text, self._inputs)
-        step.arguments = {"value": found}
+        step.give(found)
         self._tell_node("a function gives the text of its template")
         self._tell_variables(self._inputs)
         return before
@@ -254,16 +265,15 @@ class NodeReader:
             changes.append("it asks a model by itself: no journal and no limit knows of such a call")
         self._tell_node("; ".join(changes))
         self._tell_variables({key: value for key, value in taken.items() if key not in found.connections})
-        for key in taken.keys() & found.connections:
+        for key in (each for each in taken if each in found.connections):
             prefix = re.sub(r"[^A-Za-z0-9]+", "_", str(self._inputs[key])).upper()
             self._project.environment[f"{prefix}_API_KEY"] = (
                 f"the key of the connection '{self._inputs[key]}'; {prefix}_… for its other values"
             )
             change = f"the connection's values are the environment's: {prefix}_API_KEY …"
-            self._ledger.note_changed(f"{self._what}: input {key}", self._origin("inputs", key), change)
-        for key in self._inputs.keys() - taken.keys():
-            what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
-            self._ledger.note_changed(what, origin, "left out: the function does not take it")
+            self._tell_input(key, "changed", change)
+        for key in (each for each in self._inputs if each not in taken):
+            self._tell_input(key, "changed", "left out: the function does not take it")
         for key in sorted(found.required - taken.keys()):
             self._ledger.note_changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
 
@@ -279,8 +289,7 @@ class NodeReader:
         step.sample = [0.1, 0.2]
         self._tell_node(f"a function makes the vector, with {name}")
         for key in self._inputs:
-            note = _ENVIRONMENT if key == "connection" else "the model's name"
-            self._ledger.note_changed(f"{self._what}: input {key}", self._origin("inputs", key), note)
+            self._tell_input(key, "changed", _ENVIRONMENT if key == "connection" else "the model's name")
         return True
 
     def _read_package(self, step: FlowStep, tool: str) -> bool:
@@ -310,8 +319,7 @@ class NodeReader:
         self._project.add_stub(Stub(step.call, parameters, why, origin, original=original))
         self._ledger.note_lost(self._what, origin, why, f"write {step.id} in imported_stubs.py")
         for key in self._inputs:
-            what, origin = f"{self._what}: input {key}", self._origin("inputs", key)
-            self._ledger.note_mapped(what, origin, "an argument of the stub")
+            self._tell_input(key, "mapped", "an argument of the stub")
 
     def _read_activate(self, step: FlowStep) -> None:
         activate = self._node.get("activate")
@@ -323,7 +331,7 @@ class NodeReader:
             self._ledger.note_lost(what, origin, f"it asks for {activate.get('when')!r:.100}", "write `when`")
             return
         held = self._expression(reference).removesuffix(" | default(none)")
-        step.when = f"{held} == {json.dumps(activate.get('is'), ensure_ascii=False)}"
+        step.when = f"{held} == {quote_value(activate.get('is'))}"
         self._ledger.note_mapped(what, origin)
 
 

@@ -5,13 +5,12 @@ Nodes with `aggregation`, and those that read what they give, stand in the secon
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flowengine.core.values import is_map
-from flowengine.importers.form import FlowStep, ImportedFlow
+from flowengine.importers.form import FlowStep, ImportedFlow, quote, quote_value, to_tag
 from flowengine.importers.prompt_flow.dag_source import PromptFlowSource
 from flowengine.importers.prompt_flow.dag_values import NodeReference, is_json_format, read_reference
 from flowengine.importers.source_tree import as_map
@@ -34,7 +33,7 @@ class RowReader(PromptFlowSource):
     json_nodes: set[str]
     batch: list[FlowStep]
     taken: dict[str, str]
-    """What the nodes over all rows take of each row."""
+    """The outputs of a row's flow: its own, and those that the nodes over all rows take."""
 
     def _is_known(self, reference: NodeReference) -> bool:
         if reference.source == "inputs":
@@ -57,12 +56,7 @@ class RowReader(PromptFlowSource):
     def _find_aggregated(self, nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
         """The nodes that see all rows, and those that read what they give."""
         found = {str(node.get("name")) for node in nodes if node.get("aggregation") or node.get("reduce")}
-        read = [(str(node.get("name")), {each.source for each in _references(node)}) for node in nodes]
-        while True:
-            more = {name for name, sources in read if found & sources} - found
-            if not more:
-                return frozenset(found)
-            found |= more
+        return _spread(found, nodes, lambda sources, found: bool(sources & found))
 
     def _batch_expression(self, reference: NodeReference) -> str:
         """Translates a reference for the flow over all rows."""
@@ -71,13 +65,22 @@ class RowReader(PromptFlowSource):
         if reference.source == "inputs":
             first, *rest = reference.steps
             attribute = ".".join([self.inputs.get(str(first), "x"), *map(str, rest)])
-            return f'inputs.rows | map(attribute="{attribute}") | list'
+            return f"inputs.rows | map(attribute={quote(attribute)}) | list"
         if reference.source not in self.known:
             return "none"
+        return f'nodes.rows.output | map(attribute="{self._take(reference)}") | list'
+
+    def _take(self, reference: NodeReference) -> str:
+        """The output of a row's flow that gives a value; a new one where none of this name does."""
+        text = to_tag(self.expression(reference))
         parts = (self.ids[reference.source], *reference.steps)
-        name = "_".join(re.sub(r"\W", "_", str(each)).lower() for each in parts)
-        self.taken[name] = f"{{{{ {self.expression(reference)} }}}}"
-        return f'nodes.rows.output | map(attribute="{name}") | list'
+        base = "_".join(re.sub(r"\W", "_", str(each), flags=re.ASCII).lower() for each in parts)
+        name, number = base, 1
+        while self.taken.get(name, text) != text:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken[name] = text
+        return name
 
     def _add_batch(self, main: ImportedFlow) -> None:
         if not self.batch:
@@ -87,9 +90,9 @@ class RowReader(PromptFlowSource):
         flow.inputs = {"rows": {"type": "array", "description": f"One object a row: the inputs of {main.name}."}}
         flow.samples = {"rows": [{name: _sample(spec) for name, spec in main.inputs.items()}]}
         given = {
-            name: f"{{{{ row.{name} | default({json.dumps(spec['default'], ensure_ascii=False)}) }}}}"
+            name: to_tag(f"row.{name} | default({quote_value(spec['default'])})")
             if "default" in spec
-            else f"{{{{ row.{name} }}}}"
+            else to_tag(f"row.{name}")
             for name, spec in main.inputs.items()
         }
         if main.steps:
@@ -97,7 +100,7 @@ class RowReader(PromptFlowSource):
             keys = {"over": "inputs.rows", "as": "row"}
             flow.steps.append(FlowStep("rows", "map", main.origin, keys=keys, body=[one]))
         flow.steps += self.batch
-        flow.outputs = {each.id: f"{{{{ nodes.{each.id}.output }}}}" for each in self.batch}
+        flow.outputs = {each.id: to_tag(f"nodes.{each.id}.output") for each in self.batch}
         self.project.flows.append(flow)
 
 
@@ -113,12 +116,17 @@ def _references(node: Mapping[str, Any]) -> list[NodeReference]:
 def find_optional(nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The nodes that may be bypassed: by their own condition, or since all that they read was."""
     found = {str(node.get("name")) for node in nodes if is_map(node.get("activate"))}
+    return _spread(found, nodes, lambda sources, found: bool(sources) and sources <= found)
+
+
+def _spread(
+    found: set[str], nodes: Sequence[Mapping[str, Any]], holds: Callable[[set[str], set[str]], bool]
+) -> frozenset[str]:
+    """The nodes found, and all others of which the same holds, by what they read of other nodes."""
     read = [(str(node.get("name")), {each.source for each in _references(node)} - {"inputs"}) for node in nodes]
-    while True:
-        more = {name for name, sources in read if sources and sources <= found}
-        if more <= found:
-            return frozenset(found)
-        found |= more
+    while more := {name for name, sources in read if holds(sources, found)} - found:
+        found = found | more
+    return frozenset(found)
 
 
 def _sample(spec: Mapping[str, Any]) -> Any:

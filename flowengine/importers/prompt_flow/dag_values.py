@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.importers.form import key_path, literal
+from flowengine.importers.form import key_path, literal, to_tag
 
 __all__ = [
     "INPUT_TYPES",
@@ -80,7 +80,7 @@ def to_value(value: Any, expression: Callable[[NodeReference], str]) -> Any:
     """A node's input as `with` has it: a template for a reference, else the literal with its braces escaped."""
     found = read_reference(value)
     if found is not None:
-        return f"{{{{ {expression(found)} }}}}"
+        return to_tag(expression(found))
     if isinstance(value, str):
         return literal(value)
     if isinstance(value, Mapping):
