@@ -554,7 +554,7 @@ async def test_an_answer_of_which_a_part_has_arrived_is_given_up() -> None:
 async def test_a_cancelled_reader_leaves_an_answer_that_does_not_end() -> None:
     """What has arrived may be read on; what a server sends and sends has not."""
     begun = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
-    piece = b'data: {"choices": [{"delta": {"content": "' + b"words " * 1000 + b'"}}]}\n\n'
+    piece = b'data: {"choices": [{"delta": {"content": "words "}}], "more": "' + b"words " * 1000 + b'"}\n\n'
     script = ScriptedHttp([begun, *[b"+" + piece * 80] * 120])
     with script as address, anyio.CancelScope() as scope:
         async with model_at(address).stream(asking(timeout=60.0)) as pieces:
