@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -87,8 +87,6 @@ PIECES = [
     "0",
     "~",
 ]
-TREES = [parse_yaml(text).data for text in TEXTS]
-VALIDATOR: Any = jsonschema.Draft7Validator(json_schema())
 PROJECT = Project(FLOWS)
 ROUNDS = int(os.environ.get("FLOWENGINE_TEST_FUZZ", "100"))
 """Edited flows a test; more where somebody hunts."""
@@ -110,7 +108,19 @@ def at(value: Any, path: tuple[Any, ...]) -> Any:
     return value
 
 
-KEYS = sorted({path[-1] for tree in TREES for path in paths(tree)[1:] if isinstance(path[-1], str)})
+@cache
+def trees() -> list[Any]:
+    return [parse_yaml(text).data for text in TEXTS]
+
+
+@cache
+def keys() -> list[str]:
+    return sorted({path[-1] for tree in trees() for path in paths(tree)[1:] if isinstance(path[-1], str)})
+
+
+@cache
+def validator() -> Any:
+    return jsonschema.Draft7Validator(json_schema())
 
 
 def test_the_flow_that_is_edited_is_sound() -> None:
@@ -180,14 +190,14 @@ def test_edited_characters(text: str, edits: list[tuple[float, int, str]]) -> No
 @st.composite
 def edits_of_trees(draw: st.DrawFn) -> Any:
     """A flow's tree with parts of it, or of other flows, in other places."""
-    root, other = copy.deepcopy(draw(st.sampled_from(TREES))), draw(st.sampled_from(TREES))
+    root, other = copy.deepcopy(draw(st.sampled_from(trees()))), draw(st.sampled_from(trees()))
     for _ in range(draw(st.integers(1, 3))):
         *above, key = draw(st.sampled_from(paths(root)[1:]))
         holder: Any = at(root, tuple(above))
         if draw(st.booleans()):
             holder[key] = draw(st.sampled_from([0, -1, 1.5, True, "", [], {}, "on", "a.b", "x" * 300, *WORDS]))
         elif type(holder) is dict and draw(st.booleans()):
-            holder[draw(st.sampled_from(KEYS))] = holder[key]
+            holder[draw(st.sampled_from(keys()))] = holder[key]
         else:
             holder[key] = copy.deepcopy(at(other, draw(st.sampled_from(paths(other)))))
     return root
@@ -199,4 +209,4 @@ def test_edited_trees(root: Any) -> None:
     text = json.dumps({str(key): value for key, value in root.items()})
     spec = comes_out(text)
     if spec is not None:
-        assert [f"{each.json_path}: {each.message}" for each in VALIDATOR.iter_errors(json.loads(text))] == []
+        assert [f"{each.json_path}: {each.message}" for each in validator().iter_errors(json.loads(text))] == []

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import closing
+from functools import cache
+
 import pytest
 
 from flowengine.memory.database import MemoryDatabase
 from flowengine.memory.items.sqlite import SQLiteMemoryItems
-from tests.bench.memory import outcome
+from tests.bench.memory import Outcome, outcome
 from tests.bench.recall_set import recall_set
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """One is enough: what is measured is no matter of the event loop."""
-    return "asyncio"
+@cache
+def measured(name: str) -> Outcome:
+    made = recall_set(name, scopes=2, people=4, seed=3)
+    with closing(MemoryDatabase(":memory:")) as database:
+        return asyncio.run(outcome(made, SQLiteMemoryItems(database)))
 
 
 @pytest.mark.parametrize("name", ["en", "ja", "zh", "en_projects", "ja_projects", "zh_projects"])
-async def test_what_was_said_is_found_again_the_newest_first_and_in_its_scope_only(name: str):
-    made = recall_set(name, scopes=2, people=4, seed=3)
-    database = MemoryDatabase(":memory:")
-    found = await outcome(made, SQLiteMemoryItems(database))
-    database.close()
+def test_what_was_said_is_found_again_the_newest_first_and_in_its_scope_only(name: str):
+    found = measured(name)
     assert found.overall >= (0.95 if name.startswith("en") else 0.90), found
     assert found.newest == 1.0
     assert found.leaks == 0
@@ -29,12 +31,8 @@ async def test_what_was_said_is_found_again_the_newest_first_and_in_its_scope_on
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
-async def test_of_somebody_who_is_not_known_nothing_is_told(language: str):
-    made = recall_set(language, scopes=2, people=4, seed=3)
-    database = MemoryDatabase(":memory:")
-    found = await outcome(made, SQLiteMemoryItems(database))
-    database.close()
-    assert found.silent["unanswerable_stranger"] >= 0.75
+def test_of_somebody_who_is_not_known_nothing_is_told(language: str):
+    assert measured(language).silent["unanswerable_stranger"] >= 0.75
 
 
 def test_the_sets_ask_about_facts_changes_times_several_sessions_and_what_nobody_said():

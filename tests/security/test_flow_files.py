@@ -89,11 +89,13 @@ def test_a_flow_file_of_a_hostile_shape_is_refused_at_once(shape: str, tmp_path:
     assert any(each.severity == "error" for each in check_text(text, project=Project(tmp_path)))
 
 
+@pytest.mark.parametrize("size", [20_000, pytest.param(60_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("shape", SIZED)
-def test_checking_a_flow_file_takes_time_by_its_size_and_not_by_its_shape(shape: str, tmp_path: Path) -> None:
+def test_checking_a_flow_file_takes_time_by_its_size_and_not_by_its_shape(
+    shape: str, size: int, tmp_path: Path
+) -> None:
     for number in range(200):
         (tmp_path / f"module{number}.py").touch()
-    size = 60_000
     text = filled(*SIZED[shape], size)
     limit = LEAST + PER_MEGABYTE * size / 1_000_000
     assert spent(text, Project(tmp_path)) < limit or spent(text, Project(tmp_path)) < limit

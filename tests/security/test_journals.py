@@ -90,7 +90,7 @@ def seeds() -> list[list[Any]]:
     return [[json.loads(encode(each)) for each in run] for run in runs]
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.long) for part in range(2, 8))])
 def test_a_changed_journal_is_imported_and_read_or_refused_with_an_error_of_our_own(
     part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -35,6 +37,15 @@ async def call(served: Served, name: str) -> str:
     result = await tool.call({})
     assert not result.is_error, result.text
     return result.text
+
+
+async def kill(process: int) -> None:
+    """End a server, and wait until its owner has seen it end."""
+    os.kill(process, signal.SIGKILL)
+    with anyio.fail_after(60), suppress(ProcessLookupError):
+        while True:
+            os.kill(process, 0)
+            await anyio.sleep(0.005)
 
 
 async def renewed(served: Served) -> bool:
@@ -86,8 +97,7 @@ async def test_a_server_that_died_keeps_its_tools_and_comes_back_with_those_it_h
         served = await serve([server()], scope)
         await call(served, "test_grow")
         assert await renewed(served)
-        os.kill(int(await call(served, "test_pid")), 9)
-        await anyio.sleep(0.1)
+        await kill(int(await call(served, "test_pid")))
         assert not await served.renew()
         assert names(served)[-1] == "grown"
         assert await call(served, "test_echo") == "{}"
