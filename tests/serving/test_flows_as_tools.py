@@ -234,14 +234,19 @@ async def test_a_call_that_is_cancelled_while_its_run_begins_cancels_it_or_lets_
     counted: Counted, mode: str, on_cancel: Any, status: str
 ) -> None:
     settings, store = McpSettings(on_cancel=on_cancel), SlowStore()
+    scope = anyio.CancelScope()
     async with connected(counted.flows, mode, settings=settings, store=store) as (client, service):
+
+        async def call() -> None:
+            with scope:
+                await client.call_tool("slow", {})
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call_tool, "slow", {})
+            tasks.start_soon(call)
             await store.is_asked.wait()
-            tasks.cancel_scope.cancel()
-        await anyio.wait_all_tasks_blocked()
-        store.gate.set()
-        await counted.at_gate.wait()
+            scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+            store.gate.set()
         (info,) = await service.list_runs()
         if on_cancel == "detach":
             counted.gate.set()
