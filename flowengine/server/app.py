@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from http.cookies import CookieError, SimpleCookie
 from math import inf
 from os import PathLike
 from typing import Final
@@ -138,11 +137,9 @@ class Guard:
 
 
 def _read_cookie(headers: Headers) -> str | None:
-    try:
-        found = SimpleCookie("; ".join(headers.getlist("cookie"))).get(cookie_name(headers.get("host", "")))
-    except CookieError:
-        return None
-    return None if found is None else found.value
+    """Our cookie, which is never quoted: `http.cookies` takes a minute for one of 60,000 backslashes in quotes."""
+    pairs = [each.strip().partition("=") for line in headers.getlist("cookie") for each in line.split(";")]
+    return {name: value for name, _, value in pairs}.get(cookie_name(headers.get("host", "")))
 
 
 def make_app(

@@ -90,7 +90,8 @@ class FlowService:
         Raises what is wrong with a flow, and `DefinitionError` for two of one name.
         """
         self.store = store
-        self.flows: Mapping[str, Flow] = _load_flows(flows, os.environ if environ is None else environ)
+        self.environ: Mapping[str, str] = os.environ if environ is None else environ
+        self.flows: Mapping[str, Flow] = _load_flows(flows, self.environ)
         self.driver = RunDriver(store, admission or Admission(), log_failure)
         self.driver.tell(self._settle_soon)
         self.budgets = DayBudgets(store)

@@ -8,7 +8,6 @@ there is, and `flowengine/session`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -134,9 +133,10 @@ class _Calls:
         if flow is None:
             known = [*names, *self._control]
             raise InputError(f"there is no tool '{call.params.name:.80}'{did_you_mean(call.params.name[:80], known)}")
-        started = await self._service.start(
-            flow, call.arguments, run_key=call.meta("key"), caller=call.caller, session=call.meta("session")
-        )
+        with anyio.CancelScope(shield=True):  # A call that is cancelled now has to know what it began.
+            started = await self._service.start(
+                flow, call.arguments, run_key=call.meta("key"), caller=call.caller, session=call.meta("session")
+            )
         return await self._follow(call, started.run_id, self._settings.patience, owns=started.is_new)
 
     async def _go_on(self, call: FlowToolCall) -> Result:
@@ -262,9 +262,8 @@ class _Calls:
 
     async def _plan(self, call: FlowToolCall) -> Result:
         flow = self._service.flow(call.arguments["flow"], call.caller)
-        return _data_result(
-            await anyio.to_thread.run_sync(plan_flow, flow, call.arguments.get("inputs", {}), os.environ)
-        )
+        inputs = call.arguments.get("inputs", {})
+        return _data_result(await anyio.to_thread.run_sync(plan_flow, flow, inputs, self._service.environ))
 
     async def _explain(self, call: FlowToolCall) -> Result:
         return _data_result(explain_code(call.arguments.get("code")))

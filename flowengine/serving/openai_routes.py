@@ -7,7 +7,7 @@ client that goes away cancels its run, unless it gave an `Idempotency-Key` by wh
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from time import time
 from typing import Final, NamedTuple, TypeAlias
 
@@ -195,13 +195,16 @@ class _Asked(NamedTuple):
     def headers(self) -> Mapping[str, str]:
         return {"flowengine-run": self.chat.run_id}
 
+    def stopping_unheard(self) -> AbstractAsyncContextManager[None]:
+        return stopping_unheard(self.service, self.chat.run_id, self.caller, is_kept=self.is_kept)
+
 
 async def _gather(asked: _Asked) -> ChatAnswer:
     """The whole answer."""
     answer = _begin_answer(asked)
     text: list[str] = []
     reasoning: list[str] = []
-    async with aclosing(_tell(asked)) as told:
+    async with asked.stopping_unheard(), aclosing(_tell(asked)) as told:
         async for each in told:
             if isinstance(each, RunEnded):
                 answer = answer._replace(status=each.status, tokens=each.tokens)
@@ -212,10 +215,10 @@ async def _gather(asked: _Asked) -> ChatAnswer:
 
 async def _stream(asked: _Asked, stream: ChatStream | ResponseStream) -> AsyncGenerator[bytes]:
     answer = _begin_answer(asked)
-    for frame in stream.begin(answer):
-        yield frame
     try:
-        async with aclosing(_tell(asked)) as told:
+        async with asked.stopping_unheard(), aclosing(_tell(asked)) as told:
+            for frame in stream.begin(answer):
+                yield frame
             async for each in told:
                 if isinstance(each, RunEnded):
                     frames = stream.end(answer._replace(status=each.status, tokens=each.tokens))
@@ -240,10 +243,7 @@ async def _tell(asked: _Asked) -> AsyncGenerator[Told]:
         yield RunEnded("waiting", {}, None, TokenCounts())
         return
     answers: set[str] = set()
-    async with (
-        stopping_unheard(service, chat.run_id, asked.caller, is_kept=asked.is_kept),
-        aclosing(follow_parts(service, chat, asked.text, asked.caller)) as parts,
-    ):
+    async with aclosing(follow_parts(service, chat, asked.text, asked.caller)) as parts:
         async for part in parts:
             match part:
                 case TextBegan(is_answer=True):

@@ -130,10 +130,13 @@ class _StreamRoutes:
         self, request: Request, chat: ChatRun, encoder: AgUiEncoder | AiSdkEncoder, last: bytes, is_kept: bool
     ) -> AsyncGenerator[bytes]:
         caller = caller_of(request)
-        for event in encoder.begin():
-            yield _frame(event)
         try:
-            async with aclosing(self._parts(request.path_params["flow"], chat, caller, is_kept)) as parts:
+            async with (
+                stopping_unheard(self._service, chat.run_id, caller, is_kept=is_kept),
+                aclosing(self._parts(request.path_params["flow"], chat, caller)) as parts,
+            ):
+                for event in encoder.begin():
+                    yield _frame(event)
                 async for part, questions in parts:
                     for event in encoder.encode(part, questions):
                         yield _frame(event)
@@ -145,7 +148,7 @@ class _StreamRoutes:
             yield last
 
     async def _parts(
-        self, flow: str, chat: ChatRun, caller: FlowCaller | None, is_kept: bool
+        self, flow: str, chat: ChatRun, caller: FlowCaller | None
     ) -> AsyncGenerator[tuple[Part, Sequence[Question]]]:
         """Yields the run's parts, and at the end its questions."""
         if chat.unclear:
@@ -155,10 +158,7 @@ class _StreamRoutes:
             yield RunEnded("waiting", {}, None, TokenCounts()), chat.unclear
             return
         text_output = self._find_text_output(flow, caller)
-        async with (
-            stopping_unheard(self._service, chat.run_id, caller, is_kept=is_kept),
-            aclosing(follow_parts(self._service, chat, text_output, caller)) as parts,
-        ):
+        async with aclosing(follow_parts(self._service, chat, text_output, caller)) as parts:
             async for part in parts:
                 questions: Sequence[Question] = ()
                 if isinstance(part, RunEnded) and part.status == "waiting":

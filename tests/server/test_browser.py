@@ -151,6 +151,28 @@ def test_a_flow_is_started_in_its_page_and_the_run_is_cancelled_in_its_own(tab: 
     assert tab.query_selector("text=Start it") is None
 
 
+def test_a_page_that_the_browser_kept_goes_on_where_it_was(tab: Tab, server: Served):
+    run_id = server.post("/api/runs", {"flow": "sleep"}, 201)["run_id"]
+    tab.goto(f"{server.url}/runs/{run_id}")
+    tab.wait("document.querySelector('#status')?.textContent.includes('running')")
+    tab.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))")
+    server.post(f"/api/runs/{run_id}/cancel", {}, 200)
+    tab.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    tab.wait("document.querySelector('#status').textContent.includes('cancelled')", 10)
+
+
+def test_a_node_is_shown_although_a_form_of_another_is_being_filled_in(tab: Tab, server: Served):
+    run_id = server.post("/api/runs", {"flow": "ask"}, 201)["run_id"]
+    server.until(run_id, "waiting")
+    tab.goto(f"{server.url}/runs/{run_id}#node=publish")
+    tab.wait(PANEL.format("publish"))
+    tab.click("#rows .row:has-text('ask')")
+    tab.wait("document.querySelector('#panel .approval.dressed')")
+    tab.fill("[name=comment]", "half")
+    tab.go_back()
+    tab.wait(PANEL.format("publish"), 10)
+
+
 def test_an_answer_that_comes_too_late_is_told(tab: Tab, server: Served):
     run_id = server.post("/api/runs", {"flow": "ask"}, 201)["run_id"]
     server.until(run_id, "waiting")

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from flowengine.server.safety import AccessKeys, Gate, Hosts, RequestHead, is_loopback
+from tests.support.pace import done_within
 from tests.support.ui_server import Served
 
 KEYS = AccessKeys("the-token")
@@ -114,6 +115,12 @@ def test_the_token_in_an_address_becomes_a_cookie_that_scripts_and_other_sites_d
     assert httpx.get(f"{server.url}//evil.example/?token={server.token}", trust_env=False).headers["location"] == (
         "/evil.example/"
     )
+
+
+@pytest.mark.parametrize("value", ['"' + "\\" * 60_000 + '"', '"' + "\\0" * 30_000 + '"', ";" * 60_000, "=;" * 30_000])
+def test_a_long_cookie_takes_no_time(server: Served, value: str):
+    with done_within(0.5):
+        assert httpx.get(f"{server.url}/", headers={"Cookie": f"a={value}"}, trust_env=False).status_code == 401
 
 
 def test_a_cross_origin_post_is_refused_whatever_it_brings(server: Served):

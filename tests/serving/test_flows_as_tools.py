@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,7 +14,7 @@ import pytest
 from mcp.client.client import Client
 
 from flowengine import Agent, Flow, FunctionNode, tool
-from flowengine.journal.memory import MemoryStore
+from flowengine.journal.memory import MemoryJournal, MemoryStore
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.mcp_server import McpSettings, make_mcp_server
@@ -41,12 +42,14 @@ async def connected(
     answer: Answer | None = None,
     settings: McpSettings | None = None,
     caller: FlowCaller | None = None,
+    store: MemoryStore | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[tuple[Client, FlowService]]:
     async def elicit(context: Any, params: Any) -> types.ElicitResult:
         assert answer is not None
         return answer(params)
 
-    async with FlowService(MemoryStore(), flows) as service:
+    async with FlowService(store or MemoryStore(), flows, environ=environ) as service:
         server = make_mcp_server(service, settings or McpSettings(by="ann"), lambda request: caller)
         async with Client(server, mode=mode, elicitation_callback=None if answer is None else elicit) as client:
             yield client, service
@@ -201,6 +204,67 @@ async def test_a_cancelled_call_cancels_its_run_or_lets_it_go_on(
         if on_cancel == "detach":
             counted.gate.set()
         assert (await service.wait(info.run_id)).status == status
+
+
+class SlowStore(MemoryStore):
+    """Takes the first events of a run only when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked = anyio.Event()
+        self.gate = anyio.Event()
+
+    def create(self, run_id: str, /) -> MemoryJournal:
+        events, store = self._runs.setdefault(run_id, []), self
+
+        class Journal(MemoryJournal):
+            def commit(self, alone: bool = True, /) -> Awaitable[None] | None:  # type: ignore[override]
+                return None if store.gate.is_set() else self._wait()
+
+            async def _wait(self) -> None:
+                store.is_asked.set()
+                await store.gate.wait()
+
+        return Journal(events)
+
+
+@pytest.mark.parametrize(("on_cancel", "status"), [("cancel", "cancelled"), ("detach", "succeeded")])
+@BOTH_ERAS
+async def test_a_call_that_is_cancelled_while_its_run_begins_cancels_it_or_lets_it_go_on(
+    counted: Counted, mode: str, on_cancel: Any, status: str
+) -> None:
+    settings, store = McpSettings(on_cancel=on_cancel), SlowStore()
+    scope = anyio.CancelScope()
+    async with connected(counted.flows, mode, settings=settings, store=store) as (client, service):
+
+        async def call() -> None:
+            with scope:
+                await client.call_tool("slow", {})
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await store.is_asked.wait()
+            scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+            store.gate.set()
+        (info,) = await service.list_runs()
+        if on_cancel == "detach":
+            counted.gate.set()
+        with anyio.fail_after(5):
+            assert (await service.wait(info.run_id)).status == status
+
+
+async def test_plan_looks_for_keys_where_the_service_does(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text("flowengine: v1\nname: f\nnodes:\n  say: {prompt: hi}\n")
+    costs: list[Any] = []
+    for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        environ = {key: "x"}
+        async with connected([Flow.from_yaml(file, environ=environ)], environ=environ) as (client, _):
+            planned = (await client.call_tool("plan", {"flow": "f"})).structured_content
+            assert planned is not None
+            costs.append(planned["most"]["cost_usd"])
+    assert costs[0] != costs[1]
 
 
 async def test_a_repeated_call_with_a_key_finds_the_run_that_was_paid(counted: Counted) -> None:

@@ -24,7 +24,8 @@ class Panel {
   // Put a node's panel in; what was open stays open where it is the same node's.
   async load(node) {
     this.node = node;
-    if (node === null || (this.box.contains(document.activeElement) && document.activeElement.form)) return;
+    const isFilledIn = this.box.dataset.node === node && this.box.contains(document.activeElement) && document.activeElement.form;
+    if (node === null || isFilledIn) return;
     const content = this.head.list ? this.stored(node) : await this.fetched(node);
     if (node !== this.node) return; // another one was chosen meanwhile
     const isSame = this.box.dataset.node === node;

@@ -139,6 +139,9 @@ class RunPage {
       this.paint();
     });
     document.addEventListener("keydown", (event) => this.press(event, find));
+    window.addEventListener("pagehide", () => this.source?.close());
+    // The browser may keep a page that is left, and show it again as it was: it goes on from there.
+    window.addEventListener("pageshow", (event) => event.persisted && this.follow());
     setInterval(() => this.isGoing() && this.tick(), 1000);
   }
 
@@ -194,7 +197,7 @@ class RunPage {
     source.onmessage = (event) => this.hear(parseTold(event.data), source);
     source.onerror = () => this.live.lose(source.readyState === EventSource.CLOSED);
     source.onopen = () => this.live.gone && this.live.find();
-    window.addEventListener("pagehide", () => source.close());
+    this.source = source;
   }
 
   hear(line, source) {

@@ -77,9 +77,9 @@ function columnsOf(rows) {
   return [...new Set(rows.slice(0, 1000).flatMap((row) => Object.keys(row)))];
 }
 
-// The forms that a value can be shown in, the best one first. `kind`: "json" or "text", as the server knows it.
+// The forms that a value can be shown in, the best one first. `kind`: "json", "text" or "source", as the server knows it.
 function formsOf(text, kind) {
-  const value = kind === "json" || /^\s*[[{]/.test(text) ? parseJson(text) : undefined;
+  const value = kind === "json" || (kind === "text" && /^\s*[[{]/.test(text)) ? parseJson(text) : undefined;
   if (isLeaf(value)) {
     return { value, forms: kind === "text" && isMarkdown(text) ? ["markdown", "text"] : ["text"] };
   }

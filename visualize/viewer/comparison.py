@@ -216,7 +216,7 @@ def _list_outputs(nodes: Sequence[NodeDifference]) -> Iterator[Markup]:
 def _make_command(sides: Sequence[RunSide]) -> Markup:
     """Makes the equivalent command, and the one that writes a file."""
     command = f"flowengine diff {' '.join(quote(each.run_id) for each in sides)}"
-    return fold("On the command line", value(f"{command}\n{command} --html comparison.html"))
+    return fold("On the command line", value(f"{command}\n{command} --html comparison.html", is_source=True))
 
 
 # --- Up to ten runs

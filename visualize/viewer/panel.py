@@ -194,7 +194,7 @@ def _make_error(error: ErrorInfo, seq: int) -> Markup:
         f"Error: {error.type}",
         note("It began in ", link(error.node), ".") if error.node else None,
         value(error.message),
-        fold("Traceback", value(error.detail)) if error.detail else None,
+        fold("Traceback", value(error.detail, is_source=True)) if error.detail else None,
         seq=seq,
         class_="bad",
     )
@@ -206,7 +206,7 @@ def _make_earlier_error(error: ErrorInfo, seq: int) -> Markup:
         f"Failed before the run was resumed: {error.type}",
         note("The run was resumed, and the node ran again."),
         value(error.message),
-        value(error.detail) if error.detail else None,
+        value(error.detail, is_source=True) if error.detail else None,
         seq=seq,
     )
 

@@ -114,4 +114,4 @@ def definition_section(run: Reading, row_site: str, *, links: bool) -> Markup | 
     first, lines = found
     file = f"{started.path or started.flow}:{first}"
     told = element("a", file, href=f"{flow_url(started.flow)}#L{first}") if links else element("code", file)
-    return section("Definition", note("As the run had it, from ", told), value("\n".join(lines)))
+    return section("Definition", note("As the run had it, from ", told), value("\n".join(lines), is_source=True))

@@ -143,13 +143,13 @@ def note(*children: Child, kind: str = "") -> Markup:
     return element("p", *children, class_=f"note {kind}".strip())
 
 
-def value(found: Any, *, class_: str = "") -> Markup:
-    """A value as it is; a very long one is cut, and says so."""
+def value(found: Any, *, class_: str = "", is_source: bool = False) -> Markup:
+    """A value as it is; a very long one is cut, and says so. `is_source`: a text for programs, which is no Markdown."""
     text = format_value(found)
     cut = len(text) > _MAX_TEXT
     block = element("pre", text[:_MAX_TEXT] if cut else text, class_=class_ or None, tabindex="0")
     left = note(f"The first {_MAX_TEXT:,} of {len(text):,} characters; `runs show --json` has all.") if cut else None
-    kind = "text" if isinstance(found, str) or cut else "json"
+    kind = "source" if is_source else "text" if isinstance(found, str) or cut else "json"
     return element("div", block, left, class_="value", data_value=kind)
 
 

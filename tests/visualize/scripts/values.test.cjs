@@ -21,6 +21,7 @@ test("JSON in a text is read, text that is none stays text", () => {
   assert.deepStrictEqual(forms('{"a": 1}', "text"), ["tree", "raw"]);
   assert.deepStrictEqual(forms('{"a": 1', "text"), ["text"]);
   assert.deepStrictEqual(forms("# Title\n\ntext", "text"), ["markdown", "text"]);
+  for (const text of ["# Title", "- a: **b**", "{a: 1}"]) assert.deepStrictEqual(forms(text, "source"), ["text"], text);
   for (const text of ["null", "3", "true", '"text"', "", "NaN"]) assert.deepStrictEqual(forms(text), ["text"], text);
 });
 
