@@ -102,7 +102,7 @@ def status_of_body(body: Mapping[str, Any]) -> int:
 
 
 def _describe(answer: FailedAnswer) -> str:
-    said = " ".join(message_in(answer.text).split())
+    said = " ".join(message_in(answer.text)[: 10 * _LONGEST].split())
     if not said or "<html" in answer.text[:1000].lower() or "<!doctype" in answer.text[:1000].lower():
         return f"the server answers with status {answer.status}{' and a web page' if said else ''}"
     if said[0] in "{[":  # JSON without a message, which alone does not say that the call failed.
@@ -118,14 +118,22 @@ def message_in(text: str) -> str:
     """
     try:
         body: Any = json.loads(text)
+        inner = _find_message(body)
+        return text if inner is body else inner if isinstance(inner, str) else json.dumps(inner, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
-    if isinstance(body, list) and body:  # Gemini puts one round it.
-        body = cast("list[Any]", body)[0]
-    for name in ("error", "message", "detail", "errors"):
-        if isinstance(body, dict) and (inner := cast("dict[str, Any]", body).get(name)):
-            return inner if isinstance(inner, str) else message_in(json.dumps(inner, ensure_ascii=False))
-    return text
+
+
+def _find_message(body: Any) -> Any:
+    """The innermost value under one of the names that messages have."""
+    while True:
+        # Gemini puts a list round it.
+        held = cast("list[Any]", body)[0] if isinstance(body, list) and body else body
+        said = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
+        inner = next((said[name] for name in ("error", "message", "detail", "errors") if said.get(name)), None)
+        if inner is None:
+            return body
+        body = inner
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -137,7 +145,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
         return seconds
     try:
         date = parsedate_to_datetime(asked)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
