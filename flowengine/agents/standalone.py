@@ -23,7 +23,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.core.threads import short_lived
 from flowengine.errors import LimitError, ModelError, NotJournalableError, RunError
 from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
-from flowengine.models.model import Model, Reply, Request, plain_request
+from flowengine.models.model import Model, Reply, Request, plain_request, read_cost
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = [
@@ -241,7 +241,7 @@ def model_call(
         prompt_tokens=reply.usage.prompt_tokens,
         completion_tokens=reply.usage.completion_tokens,
         cached_tokens=reply.usage.cached_tokens,
-        cost_usd=reply.cost_usd,
+        cost_usd=read_cost(reply.cost_usd),
         seconds=reply.seconds,
         key=key,
         occurrence=occurrence,

@@ -134,6 +134,16 @@ async def test_what_refusals_took_is_on_record_where_a_limit_ends_their_call(run
     assert last.requests == []
 
 
+@pytest.mark.parametrize("cost_usd", [-1.0, float("nan"), float("inf")])
+async def test_a_cost_that_is_none_is_unknown_on_record_too(run: Run, cost_usd: float) -> None:
+    ledger = Ledger(Budget(tokens=10_000))
+    model = ScriptedModel([REPLY._replace(cost_usd=cost_usd)])
+    await gateway_of(run.context(ledger=ledger)).complete(model, ASKED, purpose="generation")
+    (record,) = run.records
+    assert record.cost_usd is None
+    assert ledger.spent == usage_of(record) == Spending(1, 70, unpriced_calls=1)
+
+
 async def test_what_was_recorded_is_neither_reserved_nor_charged_again(run: Run) -> None:
     first = Ledger(Budget(tokens=10_000, cost_usd=1.0))
     await gateway_of(run.context(ledger=first)).complete(ScriptedModel([REPLY]), ASKED, purpose="generation")

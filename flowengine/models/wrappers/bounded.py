@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from math import isfinite
 from typing import Final, TypeAlias
 
 import anyio
@@ -19,7 +18,7 @@ from flowengine.core.batching import CALL, AwaitsAnswer, CallPlace
 from flowengine.core.budget import Ledger, Reservation, Spending
 from flowengine.errors import DefinitionError, LimitError, ModelError
 from flowengine.models.messages import as_dict
-from flowengine.models.model import Model, PassThroughModel, Reply, Request
+from flowengine.models.model import Model, PassThroughModel, Reply, Request, read_cost
 from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import WorstCase, worst_cases
 from flowengine.models.wrappers.retrying import BEFORE_NEXT
@@ -39,10 +38,8 @@ def usage_of_reply(request: Request, reply: Reply) -> Spending:
     >>> usage_of_reply(Request("m", ()), Reply("Green.", usage=Counted(40, 2), cost_usd=0.01))
     Spending(model_calls=1, tokens=42, cost_usd=0.01, unpriced_calls=0)
     """
-    tokens, cost_usd = sum(tokens_of_reply(request, reply)), reply.cost_usd
-    if cost_usd is None or not (isfinite(cost_usd) and cost_usd >= 0):
-        return Spending(1, tokens, 0.0, 1)
-    return Spending(1, tokens, cost_usd)
+    tokens, cost_usd = sum(tokens_of_reply(request, reply)), read_cost(reply.cost_usd)
+    return Spending(1, tokens, cost_usd or 0.0, int(cost_usd is None))
 
 
 def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
