@@ -126,14 +126,14 @@ def message_in(text: str) -> str:
 
 def _find_message(body: Any) -> Any:
     """The innermost value under one of the names that messages have."""
+    found: Any = body
     while True:
-        # Gemini puts a list round it.
-        held = cast("list[Any]", body)[0] if isinstance(body, list) and body else body
+        held: Any = cast("list[Any]", found)[0] if isinstance(found, list) and found else found  # Gemini's is a list.
         said = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
         inner = next((said[name] for name in ("error", "message", "detail", "errors") if said.get(name)), None)
         if inner is None:
-            return body
-        body = inner
+            return cast("Any", found)
+        found = inner
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
