@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.http.chat_protocol import as_object
 
 __all__ = [
     "FailedAnswer",
@@ -126,14 +127,14 @@ def message_in(text: str) -> str:
 
 def _find_message(body: Any) -> Any:
     """The innermost value under one of the names that messages have."""
-    found: Any = body
     while True:
-        held: Any = cast("list[Any]", found)[0] if isinstance(found, list) and found else found  # Gemini's is a list.
-        said = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
-        inner = next((said[name] for name in ("error", "message", "detail", "errors") if said.get(name)), None)
+        said = as_object(body)
+        if isinstance(body, list):  # Gemini puts one round it.
+            said = as_object(next(iter(cast("list[Any]", body)), None))
+        inner: Any = next((said[name] for name in ("error", "message", "detail", "errors") if said.get(name)), None)
         if inner is None:
-            return cast("Any", found)
-        found = inner
+            return cast("Any", body)
+        body = inner
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
