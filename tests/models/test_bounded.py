@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
-from flowengine.core.budget import Budget, Ledger, Spending
+from flowengine.core.batching import CALL, AwaitsAnswer, Batcher, CallPlace
+from flowengine.core.budget import Budget, Ledger, Reservation, Spending
 from flowengine.errors import LimitError, ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply, Request, supports_schema
@@ -208,6 +210,44 @@ async def test_no_model_is_asked_beyond_a_limit_after_refusals_that_were_paid(bo
     assert caught.value.reply.usage[:2] == (100, 40)
     assert last.requests == []
     assert (ledger.spent, ledger.reserved) == (Spending(1, 140, unpriced_calls=1), Spending())
+
+
+class Shelf:
+    """As a `Batcher`: keeps what the calls that are put aside have reserved."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Reservation] = {}
+
+    def find_reservation(self, place: CallPlace) -> Reservation | None:
+        return self.held.pop(place.name, None)
+
+    def hold(self, place: CallPlace, reservation: Reservation) -> None:
+        self.held[place.name] = reservation
+
+    def may_reserve(self, place: CallPlace) -> bool:
+        return True
+
+
+async def test_a_call_put_aside_after_a_refusal_comes_back_to_what_it_has_reserved(bounded: Any) -> None:
+    ledger, shelf, reserved = Ledger(Budget(tokens=1000)), Shelf(), list[int]()
+
+    def answer(request: Request) -> Reply:
+        reserved.append(ledger.reserved.tokens)
+        if len(reserved) == 1:
+            raise AwaitsAnswer
+        return REPLY
+
+    for is_back in (False, True):
+        model = bounded(FallbackModel([refusing(REPLY), ScriptedModel(answer)]), ledger)
+        token = CALL.set(CallPlace(cast(Batcher, shelf), "run", "node"))
+        try:
+            with nullcontext() if is_back else pytest.raises(AwaitsAnswer):
+                await model.complete(ASKED)
+        finally:
+            CALL.reset(token)
+        assert ledger.spent == (Spending(1, 140, unpriced_calls=1) if is_back else Spending())
+    assert reserved[0] == reserved[1] > 170
+    assert ledger.reserved == Spending()
 
 
 async def test_a_call_that_was_cancelled_under_way_counts_in_full(bounded: Any) -> None:
