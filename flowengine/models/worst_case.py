@@ -54,7 +54,7 @@ class WorstCase(NamedTuple):
 def worst_cases(model: Model, request: Request) -> Iterator[WorstCase]:
     """The call as it stands; and where it has no bound on its answer, once more with a modest one.
 
-    Of several models that may answer, the dearest counts.
+    Of several models that may answer, the dearest counts: what refusals of others take is reserved once it is known.
     """
     models = [_AskedModel(each, request) for each in innermost_models(model)]
     given = _given_bound(request)
