@@ -375,6 +375,9 @@ class PermanentModelError(ModelError):
 class LimitError(RunError):
     """A limit of the run, or of a part of it, was reached: cost, tokens, model calls or time."""
 
+    reply: Any = None
+    """What the models of a call took before the limit refused to ask another one, as of a `ModelError`."""
+
     def __init__(
         self,
         message: str,

@@ -49,6 +49,34 @@ async def test_a_call_whose_end_nobody_saw_may_count_in_full() -> None:
     assert used(ledger) == (Spending(1, 60, 0.0, 1), Spending())
 
 
+async def test_a_widened_reservation_stays_one_call_and_is_given_back_whole() -> None:
+    run = Ledger(Budget(tokens=100, model_calls=1))
+    node = Ledger(Budget(cost_usd=1.0), above=run)
+    reservation = await node.reserve(tokens=40, cost_usd=0.5)
+    for _ in range(2):  # In all, so that saying it again asks for nothing.
+        reservation.widen(tokens=70, cost_usd=0.4)
+        assert node.reserved == run.reserved == Spending(1, 70, 0.5)
+    reservation.settle(Spending(1, 65, 0.1))
+    reservation.widen(tokens=90, cost_usd=0.4)
+    assert used(node) == used(run) == (Spending(1, 65, 0.1), Spending())
+
+
+async def test_what_does_not_fit_beside_others_is_no_part_of_a_widened_reservation_and_does_not_wait() -> None:
+    run = Ledger(Budget(tokens=100))
+    node = Ledger(Budget(model_calls=1), above=run)
+    reservation, other = await node.reserve(tokens=40, cost_usd=0), await run.reserve(tokens=40, cost_usd=0)
+    with pytest.raises(
+        LimitError, match="100 tokens: 0 tokens spent, and the next call could take 30 tokens"
+    ) as caught:
+        reservation.widen(tokens=70, cost_usd=0)
+    assert caught.value.ledger is run
+    assert (node.reserved.tokens, run.reserved.tokens) == (40, 80)
+    other.release()
+    reservation.widen(tokens=100, cost_usd=0)
+    reservation.settle_in_full()
+    assert used(run) == (Spending(1, 100), Spending())
+
+
 async def test_what_does_not_fit_beside_what_was_spent_is_refused_with_all_there_is_to_know() -> None:
     ledger = Ledger(Budget(cost_usd=0.5), of="node 'review'", part="review", on_limit="partial")
     (await ledger.reserve(tokens=1, cost_usd=0.4)).settle(Spending(1, 1, 0.4))

@@ -10,8 +10,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from flowengine.agents.caller import context_of, naming, open_caller, open_files
+from flowengine.agents.argument_checks import check_functions, check_share
+from flowengine.agents.caller import context_of, naming, open_caller
 from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.agents.question_files import open_files
 from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (
     PROCESS,
@@ -25,12 +27,11 @@ from flowengine.agents.settings import (
     UsualTemperature,
     arguments_of,
     call_settings,
-    check_functions,
-    check_share,
 )
 from flowengine.agents.standalone import DirectGateway, StreamingGateway, run_sync
 from flowengine.agents.structured import OutputModel, shape_of
-from flowengine.agents.tooling import Admit, ServerChoice, ToolChoice, tooling_of
+from flowengine.agents.tool_loop import Admit
+from flowengine.agents.tooling import ServerChoice, ToolChoice, tooling_of
 from flowengine.agents.turn import AgentParts, Response, TurnRequest, check_input, open_turn, turn_of
 from flowengine.core.context import Context
 from flowengine.core.file_values import FileValue

@@ -1,163 +1,33 @@
 """Calls an agent's model while the agent runs: settings, gateway and model, put together.
 
 It knows how a question becomes a request and when an answer counts as one. What is asked is the
-agents' matter; retries of failed calls are the model's. Files that no model, or not this one, can be shown are refused.
+agents' matter; retries of failed calls are the model's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from types import NoneType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from flowengine.agents.model_environment import check_taken, open_model
 from flowengine.agents.prompt import Subject, add_schema
+from flowengine.agents.question_files import check_files, open_files
 from flowengine.agents.settings import CallSettings, arguments_of
 from flowengine.agents.standalone import DirectGateway, run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, parse_answer
-from flowengine.agents.tooling import ToolLoop, without_tools
+from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.agents.vendor_cache import explain_unused_cache, make_prompt_cache
 from flowengine.core.context import Context
-from flowengine.core.file_keeper import FileKeeper
-from flowengine.core.file_values import FileRules, FileValue, RefusedFileError
 from flowengine.core.locale import Messages
 from flowengine.core.records import Gateway, Notice
-from flowengine.core.values import describe_value
-from flowengine.errors import (
-    DefinitionError,
-    FlowEngineError,
-    InputError,
-    ModelConfigError,
-    OutputError,
-    RunError,
-    refuse_other_kind,
-)
-from flowengine.models.attachments import attachment_kind
-from flowengine.models.call_options import PromptCaching
-from flowengine.models.definitions import default_options, definition_of, innermost_models
+from flowengine.errors import DefinitionError, FlowEngineError, InputError, OutputError, RunError, refuse_other_kind
+from flowengine.models.definitions import default_options
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, PromptCache, Reply, Request, supports_schema
-from flowengine.models.pricing import listed_vision
+from flowengine.models.model import Model, Request, supports_schema
 
-__all__ = [
-    "Caller",
-    "SubjectAgent",
-    "attach_files",
-    "check_files",
-    "context_of",
-    "explain_unused_cache",
-    "files_of",
-    "find_cache_rule",
-    "naming",
-    "open_caller",
-    "open_files",
-    "subject_of",
-]
-
-# --- Files beside the text that a model is asked with
-
-
-def files_of(value: Any) -> tuple[FileValue, ...]:
-    """The files of a value: one, several in lists, or none; `RunError` for what is no file or is shown to no model.
-
-    Text is never taken for a path: it may be a model's.
-    """
-    if value is None:
-        return ()
-    if isinstance(value, FileValue):
-        if attachment_kind(value.media_type) is None:
-            raise RunError(
-                f"'{value.name}' is {value.media_type} by its content, which no model is shown: "
-                f"attach images, PDF, sound (WAV, MP3) and text"
-            )
-        return (value,)
-    if isinstance(value, list | tuple):
-        return tuple(file for each in cast("list[Any]", value) for file in files_of(each))
-    found = describe_value(value)
-    raise RunError(f"`attach` takes files, found {found}: give an input of type `file`, or what is bytes")
-
-
-async def open_files(given: Sequence[Any]) -> tuple[FileValue, ...]:
-    """Files for an agent that stands alone: paths, bytes, and files of runs; nothing is stored."""
-    keeper = FileKeeper(None, "", FileRules())
-    try:
-        return files_of([await keeper.take(each) for each in given])
-    except RefusedFileError as error:
-        raise RunError(f"`attach`: {error}") from error
-
-
-def check_files(model: Model, files: Iterable[FileValue]) -> None:
-    """`ModelConfigError` for an image and a model that may answer and is known to take none."""
-    images = [each.name for each in files if attachment_kind(each.media_type) == "image"]
-    for each in innermost_models(model) if images else ():
-        said = None if (definition := definition_of(each)) is None else definition.images
-        if (listed_vision(each.provider, each.name) if said is None else said) is False:
-            raise ModelConfigError(f"model '{each.provider}/{each.name}' takes no images, and '{images[0]}' is one")
-
-
-def attach_files(messages: tuple[Message, ...], files: tuple[FileValue, ...], after: int = 0) -> tuple[Message, ...]:
-    """The messages, with the files at the question: the last one, but for so many that came after it."""
-    if not files:
-        return messages
-    at = len(messages) - 1 - after
-    return (*messages[:at], messages[at]._replace(attachments=files), *messages[at + 1 :])
-
-
-# --- Vendors' caches of prompts
-#
-# What a cache costs and saves is the matter of `pricing`; how a prompt is marked that of the vendor's protocol.
-
-_BEGINNING: Final = "prompt_cache: "
-"""Of notices on a cache that was of no use."""
-_LONGEST_KEY: Final = 64
-"""Characters that OpenAI takes."""
-
-
-def _make_prompt_cache(choice: PromptCaching | None, *names: str) -> PromptCache | None:
-    """Returns the cache settings of a request. `names`: what requests with the same beginning share.
-
-    >>> _make_prompt_cache(None, "triage", "answer"), _make_prompt_cache("off", "triage", "answer")
-    (PromptCache(key='triage.answer', is_asked_for=False), None)
-    """
-    if choice == "off":
-        return None
-    key = ".".join(filter(None, names))
-    if not (key.isascii() and key.isprintable() and len(key) <= _LONGEST_KEY):
-        key = blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
-    return PromptCache(key, choice is not None)
-
-
-def explain_unused_cache(reply: Reply, model: str) -> str | None:
-    """Explains why a requested cache was not used; None if it was, or if the vendor does not say.
-
-    >>> from flowengine.models.model import TokenUsage
-    >>> explain_unused_cache(Reply("", provider="openai", usage=TokenUsage(900, 5)), "gpt-4o")
-    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900'
-    """
-    from flowengine.models.http.vendor_traits import cache_minimum  # Few agents ask for a cache.
-
-    minimum, usage = cache_minimum(reply.provider, model), reply.usage
-    if minimum is None or usage.prompt_tokens is None or usage.cached_tokens or usage.cache_write_tokens:
-        return None
-    vendor = f"{_BEGINNING}{reply.provider} keeps prompts of {model} from {minimum:,} tokens on"
-    if usage.prompt_tokens < minimum:
-        return f"{vendor}, and this one has {usage.prompt_tokens:,}"
-    if usage.cache_write_tokens is None:
-        return None  # The vendor does not tell what it writes: the next call may be served.
-    return f"{vendor}, and what stays of this one (tools, system message, fixed context) is shorter"
-
-
-def find_cache_rule(notice: str) -> str:
-    """Extracts the vendor's cache rule from a notice of `explain_unused_cache`; empty for other notices.
-
-    >>> find_cache_rule("prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900")
-    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on'
-    """
-    return notice.partition(", and ")[0] if notice.startswith(_BEGINNING) else ""
-
-
-# --- Calls
+__all__ = ["Caller", "SubjectAgent", "context_of", "naming", "open_caller", "subject_of"]
 
 
 class Caller(NamedTuple):
@@ -180,7 +50,7 @@ class Caller(NamedTuple):
             max_tokens=settings.max_tokens,
             timeout=settings.timeout,
             extra=options,
-            cache=_make_prompt_cache(settings.prompt_cache, settings.surroundings.flow, settings.agent),
+            cache=make_prompt_cache(settings.prompt_cache, settings.surroundings.flow, settings.agent),
         )
 
     async def answer(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from flowengine.agents.caller import Caller, attach_files
+from flowengine.agents.caller import Caller
 from flowengine.agents.prompt import text_of
 from flowengine.agents.prompt_parts import (
     Packing,
@@ -22,6 +22,7 @@ from flowengine.agents.prompt_parts import (
     assemble_messages,
     fixed_parts,
 )
+from flowengine.agents.question_files import attach_files
 from flowengine.agents.sources import ProviderState, Sources, TypedContextSnapshots, data_of, load_provider_state
 from flowengine.context_providers.chain import brought_of, entries_of, gather
 from flowengine.context_providers.packer import PackedEntry

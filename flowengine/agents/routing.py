@@ -12,23 +12,15 @@ from typing import Any, Final, Unpack
 
 from pydantic import BaseModel, ValidationError
 
+from flowengine.agents.argument_checks import check_descriptions, check_share
 from flowengine.agents.caller import Caller, SubjectAgent, naming
 from flowengine.agents.prompt import Subject, routing_messages
-from flowengine.agents.settings import (
-    PROCESS,
-    CallSettings,
-    ModelChoice,
-    Surroundings,
-    UsualTemperature,
-    call_settings,
-    check_labels,
-    check_share,
-)
+from flowengine.agents.settings import PROCESS, CallSettings, ModelChoice, Surroundings, UsualTemperature, call_settings
 from flowengine.agents.structured import AnswerShape, UnfitError, UnusableAnswerError, error_lines
 from flowengine.core.context import RoutingResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
-from flowengine.core.values import find_label
+from flowengine.core.values import find_label, label_key
 from flowengine.errors import DefinitionError, RouteError, refuse_other_kind
 from flowengine.models.call_options import ModelOptions, PromptCaching
 from flowengine.models.model import Model
@@ -82,7 +74,7 @@ class RoutingAgent(SubjectAgent):
             refuse_other_kind(routing_instruction, str, "routing_instruction is text", DefinitionError)
             refuse_other_kind(fallback, (str, NoneType), "fallback is text", DefinitionError)
             self.instruction = routing_instruction
-            self.routes = check_labels(routes)
+            self.routes = _check_labels(routes)
             self.fallback = fallback
             self.min_confidence = None if min_confidence is None else check_share("min_confidence", min_confidence)
             self.settings: CallSettings = call_settings(RoutingAgent, locals())
@@ -176,3 +168,18 @@ def router_of(
         if value is not None:
             raise DefinitionError(f"agent '{name}': {argument} needs both routing_instruction and routes to be set")
     return None
+
+
+def _check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """Routes that can be told apart after trimming, case folding and composing letters."""
+    found = check_descriptions("routes", {} if labels is None else labels, "label")
+    if not found:
+        raise DefinitionError("routes must declare at least one label: {label: description}")
+    folded: dict[str, str] = {}
+    for label in found:
+        key = label_key(label, in_any_case=True)
+        if key in folded:
+            told = f"routes {folded[key]!r} and {label!r} differ in upper and lower case only"
+            raise DefinitionError(f"{told}, or in how letters are composed")
+        folded[key] = label
+    return found

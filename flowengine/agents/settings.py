@@ -7,17 +7,17 @@ that says what was found and what to write instead. Nothing here calls anything.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from inspect import Parameter, signature
 from sys import float_info
 from types import NoneType
-from typing import Any, Final, TypeAlias, cast, get_args
+from typing import Any, Final, TypeAlias, get_args
 
+from flowengine.agents.argument_checks import check_count, check_list, is_number
 from flowengine.agents.structured import AnswerShape
 from flowengine.core.context import EvaluationResult, LLMResult
-from flowengine.core.values import label_key
 from flowengine.errors import DefinitionError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import DECIDING, OPTIONS, PromptCaching, find_option_problems, normalize_options
 from flowengine.models.definitions import ModelDefinition
@@ -38,12 +38,6 @@ __all__ = [
     "UsualTemperature",
     "arguments_of",
     "call_settings",
-    "check_count",
-    "check_descriptions",
-    "check_functions",
-    "check_labels",
-    "check_list",
-    "check_share",
     "is_settled_late",
 ]
 
@@ -123,11 +117,11 @@ class CallSettings:
             _check_model("model", self.model)
         for each in self.fallbacks:
             _check_model("one of fallbacks", each)
-        if self.temperature is not None and not (_is_number(self.temperature) and 0 <= self.temperature <= 2):
+        if self.temperature is not None and not (is_number(self.temperature) and 0 <= self.temperature <= 2):
             raise DefinitionError(f"temperature must be between 0 and 2, not {self.temperature!r}")
         if self.max_tokens is not None:
             check_count("max_tokens", self.max_tokens, 1)
-        if not (_is_number(self.timeout) and 0 < self.timeout <= float_info.max):
+        if not (is_number(self.timeout) and 0 < self.timeout <= float_info.max):
             raise DefinitionError(f"timeout must be a number of seconds above 0, not {self.timeout!r}")
         if self.prompt_cache not in (None, *get_args(PromptCaching)):
             raise DefinitionError(f"prompt_cache is auto or off, not {self.prompt_cache!r}")
@@ -215,81 +209,10 @@ def is_settled_late(generation: Generation, improvement: Improvement | None) -> 
     return generation.shape is not None or improvement is not None or bool(generation.output_guardrails)
 
 
-def check_share(name: str, value: float) -> float:
-    """A value from 0.0 to 1.0; one above proposes the value / 100, since percentages are a common slip.
-
-    >>> check_share("pass_threshold", 85)
-    Traceback (most recent call last):
-    flowengine.errors.DefinitionError: pass_threshold must be between 0.0 and 1.0, not 85; did you mean 0.85?
-    """
-    is_number = _is_number(value)
-    if is_number and 0 <= value <= 1:
-        return value
-    hint = f"; did you mean {value / 100:g}?" if is_number and 1 < value <= 100 else ""
-    raise DefinitionError(f"{name} must be between 0.0 and 1.0, not {value!r}{hint}")
-
-
-def check_count(name: str, value: int, least: int) -> int:
-    """A whole number that is not too small.
-
-    >>> check_count("max_retries", "3", 0)
-    Traceback (most recent call last):
-    flowengine.errors.DefinitionError: max_retries must be a whole number of at least 0, not '3'
-    """
-    if type(value) is int and value >= least:
-        return value
-    raise DefinitionError(f"{name} must be a whole number of at least {least}, not {value!r}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _check_model(name: str, given: str | Model) -> None:
     if not isinstance(given, str) and (lacking := missing_members(given)):
         kind = type(given).__name__
         raise DefinitionError(f"{name} is a model's name or a model, not {kind}, which has no {', '.join(lacking)}")
-
-
-def check_functions(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
-    """A list of functions, as a tuple."""
-    found = check_list(name, given, " of functions")
-    for each in found:
-        refuse_other_kind(each, Callable, f"one of {name} is a function", DefinitionError)
-    return found
-
-
-def check_list(name: str, given: Iterable[Any], items: str = "") -> tuple[Any, ...]:
-    """A list, as a tuple. `items`: what it consists of, as ` of models`."""
-    if isinstance(given, str | Mapping) or not isinstance(cast(object, given), Iterable):
-        raise DefinitionError(f"{name} must be a list{items}, not {given!r:.80}")
-    return tuple(given)
-
-
-def check_descriptions(name: str, given: Mapping[str, str], what: str = "name") -> dict[str, str]:
-    """Names with what each means, which is empty where it is not said."""
-    refuse_other_kind(given, Mapping, f"{name} are a mapping, as {{{what}: description}}", DefinitionError)
-    for key, text in given.items():
-        refuse_other_kind(key, str, f"{name}: a {what} is text", DefinitionError)
-        if not key or key != key.strip():
-            raise DefinitionError(f"{name}: a {what} must be text without spaces around it, not {key!r}")
-        refuse_other_kind(text, (str, NoneType), f"{name}: the description of {key!r} is text", DefinitionError)
-    return {key: text or "" for key, text in given.items()}
-
-
-def check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Routes that can be told apart after trimming, case folding and composing letters."""
-    found = check_descriptions("routes", {} if labels is None else labels, "label")
-    if not found:
-        raise DefinitionError("routes must declare at least one label: {label: description}")
-    folded: dict[str, str] = {}
-    for label in found:
-        key = label_key(label, in_any_case=True)
-        if key in folded:
-            told = f"routes {folded[key]!r} and {label!r} differ in upper and lower case only"
-            raise DefinitionError(f"{told}, or in how letters are composed")
-        folded[key] = label
-    return found
 
 
 _NO_OPTIONS: Final = frozenset(

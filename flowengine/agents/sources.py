@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from uuid import uuid4
 
-from flowengine.agents.settings import check_count
+from flowengine.agents.argument_checks import check_count
 from flowengine.context_providers.chain import (
     FAILED,
     MEMORY,
@@ -27,6 +27,7 @@ from flowengine.context_providers.chain import (
 from flowengine.context_providers.conversation import entry_of
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.context import ignore_record
 from flowengine.core.records import Gateway
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError, refuse_other_kind
@@ -84,12 +85,8 @@ class Sources:
         ]
 
     async def clear(self) -> None:
-        """Have the providers forget."""
-        await clear_providers(self.providers, _ignore_record)
-
-
-async def _ignore_record(record: Any) -> None:
-    """Reports nothing; what fails is in the log."""
+        """Have the providers forget; what fails is in the log."""
+        await clear_providers(self.providers, ignore_record)
 
 
 def sources_of(

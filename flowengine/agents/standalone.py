@@ -15,14 +15,15 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import anyio
 
+from flowengine.core.context import ignore_record
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.run_scope import RunScope
 from flowengine.core.threads import short_lived
-from flowengine.errors import ModelError, NotJournalableError, RunError
+from flowengine.errors import LimitError, ModelError, NotJournalableError, RunError
 from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
-from flowengine.models.model import Model, Reply, Request, plain_request
+from flowengine.models.model import Model, Reply, Request, plain_request, read_cost
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = [
@@ -82,10 +83,6 @@ class StreamingGateway(Gateway, Protocol):
         ...
 
 
-async def _ignore_record(record: Any) -> None:
-    """Drops the record: there is no journal."""
-
-
 class DirectGateway:
     """Calls models and tools, and tells `note` about each call.
 
@@ -94,7 +91,7 @@ class DirectGateway:
     else the agent has to tell (`Round`, `Notice`).
     """
 
-    def __init__(self, note: Listener = _ignore_record, scope: RunScope | None = None) -> None:
+    def __init__(self, note: Listener = ignore_record, scope: RunScope | None = None) -> None:
         """`scope`: takes in what tools give as bytes; None: they stay bytes."""
         self._listener = note
         self._scope = scope
@@ -109,7 +106,9 @@ class DirectGateway:
         token = CALL_STEPS.set(steps)
         try:
             reply = _add_model_name(await model.complete(request), model)
-        except ModelError as error:
+        except (ModelError, LimitError) as error:
+            if isinstance(error, LimitError) and error.reply is None:
+                raise  # It was not made.
             record = _failed_call(model, request, error, start, purpose=purpose, key=key, occurrence=occurrence)
             await self._listener(record._replace(timeline=tell_steps(steps)))
             raise
@@ -212,7 +211,9 @@ def _add_model_name(reply: Reply, model: Model) -> Reply:
     return reply._replace(model=reply.model or model.name, provider=reply.provider or model.provider)
 
 
-def _failed_call(model: Model, request: Request, error: ModelError, start: float, **call: Any) -> ModelCall:
+def _failed_call(
+    model: Model, request: Request, error: ModelError | LimitError, start: float, **call: Any
+) -> ModelCall:
     """The record of a call that failed, with what it took all the same."""
     paid: Reply = error.reply or Reply("")
     failed = paid._replace(content="", tool_calls=(), finish_reason="", seconds=time.perf_counter() - start)
@@ -240,7 +241,7 @@ def model_call(
         prompt_tokens=reply.usage.prompt_tokens,
         completion_tokens=reply.usage.completion_tokens,
         cached_tokens=reply.usage.cached_tokens,
-        cost_usd=reply.cost_usd,
+        cost_usd=read_cost(reply.cost_usd),
         seconds=reply.seconds,
         key=key,
         occurrence=occurrence,

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, PydanticUserError, ValidationError
 
-from flowengine.core.json_values import refuse_constant
+from flowengine.core.json_values import find_json, refuse_constant
 from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, OutputError
 from flowengine.models.messages import Message
@@ -35,9 +35,6 @@ __all__ = [
 
 OutputModel: TypeAlias = type[BaseModel] | Mapping[str, Any]
 """What a user gives as `output_model`: a pydantic class or a JSON Schema."""
-
-_MOST_FAILURES: Final = 200
-"""Places in one text where JSON may seem to begin and does not, before the search is given up."""
 
 
 class UnfitError(ValueError):
@@ -126,7 +123,7 @@ def _find_candidates(text: str) -> Iterator[list[Any]]:
     text = text.rpartition("</think>")[2]
     fences = [_load_json(block) for block in _FENCED.findall(text)]
     yield [value for value in reversed(fences) if value is not _NOTHING]
-    yield list(_find_embedded(text))[::-1]
+    yield list(find_json(text))[::-1]
 
 
 _FENCED: Final = re.compile(r"```[\w-]*+\s*+(.*?)```", re.DOTALL)
@@ -141,21 +138,6 @@ def _load_json(text: str) -> Any:
         return _DECODER.decode(text.strip())
     except (ValueError, RecursionError):
         return _NOTHING
-
-
-def _find_embedded(text: str) -> Iterator[Any]:
-    """Objects and arrays in a text, not those inside others."""
-    position, failures = 0, 0
-    while (start := _JSON_START.search(text, position)) and failures < _MOST_FAILURES:
-        try:
-            value, position = _DECODER.raw_decode(text, start.start())
-            yield value
-        except (ValueError, RecursionError):
-            position = start.end()
-            failures += 1
-
-
-_JSON_START: Final = re.compile(r"[{\[]")
 
 
 def parse_answer(reply: Reply, shape: AnswerShape) -> Any:

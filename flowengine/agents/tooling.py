@@ -1,79 +1,36 @@
-"""Checks the tools that an agent was given, opens them for a run, and runs the rounds in which a model calls them.
+"""Checks the tools that an agent was given, and opens them for a run.
 
 Servers run for as long as the run of the flow, whose agents share them; those of an agent that stands alone for as long
-as its own run. In a round the model asks for tools, they run, and it sees the results. Every call goes through the
-gateway. What goes wrong with a call is a result that the model reads; only the gateway's own failures end the loop.
-After the last round the model is asked once more, without tools, to answer with what it has.
+as its own run. How a model calls them is the matter of `tool_loop`.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import anyio
-
-from flowengine.agents.settings import check_count, check_list
-from flowengine.agents.standalone import StreamingGateway
-from flowengine.core.json_values import refuse_constant
-from flowengine.core.locale import Messages, load_messages
-from flowengine.core.records import AwaitsPerson, Gateway, Notice
+from flowengine.agents.argument_checks import check_count, check_list
+from flowengine.agents.tool_loop import Admit, Bringer, CurrentTools, RoundLimits, ToolLoop, without_tools
+from flowengine.core.locale import Messages
 from flowengine.core.run_scope import RunScope
-from flowengine.errors import DefinitionError, PermanentModelError, did_you_mean
-from flowengine.models.messages import Message, ToolRequest
-from flowengine.models.model import Model, Reply, Request
+from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.tools.mcp.server_settings import McpServer, server_of
-from flowengine.tools.result_text import cut
-from flowengine.tools.tool import Tool, ToolResult, failed_result
+from flowengine.tools.tool import Tool
 from flowengine.tools.toolset import NO_RULES, ApprovalRules, Offer, ToolSet
 
 if TYPE_CHECKING:
     from flowengine.tools.mcp.client import Served
 
-__all__ = [
-    "Admit",
-    "Bringer",
-    "ServerChoice",
-    "ToolChoice",
-    "ToolLoop",
-    "ToolLoopRequest",
-    "Tooling",
-    "tooling_of",
-    "without_tools",
-]
+__all__ = ["ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
 
 ToolChoice: TypeAlias = Callable[..., Any] | Tool | ToolSet
 """What a user gives as one of `tools`."""
 
 ServerChoice: TypeAlias = McpServer | Mapping[str, Any]
 """What a user gives as one of `mcp_servers`."""
-
-Admit: TypeAlias = Callable[[Iterable[Tool]], None]
-"""Raises if one of the tools must not be offered to the model here."""
-
-
-class Bringer(Protocol):
-    """Brings tools of its own, which may be others before each request; observes all calls, and may change what the
-    model sees of them."""
-
-    def tool_sets(self) -> Sequence[ToolSet]: ...
-
-    async def refresh_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The messages as the model gets them, before each request: texts may differ, their number does not."""
-        ...
-
-    def take_result(self, tool: Tool, result: ToolResult) -> ToolResult:
-        """Returns the result of a call as everybody sees it; called at once, while other calls still run."""
-        ...
-
-    async def note_call(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
-        """Told of each call of a round once all of them have ended, in the order in which they were asked for."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +81,9 @@ class Tooling:
 
                 held = await stack.enter_async_context(RunScope()) if scope is None else scope
                 served = await serve(self.servers, held, environ=environ)
-            current = _Current(self, served, bringer, admit)
+            current = CurrentTools(self.sets, self.rules, served, bringer, admit)
             self.check_rules([*self.sets, *current.added])
-            yield lambda: ToolLoop(self, current.offer, words, current)
+            yield lambda: ToolLoop(self._limits, current.offer, words, current)
 
     def names(self) -> list[str]:
         """Tools and servers by name."""
@@ -151,37 +108,11 @@ class Tooling:
         if not self.sets:
             return without_tools
         offer = Offer(self.sets, self.rules)
-        return partial(ToolLoop, self, offer, words) if len(offer) else without_tools
-
-
-class _Current:
-    """An agent's own tools, those that its servers list now, and those that are brought."""
-
-    def __init__(self, own: Tooling, served: Served | None, bringer: Bringer | None, admit: Admit | None) -> None:
-        self.bringer = bringer
-        self._own = own
-        self._served = served
-        self._admit = admit
-        self.offer = self._make_offer()
-
-    async def renew(self) -> Offer:
-        """The tools as they are now: the same object for as long as they stay the same."""
-        changed = self._served is not None and await self._served.renew()
-        if changed or self.bringer is not None:
-            self.offer = self._make_offer()
-        return self.offer
+        return partial(ToolLoop, self._limits, offer, words) if len(offer) else without_tools
 
     @property
-    def added(self) -> Sequence[ToolSet]:
-        """Tools of typed contexts, skills and servers."""
-        brought = () if self.bringer is None else self.bringer.tool_sets()
-        return (*brought, *(() if self._served is None else self._served.sets))
-
-    def _make_offer(self) -> Offer:
-        offer = Offer((*self._own.sets, *self.added), self._own.rules)
-        if self._admit is not None:
-            self._admit(offer)
-        return offer
+    def _limits(self) -> RoundLimits:
+        return RoundLimits(self.max_rounds, self.max_parallel)
 
 
 def tooling_of(
@@ -223,192 +154,3 @@ def _describe_origin(function: Callable[..., Any]) -> str:
     """Describes where a function comes from, for a message."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', None) or type(function).__module__}:{name}"
-
-
-# --- Rounds
-
-
-class ToolLoopRequest(NamedTuple):
-    """An answer, with what the tools had to do with it."""
-
-    reply: Reply
-    added: tuple[Message, ...]
-    """What came after the request's messages on the way to it."""
-
-
-class ToolLoop:
-    """The rounds of tools of one generation; corrections of its answer share them.
-
-    A round is one answer that asks for tools, whatever their number. Tools that may change are asked for anew before
-    each request.
-    """
-
-    def __init__(self, limits: Tooling, offer: Offer, words: Messages, changing: _Current | None = None) -> None:
-        self._limits = limits
-        self._offer: Offer = offer
-        self._schemas = offer.schemas()
-        self._words = words
-        self._changing = changing
-        self._bringer = None if changing is None else changing.bringer
-        self._rounds_left = limits.max_rounds
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the next request offers tools."""
-        return bool(self._schemas) and self._rounds_left > 0
-
-    async def ask(self, gateway: Gateway, model: Model, request: Request, *, purpose: str) -> ToolLoopRequest:
-        """The model's answer, once it has had its tools."""
-        current = self._set_tools(request) if self._changing is None else await self._add_offer(request)
-        while True:
-            seen = current if self._bringer is None else await self._rewrite_messages(current, self._bringer)
-            reply: Reply = await gateway.complete(model, seen, purpose=purpose)
-            _check_refusal(reply, seen)
-            if not reply.tool_calls or not current.tools:
-                return ToolLoopRequest(reply, current.messages[len(request.messages) :])
-            current = await self._request_after(gateway, current, reply)
-
-    async def stream(
-        self, gateway: StreamingGateway, model: Model, request: Request, *, purpose: str
-    ) -> AsyncGenerator[str | ToolLoopRequest]:
-        """The same, with the text as it is written; what was said before a request for tools ends in a blank line."""
-        current = await self._add_offer(request)
-        while True:
-            reply = Reply("")
-            seen = current if self._bringer is None else await self._rewrite_messages(current, self._bringer)
-            async with gateway.stream(model, seen, purpose=purpose) as source:
-                async for piece in source:
-                    if isinstance(piece, Reply):
-                        reply = piece
-                    else:
-                        yield piece
-            _check_refusal(reply, current)
-            if not reply.tool_calls or not current.tools:
-                yield ToolLoopRequest(reply, current.messages[len(request.messages) :])
-                return
-            current = await self._request_after(gateway, current, reply)
-            if reply.content.strip():
-                yield "\n\n"
-
-    async def _rewrite_messages(self, request: Request, bringer: Bringer) -> Request:
-        messages = await bringer.refresh_messages(request.messages)
-        return request if messages is request.messages else replace(request, messages=messages)
-
-    async def _add_offer(self, request: Request) -> Request:
-        if self._changing is not None and self._rounds_left > 0:
-            offer = await self._changing.renew()
-            if offer is not self._offer:
-                self._offer, self._schemas = offer, offer.schemas()
-        return self._set_tools(request)
-
-    def _set_tools(self, request: Request) -> Request:
-        tools = self._schemas if self.is_open else ()
-        return request if request.tools == tools else replace(request, tools=tools)
-
-    async def _request_after(self, gateway: Gateway, request: Request, reply: Reply) -> Request:
-        """The request after a round of the tools that the reply asks for."""
-        self._rounds_left -= 1
-        messages = [*request.messages, *await self._run_round(gateway, reply)]
-        if self._rounds_left <= 0:
-            limit = self._limits.max_rounds
-            messages.append(Message("user", self._words("tools.limit", rounds=limit)))
-            await gateway.note(Notice(f"the limit of {limit} round(s) of tool calls was reached"))
-        return await self._add_offer(replace(request, messages=tuple(messages)))
-
-    async def _run_round(self, gateway: Gateway, reply: Reply) -> tuple[Message, ...]:
-        """The calls that a reply asks for, and their results in the same order."""
-        calls = [_read_call(each) for each in reply.tool_calls]
-        results = await self._run_calls(gateway, calls)
-        if self._bringer is not None:
-            for call, result in zip(calls, results, strict=True):
-                if self._offer.find(call.request.name) is not None and not isinstance(call.arguments, str):
-                    await self._bringer.note_call(call.request.name, call.arguments, result)
-        answers = (
-            Message("tool", result.text, tool_call_id=call.request.id)
-            for call, result in zip(calls, results, strict=True)
-        )
-        sound = tuple(call.sound() for call in calls)
-        return (Message("assistant", reply.content, sound, vendor_parts=reply.vendor_parts), *answers)
-
-    async def _run_calls(self, gateway: Gateway, calls: Sequence[_Call]) -> list[ToolResult]:
-        """At most `max_parallel` at once, begun in order. A failure of the gateway begins no further ones; a call that
-        waits for a person keeps no other one from being made, or asked about."""
-        results: dict[int, ToolResult] = {}
-        failures: dict[int, Exception] = {}
-        parked: list[AwaitsPerson] = []
-        waiting = iter(enumerate(calls))
-
-        async def work(waiting: Iterator[tuple[int, _Call]]) -> None:
-            for number, call in waiting:
-                try:
-                    results[number] = await self._run_call(gateway, call)
-                except AwaitsPerson as waits:
-                    parked.append(waits)
-                except Exception as error:
-                    failures[number] = error
-                if failures:
-                    return
-
-        async with anyio.create_task_group() as tasks:
-            for _ in range(min(len(calls), self._limits.max_parallel)):
-                tasks.start_soon(work, waiting)
-        if failures:
-            raise failures[min(failures)]  # Raised here, so that no exception group is round it.
-        if parked:
-            raise parked[0]
-        return [results[number] for number in range(len(calls))]
-
-    async def _run_call(self, gateway: Gateway, call: _Call) -> ToolResult:
-        name, arguments = call.request.name, call.arguments
-        tool = self._offer.find(name)
-        if tool is not None and not isinstance(arguments, str):
-            result: ToolResult = await gateway.call_tool(tool, arguments)
-            return result if self._bringer is None else self._bringer.take_result(tool, result)
-        if tool is None:
-            refused = self._offer.unknown(name)
-        else:
-            refused = failed_result(self._words("tools.arguments", tool=name, problem=arguments))
-        await gateway.note(Notice(f"a request for a tool was refused: {cut(refused.text, 500)}"))
-        return refused
-
-
-def _check_refusal(reply: Reply, request: Request) -> None:
-    """Raise if the vendor's content filter took the answer."""
-    if reply.finish_reason == "content_filter":
-        raise PermanentModelError(f"model '{reply.model or request.model}' refused to answer (content filter)")
-
-
-class _Call(NamedTuple):
-    """A request for a tool as it was read."""
-
-    request: ToolRequest
-    arguments: Mapping[str, Any] | str
-    """What they say, or what is wrong with them."""
-
-    def sound(self) -> ToolRequest:
-        """The request as vendors take it back: some refuse a whole chat for a name or arguments of another form."""
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", self.request.name)[:64] or "_"
-        return ToolRequest(self.request.id, name, "{}" if isinstance(self.arguments, str) else self.request.arguments)
-
-
-def _read_call(request: ToolRequest) -> _Call:
-    """No text at all is no arguments: so some models call a tool that takes none."""
-    text = request.arguments.strip() or "{}"
-    try:
-        arguments = _DECODER.decode(text)
-    except (ValueError, RecursionError) as error:
-        return _Call(request, f"{error}; they were: {cut(text, 200)}")
-    if not isinstance(arguments, dict):
-        return _Call(request, f"a JSON object is expected; they were: {cut(text, 200)}")
-    return _Call(request._replace(arguments=text), cast("dict[str, Any]", arguments))
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
-
-
-def without_tools() -> ToolLoop:
-    """The loop of a generation that has none: the first reply is the answer."""
-    return _NONE
-
-
-_NONE: Final = ToolLoop(Tooling(), Offer(()), load_messages("en"))

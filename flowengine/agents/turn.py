@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from flowengine.agents.caller import Caller, attach_files, check_files, naming, open_caller
+from flowengine.agents.caller import Caller, naming, open_caller
 from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judge_attempt
 from flowengine.agents.model_environment import NamedModels
 from flowengine.agents.prompt import (
@@ -24,6 +24,7 @@ from flowengine.agents.prompt import (
     prompt_text,
     text_of,
 )
+from flowengine.agents.question_files import attach_files, check_files
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import (
     CallSettings,
@@ -36,7 +37,8 @@ from flowengine.agents.settings import (
 )
 from flowengine.agents.standalone import StreamingGateway
 from flowengine.agents.structured import StructuredAnswer
-from flowengine.agents.tooling import Admit, Tooling, ToolLoopRequest
+from flowengine.agents.tool_loop import Admit, ToolLoopRequest
+from flowengine.agents.tooling import Tooling
 from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, RoutingResult
 from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages

@@ -111,7 +111,7 @@ def _read_json_lines(path: Path) -> Iterator[Document]:
 def _read_json_line(line: str, number: int, place: str) -> Document:
     try:
         value: Any = json.loads(line, parse_constant=lambda _: None)  # NaN, of which JSON knows nothing.
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{place}: this is no JSON: {error}") from error
     entry = cast("dict[str, Any]", value if isinstance(value, dict) else {})
     text, id = entry.get("text"), entry.get("id")

@@ -198,9 +198,8 @@ class LongTermMemoryProvider(ContextProvider):
             return None
         metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
         subject = metadata.get("subject")
-        return self._make_item(
-            asked, answered, _time_of(interaction.get("timestamp")), str(subject) if subject else None
-        )
+        about = None if subject in (None, "") else str(subject)
+        return self._make_item(asked, answered, _time_of(interaction.get("timestamp")), about)
 
     def _make_item(self, asked: str, answered: str, at: datetime, subject: str | None) -> MemoryItem:
         said = {"user_input": asked, "result": answered}

@@ -8,6 +8,8 @@ The rules:
    each ledger the first to ask is served first.
 3. What was spent never falls. So a call that does not fit beside what was spent is refused at once.
 4. A ledger that has refused a call lets no other call wait any more: what does not fit now is refused as well.
+5. A call under way that turns out to take more (a model was paid and gave no answer, and another is asked) reserves
+   that at once or is refused. It stays one call, and never waits: others may be waiting for what it holds.
 
 Only numbers are known here; what a call can cost, and what it did cost, is for others to say. Money is
 counted in whole 10⁻¹² dollars, so that sums are exact. One event loop, no task and no clock.
@@ -15,10 +17,8 @@ counted in whole 10⁻¹² dollars, so that sums are exact. One event loop, no t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import isfinite
@@ -185,7 +185,16 @@ class Ledger:
                 return
         for ledger in self._line:
             ledger._reserved = _add(ledger._reserved, asked)
-        waiter.tell(Reservation(partial(self._enter, asked), asked))
+        waiter.tell(Reservation(self, asked))
+
+    def _widen(self, more: _Amount) -> None:
+        """Reserve for a call under way in the whole line, or refuse."""
+        for ledger in self._line:
+            limit = _find_exceeded(ledger._most, _add(ledger._spent, ledger._reserved), more)
+            if limit is not None:
+                raise ledger._refusal(more, limit)
+        for ledger in self._line:
+            ledger._reserved = _add(ledger._reserved, more)
 
     def _refuses(self, asked: _Amount) -> Limit | None:
         """The bound for which a call is refused here; None where it fits, or may fit later."""
@@ -240,17 +249,26 @@ class Ledger:
 class Reservation:
     """Room for one call: settled or released once; whatever comes after that changes nothing."""
 
-    __slots__ = ("_asked", "_close", "_payer")
+    __slots__ = ("_asked", "_is_open", "_ledger", "_payer")
 
-    def __init__(self, close: Callable[[_Amount], None], asked: _Amount) -> None:
-        self._close: Callable[[_Amount], None] | None = close
+    def __init__(self, ledger: Ledger, asked: _Amount) -> None:
+        self._ledger = ledger
         self._asked = asked
+        self._is_open = True
         self._payer: Ledger | None = None
 
     def pay_from(self, ledger: Ledger) -> Reservation:
         """Have another ledger, and those above it, pay: the part that reserved was put aside, and has a new one."""
         self._payer = ledger
         return self
+
+    def widen(self, *, tokens: int, cost_usd: float | None) -> None:
+        """Reserve so much in all for the call, of which it holds a part; `LimitError` where the rest does not fit."""
+        whole = _amount_of_call(tokens, cost_usd)
+        more = _Amount(*(max(0, wanted - held) for wanted, held in zip(whole, self._asked, strict=True)))
+        if self._is_open and more != _NOTHING:
+            self._ledger._widen(more)  # pyright: ignore[reportPrivateUsage]
+            self._asked = _add(self._asked, more)
 
     def settle(self, usage: Spending) -> None:
         """The call is over, and this is what it took."""
@@ -265,13 +283,13 @@ class Reservation:
         self._end(_NOTHING)
 
     def _end(self, paid: _Amount) -> None:
-        close, self._close = self._close, None
-        if close is None:
+        if not self._is_open:
             return
+        self._is_open = False
         if self._payer is not None:  # First, so that what is freed is not given away in between.
             self._payer._enter(_NOTHING, paid)  # pyright: ignore[reportPrivateUsage]
             paid = _NOTHING
-        close(paid)
+        self._ledger._enter(self._asked, paid)  # pyright: ignore[reportPrivateUsage]
 
 
 # --- Amounts as whole numbers

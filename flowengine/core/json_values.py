@@ -8,8 +8,9 @@ it is made.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from math import isfinite
@@ -24,6 +25,7 @@ from flowengine.errors import RunError
 __all__ = [
     "check_text",
     "dumps",
+    "find_json",
     "format_value",
     "load_json",
     "parse_json",
@@ -177,9 +179,33 @@ def parse_value(text: str) -> Any:
         return text
 
 
+_MOST_FAILURES: Final = 200
+"""Places in one text where JSON may seem to begin and does not, before the search is given up."""
+
+
+def find_json(text: str, opening: str = "{[") -> Iterator[Any]:
+    """Objects and arrays in a text, not those inside others; `opening`: the first letter of those that are looked for.
+
+    >>> list(find_json('Sure! {"a": [1]} It was {easy}, [2].'))
+    [{'a': [1]}, [2]]
+    """
+    begin = re.compile(f"[{re.escape(opening)}]")
+    position, failures = 0, 0
+    while (start := begin.search(text, position)) and failures < _MOST_FAILURES:
+        try:
+            value, position = _DECODER.raw_decode(text, start.start())
+            yield value
+        except (ValueError, RecursionError):
+            position = start.end()
+            failures += 1
+
+
 def refuse_constant(name: str) -> NoReturn:
     """For `json.loads(parse_constant=…)`: NaN and Infinity are Python's, and are no JSON."""
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def _read_float(text: str) -> float:

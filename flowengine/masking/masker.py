@@ -20,14 +20,8 @@ from typing import Any, Final, cast
 from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.masking import patterns
-from flowengine.masking.patterns import (
-    MAX_PRIVATE_KEY,
-    PRIVATE_KEY,
-    PRIVATE_KEY_BEGINS,
-    FoundSpan,
-    Recognizer,
-    fold_text,
-)
+from flowengine.masking.folded_text import fold_text
+from flowengine.masking.patterns import MAX_PRIVATE_KEY, PRIVATE_KEY, PRIVATE_KEY_BEGINS, FoundSpan, Recognizer
 
 __all__ = ["DEFAULT", "HELD", "MaskedStream", "Masker", "PresidioRecognizer"]
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from math import inf
 from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
 from flowengine.models.call_options import OPTIONS, VENDOR_OPTIONS
@@ -27,6 +28,7 @@ __all__ = [
     "as_json",
     "missing_members",
     "plain_request",
+    "read_cost",
     "read_token_count",
     "request_of",
     "supports_schema",
@@ -134,6 +136,15 @@ def read_token_count(value: Any) -> int | None:
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and 0 <= value <= _MOST_TOKENS and value == int(value) else None
+
+
+def read_cost(value: float | None) -> float | None:
+    """A cost that a model told; None for what cannot be one, and so is unknown.
+
+    >>> [read_cost(each) for each in (0.5, -0.5, float("nan"), float("inf"), None)]
+    [0.5, None, None, None, None]
+    """
+    return value if value is not None and 0 <= value < inf else None
 
 
 class Reply(NamedTuple):

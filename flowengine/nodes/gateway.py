@@ -9,8 +9,8 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import anyio
 
-from flowengine.agents.caller import find_cache_rule
 from flowengine.agents.standalone import DirectGateway, model_call
+from flowengine.agents.vendor_cache import find_cache_rule
 from flowengine.core.batching import BATCHING, CALL, AwaitsAnswer, Batcher, CallPlace
 from flowengine.core.budget import Ledger
 from flowengine.core.context import Context, Tell

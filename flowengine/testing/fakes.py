@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.tooling import Bringer, Tooling, ToolLoop
+from flowengine.agents.tool_loop import Bringer, ToolLoop
+from flowengine.agents.tooling import Tooling
 from flowengine.core.locale import Messages
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean

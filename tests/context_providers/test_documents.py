@@ -82,6 +82,7 @@ def test_json_lines_are_documents_with_their_ids_and_metadata(tmp_path: Path) ->
     ("line", "problem"),
     [
         ("not json", "line 2: this is no JSON"),
+        ('{"text": ' + "[" * 100_000, "line 2: this is no JSON"),
         ('{"txt": "a"}', 'line 2: a document is {"text"'),
         ("[1]", "line 2: a document is"),
         ('{"text": "a", "metadata": 3}', "line 2: a document is"),

@@ -45,6 +45,20 @@ async def test_an_interaction_is_kept_and_found_again_by_another_source(tmp_path
     )
 
 
+@pytest.mark.parametrize("answer", [0, False])
+async def test_an_answer_that_counts_as_nothing_in_python_is_remembered(tmp_path: Path, answer: object):
+    memory = source(tmp_path)
+    await memory.update({**interaction("How many cups are left?"), "result": answer})
+    assert (await text(memory, "How many cups are left?")).endswith(f"Assistant: {answer}")
+
+
+async def test_a_subject_may_be_a_number(tmp_path: Path):
+    memory = source(tmp_path)
+    for day, said in enumerate(["Order is open.", "Order is paid."], 1):
+        await memory.update(interaction(said, "", day, subject=0))
+    assert await text(memory, "How is the order?") == "2025-03-02\nOrder is paid."
+
+
 async def test_what_is_shown_speaks_the_agents_language(tmp_path: Path):
     memory = source(tmp_path)
     await memory.update(interaction("田中さんは緑茶を飲みます。", "覚えました。"))

@@ -45,6 +45,11 @@ async def test_json_lines_are_shown_under_their_ids(root: Path) -> None:
     assert await of(root, documents="faq.jsonl").get_context("coffee") == "q1\nCoffee is black."
 
 
+def test_a_retriever_s_path_that_is_null_is_told_and_is_no_file_of_that_name(root: Path) -> None:
+    with pytest.raises(DefinitionError, match=r"retriever 'sqlite': expected str, .* not NoneType"):
+        of(root, documents="docs", settings={"path": None})
+
+
 async def test_no_more_than_asked_for_are_shown_the_best_first(root: Path) -> None:
     for number in range(9):
         (root / f"docs/{number}.md").write_text("tea " * (number + 1) + "milk " * 10)

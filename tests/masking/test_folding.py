@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from flowengine.masking.patterns import Folded, fold, fold_text
+from flowengine.masking.folded_text import Folded, fold, fold_text
 
 
 def test_digits_of_all_scripts_are_digits() -> None:

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from flowengine.masking.folded_text import fold
 from flowengine.masking.masker import Masker
-from flowengine.masking.patterns import fold
 from tests.bench.masking import lines, score
 from tests.support.pace import slowness
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from flowengine.models.messages import as_dict
 from flowengine.models.model import Reply
 from flowengine.models.offline.model import OfflineModel
 from flowengine.models.scripted import ScriptedModel
+from tests.support.pace import slowness
 
 SAID = ChannelMessage("1", "aki", "ボットさん、今日の予定は？", datetime(2025, 3, 1, tzinfo=UTC))
 RECORD = PromptRecord("P", ChannelMessages("C1", "general", (SAID,)), workspace_long_term_memory="2019年に設立。")
@@ -76,6 +78,13 @@ async def test_no_decision_is_an_error_and_never_a_default():
         await decided(["Yes", ""], max_retries=1)
     with pytest.raises(PermanentModelError, match="refused to decide"):
         await decided([Reply("", finish_reason="content_filter", model="m")])
+
+
+async def test_an_answer_of_beginnings_alone_is_given_up_in_time():
+    begun = time.process_time()
+    with pytest.raises(OutputError, match="no JSON object"):
+        await decided(['{"a":' * 200_000], max_retries=0)
+    assert time.process_time() - begun < 2 * slowness()
 
 
 async def test_the_offline_model_decides_too():

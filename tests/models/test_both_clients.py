@@ -166,9 +166,9 @@ async def test_an_answer_that_is_cut_off_is_transient(server: ModelServer, model
 async def test_a_timeout_is_for_the_whole_call(server: ModelServer, model_of: MakeModel) -> None:
     server.respond_with(["the first call loads more of litellm", Hang()])
     assert (await model_of().complete(asking())).content
-    error = await error_of(model_of(), asking(timeout=1.0))
+    error = await error_of(model_of(), asking(timeout=0.5))
     assert isinstance(error, TransientModelError)
-    assert str(error) == "openai/gpt-4o-mini did not answer within 1 s"
+    assert str(error) == "openai/gpt-4o-mini did not answer within 0.5 s"
     await _abandoned(server, 1)
 
 
@@ -212,7 +212,7 @@ async def test_hundreds_of_calls_wait_at_once(server: ModelServer, model_of: Mak
 
 async def test_a_stream_comes_in_pieces_and_ends_in_the_reply(server: ModelServer, model_of: MakeModel) -> None:
     server.respond_with(
-        ["the first stream loads more of litellm", Completion("a text of some length", usage=USAGE, piece_delay=0.2)]
+        ["the first stream loads more of litellm", Completion("a text of some length", usage=USAGE, piece_delay=0.1)]
     )
     async with model_of().stream(asking()) as stream:
         assert [piece async for piece in stream]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
-from flowengine.core.budget import Budget, Ledger, Spending
+from flowengine.core.batching import CALL, AwaitsAnswer, Batcher, CallPlace
+from flowengine.core.budget import Budget, Ledger, Reservation, Spending
 from flowengine.errors import LimitError, ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply, Request, supports_schema
@@ -18,7 +20,7 @@ from flowengine.models.pricing import Price
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.wrappers.bounded import BoundedModel
 from flowengine.models.wrappers.priced import PricedModel
-from flowengine.models.wrappers.retrying import RetryingModel
+from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
 ASKED = Request("scripted", (Message("user", "Why is the sky blue?"),), max_tokens=100)
 REPLY = Reply("Because.", usage=Counted(50, 20))
@@ -162,6 +164,90 @@ async def test_a_refusal_is_paid_like_any_answer(bounded: Any) -> None:
     with pytest.raises(PermanentModelError):
         await bounded(ScriptedModel([refusal]), ledger).complete(ASKED)
     assert ledger.spent == Spending(1, 70, 0.01)
+
+
+def refusing(reply: Reply) -> ScriptedModel:
+    refusal = PermanentModelError("refused")
+    refusal.reply = reply
+    return ScriptedModel([refusal])
+
+
+async def ask_by_stream(model: Model, request: Request) -> Reply:
+    async with model.stream(request) as pieces:
+        *_, reply = [each async for each in pieces]
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def ask_at_once(model: Model, request: Request) -> Any:
+    return model.complete(request)
+
+
+@pytest.mark.parametrize("ask", [ask_at_once, ask_by_stream])
+async def test_what_refusals_took_is_reserved_for_besides_the_next_model(bounded: Any, ask: Any) -> None:
+    ledger = Ledger(Budget(cost_usd=1.0, model_calls=1))
+    reserved: list[float] = []
+
+    def answer(request: Request) -> Reply:
+        reserved.append(ledger.reserved.cost_usd)
+        return REPLY
+
+    models = [refusing(REPLY), refusing(REPLY), ScriptedModel(answer)]
+    await ask(bounded(FallbackModel([PricedModel(each, PRICE) for each in models]), ledger), ASKED)
+    (with_refusals,) = reserved
+    assert with_refusals > PRICE.of(0, 100) + 2 * PRICE.of(50, 20)
+    assert (ledger.spent, ledger.reserved) == (Spending(1, 210, PRICE.of(150, 60)), Spending())
+
+
+@pytest.mark.parametrize("ask", [ask_at_once, ask_by_stream])
+async def test_no_model_is_asked_beyond_a_limit_after_refusals_that_were_paid(bounded: Any, ask: Any) -> None:
+    ledger, last = Ledger(Budget(tokens=300)), ScriptedModel([REPLY])
+    models = [refusing(REPLY), ScriptedModel([PermanentModelError("bad")]), refusing(REPLY), last]
+    with pytest.raises(
+        LimitError, match=r"300 tokens: 0 tokens spent, and the next call could take 70 tokens"
+    ) as caught:
+        await ask(bounded(FallbackModel(models), ledger), ASKED)
+    assert caught.value.reply.usage[:2] == (100, 40)
+    assert last.requests == []
+    assert (ledger.spent, ledger.reserved) == (Spending(1, 140, unpriced_calls=1), Spending())
+
+
+class Shelf:
+    """As a `Batcher`: keeps what the calls that are put aside have reserved."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Reservation] = {}
+
+    def find_reservation(self, place: CallPlace) -> Reservation | None:
+        return self.held.pop(place.name, None)
+
+    def hold(self, place: CallPlace, reservation: Reservation) -> None:
+        self.held[place.name] = reservation
+
+    def may_reserve(self, place: CallPlace) -> bool:
+        return True
+
+
+async def test_a_call_put_aside_after_a_refusal_comes_back_to_what_it_has_reserved(bounded: Any) -> None:
+    ledger, shelf, reserved = Ledger(Budget(tokens=1000)), Shelf(), list[int]()
+
+    def answer(request: Request) -> Reply:
+        reserved.append(ledger.reserved.tokens)
+        if len(reserved) == 1:
+            raise AwaitsAnswer
+        return REPLY
+
+    for is_back in (False, True):
+        model = bounded(FallbackModel([refusing(REPLY), ScriptedModel(answer)]), ledger)
+        token = CALL.set(CallPlace(cast(Batcher, shelf), "run", "node"))
+        try:
+            with nullcontext() if is_back else pytest.raises(AwaitsAnswer):
+                await model.complete(ASKED)
+        finally:
+            CALL.reset(token)
+        assert ledger.spent == (Spending(1, 140, unpriced_calls=1) if is_back else Spending())
+    assert reserved[0] == reserved[1] > 170
+    assert ledger.reserved == Spending()
 
 
 async def test_a_call_that_was_cancelled_under_way_counts_in_full(bounded: Any) -> None:

@@ -93,7 +93,7 @@ def test_nothing_that_leads_elsewhere_or_replaces_the_call_is_a_model_option(nam
     assert "sk-very-secret" not in str(problem)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.text(max_size=20))
 def test_only_names_of_the_list_are_model_options(name: str) -> None:
     assert (find_vendor_option_problem(name, 1) is None) == (name in VENDOR_OPTIONS)

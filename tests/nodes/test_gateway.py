@@ -22,6 +22,7 @@ from flowengine.models.model import TokenUsage as Counted
 from flowengine.models.pricing import Price
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.wrappers.priced import PricedModel
+from flowengine.models.wrappers.retrying import FallbackModel
 from flowengine.nodes.gateway import gateway_of, telling_gateway_of
 
 ASKED = Request("scripted", (Message("user", "Why?"),))
@@ -118,6 +119,29 @@ async def test_what_a_refusal_took_is_settled_and_on_record(run: Run) -> None:
     (record,) = run.records
     assert (record.error, record.content, record.prompt_tokens, record.cost_usd) == ("refused", "", 50, 0.1)
     assert ledger.spent == usage_of(record) == Spending(1, 70, 0.1)
+
+
+async def test_what_refusals_took_is_on_record_where_a_limit_ends_their_call(run: Run) -> None:
+    refusal = PermanentModelError("refused")
+    refusal.reply = REPLY
+    ledger, last = Ledger(Budget(tokens=4200)), ScriptedModel([REPLY])
+    model = FallbackModel([ScriptedModel([refusal]), last])
+    with pytest.raises(LimitError):
+        await gateway_of(run.context(ledger=ledger)).complete(model, ASKED, purpose="generation")
+    (record,) = run.records
+    assert "has a limit of" in record.error
+    assert ledger.spent == usage_of(record) == Spending(1, 70, 0.1)
+    assert last.requests == []
+
+
+@pytest.mark.parametrize("cost_usd", [-1.0, float("nan"), float("inf")])
+async def test_a_cost_that_is_none_is_unknown_on_record_too(run: Run, cost_usd: float) -> None:
+    ledger = Ledger(Budget(tokens=10_000))
+    model = ScriptedModel([REPLY._replace(cost_usd=cost_usd)])
+    await gateway_of(run.context(ledger=ledger)).complete(model, ASKED, purpose="generation")
+    (record,) = run.records
+    assert record.cost_usd is None
+    assert ledger.spent == usage_of(record) == Spending(1, 70, unpriced_calls=1)
 
 
 async def test_what_was_recorded_is_neither_reserved_nor_charged_again(run: Run) -> None:

@@ -36,6 +36,12 @@ def _stream_words() -> None:
     assert len(told) == 10_500_000
 
 
+def _stream_beginnings() -> None:
+    stream = HiddenStream(SECRETS)
+    told = "".join(stream.feed("a word " * 10_000 + "sk") for _ in range(100)) + stream.close()
+    assert len(told) == 7_000_200
+
+
 def _collect_calls(**index: int) -> None:
     calls = [{"id": f"c{at}", "function": {"name": "f", "arguments": "{}"}, **index} for at in range(10_000)]
     collector = OPENAI_CHAT.collector(traits_of("hosted_vllm", "m"))
@@ -65,6 +71,7 @@ def _read_tiny_pieces() -> None:
         pytest.param(lambda: make_outline("# a" + " " * 100_000 + "x # \n"), id="blanks in a heading of a skill"),
         pytest.param(_stream_backslashes, id="backslashes one by one"),
         pytest.param(_stream_words, id="ten million letters"),
+        pytest.param(_stream_beginnings, id="what may be the beginning of a key"),
         pytest.param(_collect_calls, id="tool calls without numbers"),
         pytest.param(lambda: _collect_calls(index=0), id="tool calls of one number"),
         pytest.param(_read_tiny_pieces, id="an event in tiny pieces"),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 from flowengine.skills.check import check
 from flowengine.skills.skill import IRREGULARITIES
@@ -53,6 +58,31 @@ def test_links_nested_skills_and_scripts_without_a_program_are_told(make: MakeSk
         "/scripts/x.xyz",
     ]
     assert {each.severity for each in found} == {"warning"}
+
+
+@pytest.fixture
+def anyones() -> Iterator[Path]:
+    """A folder that an unprivileged user can reach: root may enter every one."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_folder_that_may_be_listed_and_not_entered_ends_no_check(make: MakeSkill, root: Path, anyones: Path) -> None:
+    folder = anyones / "a"
+    shutil.copytree(make("a", **{"scripts/x.xyz": "1"}), folder)
+    (folder / "scripts").chmod(0o444)
+    store, is_root = SkillStore(anyones), os.geteuid() == 0
+    assert [each.name for each in store.skills()] == ["a"]
+    try:
+        if is_root:
+            os.seteuid(65534)
+        assert check(store) == ()
+    finally:
+        if is_root:
+            os.seteuid(0)
+        (folder / "scripts").chmod(0o755)
 
 
 def test_what_the_store_tells_comes_along_by_file_and_line(make: MakeSkill, root: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
 import pytest
 
 from flowengine.errors import DefinitionError
@@ -106,6 +107,34 @@ async def test_an_index_that_failed_takes_nothing_for_as_it_was() -> None:
         await index.rank_skills([b, c], "paint")  # `a` has been removed.
     retriever.fails = False
     assert await index.rank_skills([a, b], "paint") == [a]
+
+
+class Slow(FtsRetriever):
+    """Takes its time, and notes what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added: list[str] = []
+
+    async def add(self, documents: Sequence[Document]) -> None:
+        self.added += [each.id for each in documents]
+        await anyio.wait_all_tasks_blocked()
+        await super().add(documents)
+
+
+@pytest.mark.anyio
+async def test_searches_at_once_wait_for_an_index_that_is_being_made() -> None:
+    retriever, found = Slow(), list[list[Skill]]()
+    index, skills = SkillIndex(retriever), [skill("a", "Paints."), skill("b", "Sings.")]
+
+    async def search() -> None:
+        found.append(await index.rank_skills(skills, "paint"))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(search)
+    assert found == [[skills[0]]] * 3
+    assert retriever.added == ["a", "b"]
 
 
 @pytest.mark.long

@@ -236,12 +236,12 @@ def test_an_errors_message_is_cut(error: Exception) -> None:
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
+    max_leaves=10,
 )
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.lists(json_values))
+@given(st.lists(json_values, max_size=4))
 def test_small_structures_come_through_whole_as_json(value: list[Any]) -> None:
     assert json.loads(text_of(value)) == json.loads(json.dumps(value).encode().decode())
 

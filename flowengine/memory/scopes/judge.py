@@ -7,14 +7,14 @@ task: what a vendor has cached for the one serves the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, tzinfo
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowengine.core.context import Share
+from flowengine.core.json_values import find_json
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import Gateway
 from flowengine.errors import OutputError, PermanentModelError
@@ -87,7 +87,7 @@ def _with_format(messages: tuple[Message, ...], words: Messages) -> tuple[Messag
 def _read(text: str) -> tuple[ReplyDecision | None, str]:
     """The decision, or what is wrong with the text."""
     problem = ""
-    for value in _objects(text):
+    for value in find_json(text, "{"):
         try:
             return ReplyDecision.model_validate(value), ""
         except ValidationError as error:
@@ -95,18 +95,3 @@ def _read(text: str) -> tuple[ReplyDecision | None, str]:
                 f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_url=False)
             )
     return None, problem or "it holds no JSON object"
-
-
-def _objects(text: str) -> Iterator[Any]:
-    """The JSON objects in a text, whatever stands round them."""
-    position = text.find("{")
-    while position >= 0:
-        try:
-            value, position = _DECODER.raw_decode(text, position)
-            yield value
-        except (ValueError, RecursionError):
-            position += 1
-        position = text.find("{", position)
-
-
-_DECODER: Final = json.JSONDecoder()

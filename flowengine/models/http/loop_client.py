@@ -211,8 +211,11 @@ def _headers(origin: Origin, call: HttpCall) -> list[tuple[str, str]]:
 
 def _follow_redirect(url: str, head: ResponseHead) -> str:
     """Returns the address of a redirect that stays on the same server; raises for any other."""
-    target = urljoin(url, head.headers.get("location", ""))
-    asked, told = urlsplit(url), urlsplit(target)
+    try:
+        target = urljoin(url, head.headers.get("location", ""))
+        asked, told = urlsplit(url), urlsplit(target)
+    except ValueError:
+        raise BrokenExchangeError("the server redirects to what is no address", is_final=True) from None
     if head.status not in (307, 308) or (asked.scheme, asked.netloc) != (told.scheme, told.netloc):
         where = f"{told.scheme}://{told.netloc.rpartition('@')[2]}{told.path}"
         raise BrokenExchangeError(

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.http.chat_protocol import as_object
 
 __all__ = [
     "FailedAnswer",
@@ -102,7 +103,7 @@ def status_of_body(body: Mapping[str, Any]) -> int:
 
 
 def _describe(answer: FailedAnswer) -> str:
-    said = " ".join(message_in(answer.text).split())
+    said = " ".join(message_in(answer.text)[: 10 * _LONGEST].split())
     if not said or "<html" in answer.text[:1000].lower() or "<!doctype" in answer.text[:1000].lower():
         return f"the server answers with status {answer.status}{' and a web page' if said else ''}"
     if said[0] in "{[":  # JSON without a message, which alone does not say that the call failed.
@@ -118,14 +119,22 @@ def message_in(text: str) -> str:
     """
     try:
         body: Any = json.loads(text)
+        inner = _find_message(body)
+        return text if inner is body else inner if isinstance(inner, str) else json.dumps(inner, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
-    if isinstance(body, list) and body:  # Gemini puts one round it.
-        body = cast("list[Any]", body)[0]
-    for name in ("error", "message", "detail", "errors"):
-        if isinstance(body, dict) and (inner := cast("dict[str, Any]", body).get(name)):
-            return inner if isinstance(inner, str) else message_in(json.dumps(inner, ensure_ascii=False))
-    return text
+
+
+def _find_message(body: Any) -> Any:
+    """The innermost value under one of the names that messages have."""
+    while True:
+        said = as_object(body)
+        if isinstance(body, list):  # Gemini puts one round it.
+            said = as_object(next(iter(cast("list[Any]", body)), None))
+        inner: Any = next((said[name] for name in ("error", "message", "detail", "errors") if said.get(name)), None)
+        if inner is None:
+            return cast("Any", body)
+        body = inner
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -137,7 +146,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
         return seconds
     try:
         date = parsedate_to_datetime(asked)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 

@@ -22,7 +22,7 @@ import anyio
 
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.chat_protocol import as_object, list_of_objects
-from flowengine.models.http.loop_client import HttpCall, send_call
+from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, send_call
 from flowengine.models.http.vendor_endpoint import VendorEndpoint
 
 __all__ = ["BatchAnswer", "BatchLook", "BatchableCall", "VendorBatches", "batches_of"]
@@ -37,6 +37,8 @@ _CLOCKS: Final = 3600.0
 """Seconds by which the vendor's clock may be behind."""
 _LARGEST: Final = 2_000_000_000
 """Bytes of the answers of one batch; they are read line by line."""
+_LONGEST_LINE: Final = 32 * 1024 * 1024
+"""Bytes of one answer among them."""
 _OPENAI_ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
 
 
@@ -123,6 +125,8 @@ class _Exchange:
                         chunk = await answer.receive()
                     is_open = bool(chunk)
                     *lines, rest = (rest + chunk).split(b"\n") if is_open else (rest, b"")
+                    if len(rest) > _LONGEST_LINE:
+                        raise BrokenExchangeError(f"a line of the answers has more than {_LONGEST_LINE:,} bytes")
                     for each in _objects(lines):
                         take(each)
                 failure = None if answer.is_fine else await answer.read()

@@ -21,7 +21,7 @@ from flowengine.models.http.status_errors import (
 )
 from flowengine.models.http.vendor_endpoint import check_answer
 from flowengine.models.messages import ToolRequest, check_vectors
-from flowengine.models.model import Reply, TokenUsage, read_token_count
+from flowengine.models.model import Reply, TokenUsage, read_cost, read_token_count
 
 __all__ = [
     "THINKING",
@@ -175,7 +175,7 @@ def _read_usage(usage: Any) -> TokenUsage:
 
 
 def _known_cost(cost: float | None, usage: TokenUsage) -> float | None:
-    return None if usage.prompt_tokens is None else cost
+    return None if usage.prompt_tokens is None else read_cost(cost)
 
 
 # --- Errors

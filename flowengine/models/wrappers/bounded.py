@@ -1,15 +1,15 @@
 """Reserves each call of a model in a ledger before it is made, and settles it after.
 
 It knows when a call counts as paid, and nothing of who set the bounds. Retries inside of it are one call
-with one reservation: vendors charge nothing for an attempt that failed.
+with one reservation: vendors charge nothing for an attempt that failed. So are fallbacks; where a model was paid for a
+refusal, the reservation is widened by that before the next one is asked.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from math import isfinite
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Final, TypeAlias
 
 import anyio
@@ -18,9 +18,10 @@ from flowengine.core.batching import CALL, AwaitsAnswer, CallPlace
 from flowengine.core.budget import Ledger, Reservation, Spending
 from flowengine.errors import DefinitionError, LimitError, ModelError
 from flowengine.models.messages import as_dict
-from flowengine.models.model import Model, PassThroughModel, Reply, Request
+from flowengine.models.model import Model, PassThroughModel, Reply, Request, read_cost
 from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import WorstCase, worst_cases
+from flowengine.models.wrappers.retrying import BEFORE_NEXT
 
 __all__ = ["BoundedModel", "usage_of_reply"]
 
@@ -37,10 +38,8 @@ def usage_of_reply(request: Request, reply: Reply) -> Spending:
     >>> usage_of_reply(Request("m", ()), Reply("Green.", usage=Counted(40, 2), cost_usd=0.01))
     Spending(model_calls=1, tokens=42, cost_usd=0.01, unpriced_calls=0)
     """
-    tokens, cost_usd = sum(tokens_of_reply(request, reply)), reply.cost_usd
-    if cost_usd is None or not (isfinite(cost_usd) and cost_usd >= 0):
-        return Spending(1, tokens, 0.0, 1)
-    return Spending(1, tokens, cost_usd)
+    tokens, cost_usd = sum(tokens_of_reply(request, reply)), read_cost(reply.cost_usd)
+    return Spending(1, tokens, cost_usd or 0.0, int(cost_usd is None))
 
 
 def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
@@ -58,6 +57,27 @@ def _add_cost(reply: Reply, worst: WorstCase) -> Reply:
     if reply.cost_usd is not None or worst.price is None:
         return reply
     return reply._replace(cost_usd=worst.price.of(*tokens_of_reply(worst.request, reply)))
+
+
+@contextmanager
+def _widening(reservation: Reservation, worst: WorstCase) -> Generator[None]:
+    """Within it, a model that is asked after others were paid has room beside what these took; else a `LimitError`,
+    with what they took as its reply."""
+
+    def widen(paid: Reply) -> None:
+        usage = usage_of_reply(worst.request, _add_cost(paid, worst))
+        cost_usd = None if worst.cost_usd is None else worst.cost_usd + usage.cost_usd
+        try:
+            reservation.widen(tokens=worst.tokens + usage.tokens, cost_usd=cost_usd)
+        except LimitError as error:
+            error.reply = paid
+            raise
+
+    token = BEFORE_NEXT.set(widen)
+    try:
+        yield
+    finally:
+        BEFORE_NEXT.reset(token)
 
 
 Tell: TypeAlias = Callable[[str], Awaitable[None]]
@@ -81,7 +101,8 @@ class BoundedModel(PassThroughModel):
             return await self._count(request)
         worst = self._bound_call(request)
         async with self._reserve(worst) as reservation:
-            reply = await self._model.complete(worst.request)
+            with _widening(reservation, worst):
+                reply = await self._model.complete(worst.request)
             return await self._settle(reservation, worst, reply)
 
     async def _count(self, request: Request) -> Reply:
@@ -101,7 +122,9 @@ class BoundedModel(PassThroughModel):
                 yield await self._settle(reservation, worst, piece) if isinstance(piece, Reply) else piece
 
         worst = self._bound_call(request)
-        async with self._reserve(worst) as reservation, self._model.stream(worst.request) as stream:
+        async with self._reserve(worst) as reservation, AsyncExitStack() as opened:
+            with _widening(reservation, worst):
+                stream = await opened.enter_async_context(self._model.stream(worst.request))
             yield pieces()
 
     def _bound_call(self, request: Request) -> WorstCase:
@@ -136,7 +159,7 @@ class BoundedModel(PassThroughModel):
             place.batcher.hold(place, reservation)
             reservation = None
             raise
-        except ModelError as error:
+        except (ModelError, LimitError) as error:
             error.reply = error.reply and _add_cost(error.reply, worst)
             reservation.settle(SENT_IN_VAIN if error.reply is None else usage_of_reply(worst.request, error.reply))
             raise

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
 
 import anyio
 
@@ -24,7 +25,7 @@ from flowengine.models.throttle import VendorThrottle
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = ["FallbackModel", "RetryingModel"]
+__all__ = ["BEFORE_NEXT", "FallbackModel", "RetryingModel"]
 
 # --- Streams whose first piece has come
 
@@ -56,6 +57,10 @@ async def _continue_stream(
 # --- Fallbacks
 
 T = TypeVar("T")
+
+BEFORE_NEXT: Final[ContextVar[Callable[[Reply], None] | None]] = ContextVar("BEFORE_NEXT", default=None)
+"""Called with what the models before took, together, before another is asked in place of one that was paid; what it
+raises ends the call."""
 
 
 class FallbackModel:
@@ -114,6 +119,9 @@ class FallbackModel:
     async def _first(self, ask: Callable[[Model, Sequence[ModelError]], Awaitable[T]]) -> T:
         errors: list[ModelError] = []
         for model in self._models:
+            allow = BEFORE_NEXT.get()
+            if allow is not None and errors and errors[-1].reply is not None:
+                allow(_add_refused(errors[-1].reply, errors[:-1]))
             try:
                 return await ask(model, errors)
             except ModelError as error:

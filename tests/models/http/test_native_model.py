@@ -19,6 +19,7 @@ from model_server import Completion, Failure, ModelServer, Raw, ToolCall, Trunca
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
 from flowengine.errors import ModelConfigError, ModelError, PermanentModelError, TransientModelError
+from flowengine.models.http import vendor_batches
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.http.vendor_batches import BatchableCall, batches_of
 from flowengine.models.messages import Message
@@ -475,6 +476,13 @@ async def test_a_redirect_of_the_same_server_is_followed_and_one_to_another_is_r
     assert f"redirects to {elsewhere}" in str(error)
 
 
+async def test_a_redirect_to_what_is_no_address_is_told() -> None:
+    with ScriptedHttp(head(b"", "location: http://[x", status="307 Temporary Redirect")) as address:
+        error = await error_of(model_at(address))
+    assert isinstance(error, PermanentModelError)
+    assert str(error) == "hosted_vllm/m: the server redirects to what is no address"
+
+
 async def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     script = ScriptedHttp(head(ANSWER))
     with script as proxy:
@@ -574,6 +582,22 @@ async def test_a_proxy_that_is_no_address_is_told_without_its_text(monkeypatch: 
     monkeypatch.setenv(VARIABLE, "1")
     error = await error_of(model_at("http://models.example:8000/v1"))
     assert str(error).endswith("the proxy that the environment names for http:// is no address")
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_a_line_of_a_batch_s_answers_that_does_not_end_is_not_gathered(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vendor_batches, "_LONGEST_LINE", 100_000)
+    lines = [head(b'{"status": "completed", "output_file_id": "f"}')] if provider == "openai" else []
+    script = ScriptedHttp(*lines, [b"HTTP/1.1 200 OK\r\n\r\n", *[b"+" + b"x" * 50_000] * 200])
+    with script as address:
+        model = model_at(address, provider)
+        call = BatchableCall(model._endpoint, model._post(asking(), stream=False), provider, "m")
+        with pytest.raises(TransientModelError, match="a line of the answers has more than 100,000 bytes"):
+            await batches_of(call).read_answers("b", lambda name, answer: None)
+        script.closed.wait(20)
+    assert script.parts < 200
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])

@@ -1,0 +1,62 @@
+"""Asks for vendors' caches of prompts, and explains where one was of no use.
+
+What a cache costs and saves is the matter of `pricing`; how a prompt is marked that of the vendor's protocol.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from flowengine.models.call_options import PromptCaching
+from flowengine.models.model import PromptCache, Reply
+
+__all__ = ["explain_unused_cache", "find_cache_rule", "make_prompt_cache"]
+
+_BEGINNING: Final = "prompt_cache: "
+"""Of notices on a cache that was of no use."""
+_LONGEST_KEY: Final = 64
+"""Characters that OpenAI takes."""
+
+
+def make_prompt_cache(choice: PromptCaching | None, *names: str) -> PromptCache | None:
+    """Returns the cache settings of a request. `names`: what requests with the same beginning share.
+
+    >>> make_prompt_cache(None, "triage", "answer"), make_prompt_cache("off", "triage", "answer")
+    (PromptCache(key='triage.answer', is_asked_for=False), None)
+    """
+    if choice == "off":
+        return None
+    key = ".".join(filter(None, names))
+    if not (key.isascii() and key.isprintable() and len(key) <= _LONGEST_KEY):
+        key = blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    return PromptCache(key, choice is not None)
+
+
+def explain_unused_cache(reply: Reply, model: str) -> str | None:
+    """Explains why a requested cache was not used; None if it was, or if the vendor does not say.
+
+    >>> from flowengine.models.model import TokenUsage
+    >>> explain_unused_cache(Reply("", provider="openai", usage=TokenUsage(900, 5)), "gpt-4o")
+    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900'
+    """
+    from flowengine.models.http.vendor_traits import cache_minimum  # Few agents ask for a cache.
+
+    minimum, usage = cache_minimum(reply.provider, model), reply.usage
+    if minimum is None or usage.prompt_tokens is None or usage.cached_tokens or usage.cache_write_tokens:
+        return None
+    vendor = f"{_BEGINNING}{reply.provider} keeps prompts of {model} from {minimum:,} tokens on"
+    if usage.prompt_tokens < minimum:
+        return f"{vendor}, and this one has {usage.prompt_tokens:,}"
+    if usage.cache_write_tokens is None:
+        return None  # The vendor does not tell what it writes: the next call may be served.
+    return f"{vendor}, and what stays of this one (tools, system message, fixed context) is shorter"
+
+
+def find_cache_rule(notice: str) -> str:
+    """Extracts the vendor's cache rule from a notice of `explain_unused_cache`; empty for other notices.
+
+    >>> find_cache_rule("prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900")
+    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on'
+    """
+    return notice.partition(", and ")[0] if notice.startswith(_BEGINNING) else ""

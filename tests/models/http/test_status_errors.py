@@ -1,0 +1,51 @@
+"""What a server says instead of an answer, whatever it says."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from flowengine.core.secret_values import Secrets
+from flowengine.models.http.status_errors import FailedAnswer, error_of_answer, message_in, read_retry_after
+from tests.support.pace import slowness
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Mon, 99999999999 Jan 2020 00:00:00 GMT",
+        "Mon, 01 Jan 2020 00:00:00 +99999999999999999999",
+        "Mon, 01 Jan 99999 00:00:00 GMT",
+        "nan",
+        "-1",
+        "1e400",
+        "soon",
+        "\x00",
+    ],
+)
+def test_a_wait_that_is_no_time_is_none(asked: str) -> None:
+    assert read_retry_after({"retry-after": asked}) is None
+
+
+def test_a_message_is_found_however_deep_it_lies() -> None:
+    assert message_in('{"error":' * 400 + '[{"message": "busy"}]' + "}" * 400) == "busy"
+    assert message_in('{"error": {"code": 5}}') == '{"code": 5}'
+    for text in ('{"error": []}', "[]", "5", '"x"', '{"error":' * 100_000):
+        assert message_in(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"error":' * 300 + json.dumps({"said": "x" * 1_000_000}) + "}" * 300, id="deep and long"),
+        pytest.param("a " * 5_000_000, id="very many words"),
+    ],
+)
+def test_a_failure_is_told_in_time_in_proportion_to_its_length(text: str) -> None:
+    begun = time.process_time()
+    error = error_of_answer(FailedAnswer(500, text), "openai/m", Secrets(["sk-0a1b2c3d4e5f"]))
+    assert time.process_time() - begun < slowness()
+    assert len(str(error)) < 2_100
