@@ -31,7 +31,7 @@ from flowengine.errors import (
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.version import Extra, install_hint
 
-__all__ = ["TeeJournal", "TeeStore", "as_store", "check_run_id", "now_of", "open_store", "without_password"]
+__all__ = ["Listener", "TeeJournal", "TeeStore", "as_store", "check_run_id", "now_of", "open_store", "without_password"]
 
 # --- Ids of runs
 
@@ -86,9 +86,13 @@ def now_of(store: JournalStore) -> float:
 class TeeStore:
     """Wraps a store; reading goes straight through."""
 
-    def __init__(self, store: JournalStore, listener: Listener) -> None:
+    def __init__(
+        self, store: JournalStore, listener: Listener, wrap: Callable[[Journal, Listener], Journal] | None = None
+    ) -> None:
+        """`wrap`: makes the journals that are handed out, by default `TeeJournal`s."""
         self._store = store
         self._listener = listener
+        self._wrap = wrap or TeeJournal
 
     @property
     def is_shared(self) -> bool:
@@ -99,14 +103,10 @@ class TeeStore:
         return now_of(self._store)
 
     def create(self, run_id: str, /) -> Journal:
-        return self.tee(self._store.create(run_id))
+        return self._wrap(self._store.create(run_id), self._listener)
 
     def open(self, run_id: str, /) -> Journal:
-        return self.tee(self._store.open(run_id))
-
-    def tee(self, journal: Journal) -> Journal:
-        """The journal as it is handed out."""
-        return TeeJournal(journal, self._listener)
+        return self._wrap(self._store.open(run_id), self._listener)
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         return self._store.events(run_id, after)

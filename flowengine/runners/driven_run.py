@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeAlias
 
 import anyio
@@ -16,7 +17,7 @@ from flowengine.core.context import NodeResult, RunStatus
 from flowengine.core.values import copy_mutable
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted, TokenStreamed
 from flowengine.engine.ports import Journal, JournalStore
-from flowengine.journal.stores import TeeJournal, TeeStore
+from flowengine.journal.stores import Listener, TeeJournal, TeeStore
 from flowengine.runners.run import Run
 
 __all__ = ["DrivenRun", "Followed", "RunFeed"]
@@ -103,7 +104,7 @@ class DrivenRun:
         """Whether no other run goes on here now."""
         self.flow = flow
         self.feed = RunFeed()
-        self.store: JournalStore = _ToldStore(store, self)
+        self.store: JournalStore = TeeStore(store, self.hear, partial(_ToldJournal, self))
         """Its own view of the store: whatever writes the run through it is heard by the followers."""
         self.scope = anyio.CancelScope()
         self.begun = anyio.Event()
@@ -142,22 +143,11 @@ class DrivenRun:
         return None if self.finished is None else self.finished.status
 
 
-class _ToldStore(TeeStore):
-    """The store, whose journals tell the followers of one run what they take."""
-
-    def __init__(self, store: JournalStore, driven: DrivenRun) -> None:
-        super().__init__(store, driven.hear)
-        self._driven = driven
-
-    def tee(self, journal: Journal) -> Journal:
-        return _ToldJournal(journal, self._driven)
-
-
 class _ToldJournal(TeeJournal):
     """A journal that tells the followers what it takes, and when the store has the first of it."""
 
-    def __init__(self, journal: Journal, driven: DrivenRun) -> None:
-        super().__init__(journal, driven.hear)
+    def __init__(self, driven: DrivenRun, journal: Journal, listener: Listener) -> None:
+        super().__init__(journal, listener)
         self._driven = driven
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
