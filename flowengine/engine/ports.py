@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from flowengine.core.context import EMPTY, Context, NodeResult, RunStatus, SkipCause
@@ -18,9 +18,7 @@ __all__ = [
     "Known",
     "Mailbox",
     "Node",
-    "Notifier",
     "Park",
-    "QuestionDelivery",
     "RunInfo",
     "Skip",
 ]
@@ -104,25 +102,6 @@ class Mailbox(Protocol):
 
     async def wait(self) -> None:
         """Until somebody of this process has left something."""
-        ...
-
-
-class QuestionDelivery(NamedTuple):
-    """Somebody who is to be told of a question."""
-
-    node: str
-    """The node that asks."""
-    key: Hashable
-    """Equal for the same question, channel and person."""
-    send: Callable[[], Awaitable[Any]]
-    """Tells them; gives the record of what became of it, and raises nothing."""
-
-
-class Notifier(Protocol):
-    """Tells people of the questions that nodes park with."""
-
-    def due(self, events: Sequence[Event], /) -> Sequence[QuestionDelivery]:
-        """Returns the open questions that still need a notification, according to the run's journal."""
         ...
 
 

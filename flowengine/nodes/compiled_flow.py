@@ -9,12 +9,12 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Final, Self, Unpack
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, Unpack
 
 import anyio
 import anyio.to_thread
@@ -22,10 +22,11 @@ import anyio.to_thread
 from flowengine.core.context import Context
 from flowengine.core.file_values import FileRules
 from flowengine.core.values import freeze, frozen_dict
+from flowengine.engine.events import Event
 from flowengine.engine.graph import Graph
 from flowengine.engine.levels import LevelBody
 from flowengine.engine.merging import StateKey, state_rules
-from flowengine.engine.ports import Node, Notifier
+from flowengine.engine.ports import Node
 from flowengine.engine.state import ENGINE_KEYS, KeyRules
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
@@ -45,6 +46,8 @@ from flowengine.nodes.run_inputs import InputField
 __all__ = [
     "CompiledFlow",
     "ContainerNode",
+    "Notifier",
+    "QuestionDelivery",
     "assemble",
     "file_path",
     "outputs_of",
@@ -144,6 +147,25 @@ class ContainerNode(FlowNode):
 
 
 # --- A whole flow
+
+
+class QuestionDelivery(NamedTuple):
+    """Somebody who is to be told of a question."""
+
+    node: str
+    """The node that asks."""
+    key: Hashable
+    """Equal for the same question, channel and person."""
+    send: Callable[[], Awaitable[Any]]
+    """Tells them; gives the record of what became of it, and raises nothing."""
+
+
+class Notifier(Protocol):
+    """Tells people of the questions that nodes park with."""
+
+    def due(self, events: Sequence[Event], /) -> Sequence[QuestionDelivery]:
+        """Returns the open questions that still need a notification, according to the run's journal."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from flowengine.core.address_rules import origin_of
 from flowengine.core.records import ApprovalRequested, Notified, node_of_question, question_path
 from flowengine.core.secret_values import ESCAPE, Secrets, find_url_secrets, replace_escape
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
-from flowengine.engine.ports import QuestionDelivery
 from flowengine.errors import DefinitionError, FlowEngineError, TemplateError, UnknownEffectError, did_you_mean
 from flowengine.journal.approvals import may_answer, open_questions, times_asked
+from flowengine.nodes.compiled_flow import QuestionDelivery
 from flowengine.nodes.http_request import make_request
 from flowengine.nodes.http_sender import Sender
 from flowengine.notify.channels import MailServer, NotifyChannel, NotifySettings, channel_of, render_body

@@ -15,9 +15,10 @@ from anyio.abc import TaskGroup
 
 from flowengine.core.records import Notified
 from flowengine.engine.events import Event, NodeRecorded
-from flowengine.engine.ports import Journal, Notifier, QuestionDelivery
+from flowengine.engine.ports import Journal
 from flowengine.errors import JournalError
 from flowengine.journal.approvals import Mail, told_last
+from flowengine.nodes.compiled_flow import Notifier, QuestionDelivery
 
 __all__ = ["Deliveries", "next_try"]
 

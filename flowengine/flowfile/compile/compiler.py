@@ -39,7 +39,7 @@ from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec, RetrySp
 from flowengine.flowfile.schema.node_kinds import NodeSpec, kind_of
 from flowengine.models.dotenv import read_environment
 from flowengine.models.wrappers.rate import Limiters, limiter_for
-from flowengine.nodes.compiled_flow import CompiledFlow, assemble
+from flowengine.nodes.compiled_flow import CompiledFlow, Notifier, assemble
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, RunLimits
 from flowengine.nodes.run_inputs import REQUIRED, InputField
 from flowengine.tools.mcp.client import ServerTool
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
-    from flowengine.engine.ports import Notifier
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
