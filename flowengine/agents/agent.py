@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from flowengine.agents.argument_checks import check_functions, check_share
 from flowengine.agents.caller import context_of, naming, open_caller
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.question_files import open_files
@@ -27,6 +26,8 @@ from flowengine.agents.settings import (
     UsualTemperature,
     arguments_of,
     call_settings,
+    check_functions,
+    check_share,
 )
 from flowengine.agents.standalone import DirectGateway, StreamingGateway, run_sync
 from flowengine.agents.structured import OutputModel, shape_of

@@ -18,14 +18,14 @@ from flowengine.agents.settings import CallSettings, arguments_of
 from flowengine.agents.standalone import DirectGateway, run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, parse_answer
 from flowengine.agents.tool_loop import ToolLoop, without_tools
-from flowengine.agents.vendor_cache import explain_unused_cache, make_prompt_cache
+from flowengine.agents.vendor_cache import explain_unused_cache
 from flowengine.core.context import Context
 from flowengine.core.locale import Messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.errors import DefinitionError, FlowEngineError, InputError, OutputError, RunError, refuse_other_kind
 from flowengine.models.definitions import default_options
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, Request, supports_schema
+from flowengine.models.model import Model, PromptCache, Request, supports_schema
 
 __all__ = ["Caller", "SubjectAgent", "context_of", "naming", "open_caller", "subject_of"]
 
@@ -50,7 +50,7 @@ class Caller(NamedTuple):
             max_tokens=settings.max_tokens,
             timeout=settings.timeout,
             extra=options,
-            cache=make_prompt_cache(settings.prompt_cache, settings.surroundings.flow, settings.agent),
+            cache=PromptCache.of(settings.prompt_cache, settings.surroundings.flow, settings.agent),
         )
 
     async def answer(
@@ -192,7 +192,8 @@ class SubjectAgent:
 
     async def _open_caller(self, subject: Subject, gateway: Gateway | None, options: Mapping[str, Any]) -> Caller:
         caller = await open_caller(self.settings.with_options(options, arguments_of(type(self))), gateway, self.words)
-        check_files(caller.model, subject.attachments)
+        if subject.attachments:
+            check_files(caller.model, subject.attachments)
         return caller
 
 

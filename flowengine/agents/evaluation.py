@@ -12,10 +12,18 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 
 from pydantic import BaseModel, ValidationError
 
-from flowengine.agents.argument_checks import check_descriptions, check_share
 from flowengine.agents.caller import SubjectAgent, naming
 from flowengine.agents.prompt import Subject, evaluation_messages
-from flowengine.agents.settings import PROCESS, CallSettings, ModelChoice, Surroundings, UsualTemperature, call_settings
+from flowengine.agents.settings import (
+    PROCESS,
+    CallSettings,
+    ModelChoice,
+    Surroundings,
+    UsualTemperature,
+    call_settings,
+    check_descriptions,
+    check_share,
+)
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, error_lines
 from flowengine.core.context import EvaluationResult, Share
 from flowengine.core.locale import load_messages

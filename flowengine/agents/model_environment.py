@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import ModelConfigError
-from flowengine.models.connection_settings import default_model
 from flowengine.models.definitions import (
     ModelMeaning,
     default_options,
@@ -23,7 +22,7 @@ from flowengine.models.definitions import (
     read_said_key,
 )
 from flowengine.models.model import LoadsLibrary, Model
-from flowengine.models.open import get_embedding, get_llm
+from flowengine.models.open import default_model, get_embedding, get_llm
 from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.wrappers.configured import configure_model
 from flowengine.models.wrappers.priced import find_user_price, with_price

@@ -135,7 +135,9 @@ class PromptBuilder:
         parts = question.parts(listed, [*context, *loaded, *await self._render_contexts()])
         parts = await self._packing.pack(parts)
         self._attachments, self._shared = question.attachments, question.shared
-        messages = attach_files(assemble_messages(self._words, parts, self._shared), question.attachments)
+        messages = assemble_messages(self._words, parts, self._shared)
+        if question.attachments:
+            messages = attach_files(messages, question.attachments)
         self._asked = messages[-1]
         self._parts = [each for each in parts if each.place not in (PartPlace.SYSTEM, PartPlace.EARLIER)]
         return messages
@@ -151,7 +153,7 @@ class PromptBuilder:
         at = len(messages) - 1 - messages[::-1].index(self._asked)  # The chat before may hold an equal one.
         parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
         shown = assemble_messages(self._words, await self._packing.pack(parts), self._shared)
-        return attach_files(shown, self._attachments, after=len(messages) - at - 1)
+        return attach_files(shown, self._attachments, len(messages) - at - 1) if self._attachments else shown
 
     async def _gather_entries(self) -> list[PackedEntry]:
         """Gathers the providers' entries, or takes those recorded by an interrupted attempt of the node."""

@@ -61,7 +61,5 @@ def check_files(model: Model, files: Iterable[FileValue]) -> None:
 
 def attach_files(messages: tuple[Message, ...], files: tuple[FileValue, ...], after: int = 0) -> tuple[Message, ...]:
     """The messages, with the files at the question: the last one, but for so many that came after it."""
-    if not files:
-        return messages
     at = len(messages) - 1 - after
     return (*messages[:at], messages[at]._replace(attachments=files), *messages[at + 1 :])

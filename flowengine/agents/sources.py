@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from uuid import uuid4
 
-from flowengine.agents.argument_checks import check_count
+from flowengine.agents.settings import check_count
 from flowengine.context_providers.chain import (
     FAILED,
     MEMORY,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from flowengine.agents.argument_checks import check_count, check_list
+from flowengine.agents.settings import check_count, check_list
 from flowengine.agents.tool_loop import Admit, Bringer, CurrentTools, RoundLimits, ToolLoop, without_tools
 from flowengine.core.locale import Messages
 from flowengine.core.run_scope import RunScope

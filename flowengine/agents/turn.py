@@ -335,9 +335,11 @@ async def check_input(agent: AgentParts, opening: TurnRequest) -> None:
 
 def turn_of(agent: AgentParts, opening: TurnRequest, caller: Caller) -> Turn:
     """The turn of an agent that draws on nothing but its own texts."""
-    check_files(caller.model, opening.attachments)
     messages = agent.messages(opening.input_text, opening.earlier, opening.shared)
-    return Turn(agent, opening, attach_files(messages, opening.attachments), caller)
+    if opening.attachments:
+        check_files(caller.model, opening.attachments)
+        messages = attach_files(messages, opening.attachments)
+    return Turn(agent, opening, messages, caller)
 
 
 async def _open_builder(

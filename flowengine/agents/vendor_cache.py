@@ -1,36 +1,18 @@
-"""Asks for vendors' caches of prompts, and explains where one was of no use.
+"""Explains where a vendor's cache of prompts that an author asked for was of no use.
 
 What a cache costs and saves is the matter of `pricing`; how a prompt is marked that of the vendor's protocol.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
-from flowengine.models.call_options import PromptCaching
-from flowengine.models.model import PromptCache, Reply
+from flowengine.models.model import Reply
 
-__all__ = ["explain_unused_cache", "find_cache_rule", "make_prompt_cache"]
+__all__ = ["CACHE_NOTICE", "explain_unused_cache", "find_cache_rule"]
 
-_BEGINNING: Final = "prompt_cache: "
-"""Of notices on a cache that was of no use."""
-_LONGEST_KEY: Final = 64
-"""Characters that OpenAI takes."""
-
-
-def make_prompt_cache(choice: PromptCaching | None, *names: str) -> PromptCache | None:
-    """Returns the cache settings of a request. `names`: what requests with the same beginning share.
-
-    >>> make_prompt_cache(None, "triage", "answer"), make_prompt_cache("off", "triage", "answer")
-    (PromptCache(key='triage.answer', is_asked_for=False), None)
-    """
-    if choice == "off":
-        return None
-    key = ".".join(filter(None, names))
-    if not (key.isascii() and key.isprintable() and len(key) <= _LONGEST_KEY):
-        key = blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
-    return PromptCache(key, choice is not None)
+CACHE_NOTICE: Final = "prompt_cache: "
+"""How notices on a cache that was of no use begin."""
 
 
 def explain_unused_cache(reply: Reply, model: str) -> str | None:
@@ -45,7 +27,7 @@ def explain_unused_cache(reply: Reply, model: str) -> str | None:
     minimum, usage = cache_minimum(reply.provider, model), reply.usage
     if minimum is None or usage.prompt_tokens is None or usage.cached_tokens or usage.cache_write_tokens:
         return None
-    vendor = f"{_BEGINNING}{reply.provider} keeps prompts of {model} from {minimum:,} tokens on"
+    vendor = f"{CACHE_NOTICE}{reply.provider} keeps prompts of {model} from {minimum:,} tokens on"
     if usage.prompt_tokens < minimum:
         return f"{vendor}, and this one has {usage.prompt_tokens:,}"
     if usage.cache_write_tokens is None:
@@ -54,9 +36,9 @@ def explain_unused_cache(reply: Reply, model: str) -> str | None:
 
 
 def find_cache_rule(notice: str) -> str:
-    """Extracts the vendor's cache rule from a notice of `explain_unused_cache`; empty for other notices.
+    """Extracts the vendor's cache rule from a notice of `explain_unused_cache`.
 
     >>> find_cache_rule("prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900")
     'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on'
     """
-    return notice.partition(", and ")[0] if notice.startswith(_BEGINNING) else ""
+    return notice.partition(", and ")[0]

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from flowengine.context_providers.source_code.source_files import CodeTree, FileStamp, lines_of
 from flowengine.core.flow_paths import open_regular
 from flowengine.errors import RunError
-from flowengine.models.tokens import estimate_tokens
+from flowengine.models.model import estimate_tokens
 from flowengine.retrieval.fts import drop_surrogates
 from flowengine.retrieval.retriever import Document
 

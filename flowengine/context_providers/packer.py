@@ -20,7 +20,8 @@ from flowengine.context_providers.text_cutting import shorten_text
 from flowengine.core.context import Fragment
 from flowengine.core.records import Receipt
 from flowengine.errors import RunError
-from flowengine.models.tokens import count_tokens, estimate_tokens
+from flowengine.models.model import estimate_tokens
+from flowengine.models.tokens import count_tokens
 
 __all__ = ["BudgetError", "Packed", "PackedEntry", "count_bytes", "pack", "receipt_of"]
 

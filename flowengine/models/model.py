@@ -14,7 +14,7 @@ from hashlib import blake2b
 from math import inf
 from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
-from flowengine.models.call_options import OPTIONS, VENDOR_OPTIONS
+from flowengine.models.call_options import OPTIONS, VENDOR_OPTIONS, PromptCaching
 from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Request",
     "TokenUsage",
     "as_json",
+    "estimate_tokens",
     "missing_members",
     "plain_request",
     "read_cost",
@@ -36,6 +37,10 @@ __all__ = [
 ]
 
 
+_LONGEST_KEY: Final = 64
+"""Characters that OpenAI takes."""
+
+
 class PromptCache(NamedTuple):
     """The settings of a vendor's prompt cache for one prompt."""
 
@@ -43,6 +48,20 @@ class PromptCache(NamedTuple):
     """The same for requests that begin alike: those of one node of a flow."""
     is_asked_for: bool = False
     """Whether the author of the flow said so, and no default did."""
+
+    @classmethod
+    def of(cls, choice: PromptCaching | None, *names: str) -> PromptCache | None:
+        """As an author chose: `auto`, `off`, or None for nothing. `names`: what requests that begin alike share.
+
+        >>> PromptCache.of(None, "triage", "answer"), PromptCache.of("off", "triage", "answer")
+        (PromptCache(key='triage.answer', is_asked_for=False), None)
+        """
+        if choice == "off":
+            return None
+        key = ".".join(filter(None, names))
+        if not (key.isascii() and key.isprintable() and len(key) <= _LONGEST_KEY):
+            key = blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        return cls(key, choice is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +142,20 @@ class TokenUsage(NamedTuple):
     """The part of `prompt_tokens` that the vendor wrote to its cache."""
     reasoning_tokens: int | None = None
     """The part of `completion_tokens` that the model thought with."""
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text has: at once, with nothing to load.
+
+    A token is about four characters of a Latin script and a bit more than one of most others.
+
+    >>> estimate_tokens("Hello, world!"), estimate_tokens("今日は世界。")
+    (4, 5)
+    """
+    if not text:
+        return 0
+    latin = len(text) if text.isascii() else sum(character < "\u0250" for character in text)
+    return max(1, -(-latin // 4) + round((len(text) - latin) * 0.8))
 
 
 _MOST_TOKENS: Final = 10**12

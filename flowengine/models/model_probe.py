@@ -17,7 +17,6 @@ import anyio
 from anyio import to_thread
 
 from flowengine.errors import FlowEngineError, ModelConfigError
-from flowengine.models.connection_settings import address_of, is_address
 from flowengine.models.definitions import ModelDefinition, ModelMeaning, find_meaning, read_said_key
 from flowengine.models.http.chat_protocol import as_object, list_of_objects
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
@@ -25,7 +24,7 @@ from flowengine.models.http.status_errors import show_address
 from flowengine.models.litellm.reply import secrets_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
-from flowengine.models.open import get_llm
+from flowengine.models.open import address_of, get_llm, is_address
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, first_set, key_of, vendor_named
 

@@ -15,7 +15,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-__all__ = ["NEWEST", "VOCABULARIES", "count_tokens", "encoding", "estimate_tokens"]
+from flowengine.models.model import estimate_tokens
+
+__all__ = ["NEWEST", "VOCABULARIES", "count_tokens", "encoding"]
 
 # --- Vocabularies as tiktoken's encodings
 
@@ -114,20 +116,6 @@ def count_tokens(text: str, model: str | None = None) -> int:
         # Hundreds of thousands of blanks in a row are more than its pattern can go back over.
         parts = (text[start : start + _PART] for start in range(0, len(text), _PART))
         return sum(len(made.encode(part, disallowed_special=())) for part in parts)
-
-
-def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has: at once, with nothing to load.
-
-    A token is about four characters of a Latin script and a bit more than one of most others.
-
-    >>> estimate_tokens("Hello, world!"), estimate_tokens("今日は世界。")
-    (4, 5)
-    """
-    if not text:
-        return 0
-    latin = len(text) if text.isascii() else sum(character < "\u0250" for character in text)
-    return max(1, -(-latin // 4) + round((len(text) - latin) * 0.8))
 
 
 @cache

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from flowengine.models.attachments import most_file_tokens
-from flowengine.models.connection_settings import default_model
 from flowengine.models.definitions import ModelDefinition, definition_of, find_meaning, innermost_models
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, Request, to_plain
+from flowengine.models.open import default_model
 from flowengine.models.pricing import Price, context_window, listed_price, listed_vision, longest_answer
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendors import is_stand_in

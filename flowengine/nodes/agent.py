@@ -9,14 +9,13 @@ from inspect import isawaitable
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.argument_checks import check_share
 from flowengine.agents.caller import naming, subject_of
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.model_environment import NamedModels, prepare_model
 from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.question_files import files_of
 from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.settings import is_settled_late
+from flowengine.agents.settings import check_share, is_settled_late
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.batching import AwaitsAnswer

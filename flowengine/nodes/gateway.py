@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import anyio
 
 from flowengine.agents.standalone import DirectGateway, model_call
-from flowengine.agents.vendor_cache import find_cache_rule
+from flowengine.agents.vendor_cache import CACHE_NOTICE, find_cache_rule
 from flowengine.core.batching import BATCHING, CALL, AwaitsAnswer, Batcher, CallPlace
 from flowengine.core.budget import Ledger
 from flowengine.core.context import Context, Tell
@@ -100,9 +100,9 @@ def _listener_of(context: Context) -> Callable[[Any], Awaitable[None]]:
         return context.runtime.note
 
     async def note(record: Any) -> None:
-        rule = find_cache_rule(record.text) if type(record) is Notice else ""
-        if rule:
-            told, said = scope.once(_listener_of, set[tuple[str, str]]), (file_path(context.current_node or ""), rule)
+        if type(record) is Notice and record.text.startswith(CACHE_NOTICE):
+            told = scope.once(_listener_of, set[tuple[str, str]])
+            said = file_path(context.current_node or ""), find_cache_rule(record.text)
             if said in told:
                 return
             told.add(said)

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, cast
 from flowengine.core.locale import LOCALES, Messages
 from flowengine.errors import DefinitionError
 from flowengine.models.messages import fence
-from flowengine.models.tokens import count_tokens, estimate_tokens
+from flowengine.models.model import estimate_tokens
+from flowengine.models.tokens import count_tokens
 from flowengine.skills.outline import LONG_TEXT, Outline, Section
 from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 from flowengine.skills.skill import Skill

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flowengine.errors import did_you_mean
-from flowengine.models.tokens import estimate_tokens
+from flowengine.models.model import estimate_tokens
 from flowengine.skills.frontmatter import FoundKeys, Node, Scalar, read_header, split_file, to_text
 from flowengine.skills.skill import MAX_DESCRIPTION, MAX_NAME, Skill, SkillStamp, make_irregularity
 

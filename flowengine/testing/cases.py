@@ -23,7 +23,7 @@ from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.journal.approvals import answer, open_questions
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
-from flowengine.models.tokens import estimate_tokens
+from flowengine.models.model import estimate_tokens
 from flowengine.nodes.compiled_flow import file_path
 from flowengine.runners.run import Run
 from flowengine.testing.cassette import Cassette

@@ -21,9 +21,9 @@ from flowengine.agents.prompt import schema_text
 from flowengine.agents.settings import CallSettings, ModelChoice
 from flowengine.errors import ModelConfigError, PermanentModelError
 from flowengine.flow import Flow
-from flowengine.models.connection_settings import default_model
 from flowengine.models.definitions import ModelDefinition, find_meaning
 from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.open import default_model
 from flowengine.models.outbound import allow_requests
 from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.testing.cassette_file import Call, format_request, read_cassette, write_cassette

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from flowengine.context_providers.packer import BudgetError, Packed, PackedEntry, pack, receipt_of
 from flowengine.context_providers.provider import join_fragments
 from flowengine.core.context import Fragment
-from flowengine.models.tokens import count_tokens, estimate_tokens
+from flowengine.models.model import estimate_tokens
+from flowengine.models.tokens import count_tokens
 from tests.support.histories import random_history
 
 

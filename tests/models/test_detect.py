@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from flowengine.errors import ModelConfigError
-from flowengine.models.connection_settings import default_model
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.offline.model import OfflineModel
-from flowengine.models.open import get_llm
+from flowengine.models.open import default_model, get_llm
 from flowengine.models.vendor_choice import VendorQuestion, choose
 from flowengine.models.vendors import OTHERS, VENDORS
 from flowengine.models.wrappers.retrying import RetryingModel

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowengine.models.offline.comparable_terms import coverage, language_of, rank, sentences, terms
+from flowengine.models.offline.decisions import coverage, language_of, rank, sentences, terms
 
 
 @pytest.mark.parametrize(

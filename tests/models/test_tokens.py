@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from flowengine.models import tokens as vocabulary
-from flowengine.models.tokens import count_tokens, estimate_tokens
+from flowengine.models.model import estimate_tokens
+from flowengine.models.tokens import count_tokens
 
 
 @pytest.fixture(autouse=True)

@@ -30,11 +30,10 @@ from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.journal.stores import without_password
-from flowengine.models.connection_settings import DefaultModel, default_model
 from flowengine.models.definitions import find_key_source, find_meaning
 from flowengine.models.dotenv import dotenv_name, find_dotenv, is_planted, load_environment, read_environment
 from flowengine.models.model_probe import ProbePlace, probe
-from flowengine.models.open import served_natively
+from flowengine.models.open import DefaultModel, default_model, served_natively
 from flowengine.models.vendor_choice import default_vendor
 from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, is_stand_in, packaged_vendors
 from flowengine.skills.sandbox.sandbox import verdict

@@ -16,19 +16,18 @@ import anyio.lowlevel
 
 from flowengine.core.user_code import describe_error
 from flowengine.errors import PermanentModelError
-from flowengine.models.model import Reply, Request, TokenUsage
-from flowengine.models.offline.comparable_terms import rank
+from flowengine.models.model import Reply, Request, TokenUsage, estimate_tokens
 from flowengine.models.offline.decisions import (
     OfflineMaterial,
     choose,
     judge,
     looks_like_judgement,
     offline_texts,
+    rank,
     route_reason,
 )
 from flowengine.models.offline.schema_values import Filler
 from flowengine.models.pricing import Price
-from flowengine.models.tokens import estimate_tokens
 from flowengine.models.vendors import Vendor
 
 __all__ = ["OfflineModel", "make_model"]

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from flowengine.errors import PermanentModelError
-from flowengine.models.offline.comparable_terms import rank, terms
-from flowengine.models.offline.decisions import choose
+from flowengine.models.offline.decisions import choose, rank, terms
 
 __all__ = ["Filler"]
 

@@ -22,9 +22,8 @@ import anyio
 from flowengine.models.attachments import attachment_kind
 from flowengine.models.call_timeline import spent_on
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, PassThroughModel, Reply, Request
+from flowengine.models.model import Model, PassThroughModel, Reply, Request, estimate_tokens
 from flowengine.models.throttle import CallSlots
-from flowengine.models.tokens import estimate_tokens
 from flowengine.models.vendors import RateLimits
 
 __all__ = ["Limiter", "Limiters", "RateLimitedModel", "RateLimiter", "RateTurn", "limiter_for"]
