@@ -17,6 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.plain_http import NO_TLS
+
 Command = Callable[..., Any]
 
 
@@ -38,7 +40,9 @@ def ui(*arguments: str) -> Generator[tuple[subprocess.Popen[str], str, str]]:
 
 
 def api(address: str, token: str) -> httpx.Client:
-    return httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=30, trust_env=False)
+    return httpx.Client(
+        base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=30, trust_env=False, verify=NO_TLS
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -107,7 +111,7 @@ def test_where_others_reach_it_it_is_known_by_addresses_and_by_names_that_are_gi
         assert address.startswith("http://127.0.0.1:")
         for host, status in (("192.0.2.7:1", 200), ("box.example", 200), ("evil.example", 421)):
             assert client.get("/api/runs", headers={"Host": host}).status_code == status, host
-        assert httpx.get(f"{address}/api/runs", trust_env=False).status_code == 401
+        assert httpx.get(f"{address}/api/runs", trust_env=False, verify=NO_TLS).status_code == 401
         process.terminate()
         assert "travel as plain text" in process.communicate(timeout=30)[1]
 

@@ -14,6 +14,7 @@ import pytest
 from flowengine.serving import mcp_routes
 from tests.support.chat_server import ChatServer, chat_server
 from tests.support.pace import slowness
+from tests.support.plain_http import NO_TLS
 
 HI = [{"role": "user", "content": "hello"}]
 CHAT = {"model": "ship", "messages": HI}
@@ -46,7 +47,7 @@ def post(server: ChatServer, path: str, body: Any, key: str | None, **headers: s
     if key is not None:
         sent["Authorization"] = f"Bearer {key}"
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return httpx.post(f"{server.url}{path}", content=content, headers=sent, trust_env=False, timeout=30)
+    return httpx.post(f"{server.url}{path}", content=content, headers=sent, trust_env=False, verify=NO_TLS, timeout=30)
 
 
 def runs_of(server: ChatServer) -> int:
@@ -199,6 +200,7 @@ def test_a_flows_name_is_no_path_and_no_header(server: ChatServer, name: str) ->
             f"{server.url}{path}",
             headers={"Authorization": f"Bearer {server.ann}"},
             trust_env=False,
+            verify=NO_TLS,
             **({} if "models" in path else {"json": AG_UI if "ag-ui" in path else AI_SDK}),  # type: ignore[arg-type]
         )
         assert answer.status_code in (404, 405)

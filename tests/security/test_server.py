@@ -12,6 +12,7 @@ import pytest
 
 from flowengine.cli.main import main
 from flowengine.server.app import make_app
+from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import Served, served
 
 EVIL = "</script><script>alert(1)</script>\u2028\u2029<!--<script>\x00\x1b]0;owned\x07\r\nSet-Cookie: x=1\n\ndata: y"
@@ -54,7 +55,9 @@ def test_clients_that_never_finish_their_request_hold_nobody_up(server: Served) 
         for number, each in enumerate(stalled):
             head = b"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             each.sendall(head if number % 2 else head + b"Content-Length: 1000000\r\n\r\n{")
-        assert httpx.get(f"{server.url}/static/viewer.css", trust_env=False, timeout=60).status_code == 200
+        assert (
+            httpx.get(f"{server.url}/static/viewer.css", trust_env=False, verify=NO_TLS, timeout=60).status_code == 200
+        )
         assert server.get("/api/runs")["total"] == 0
     finally:
         for each in stalled:

@@ -20,6 +20,7 @@ from flowengine.journal.stores import open_store
 from flowengine.server.serving import ConnectionLimits
 from flowengine.serving.api_keys import KeyRing
 from flowengine.serving.serving_app import make_serving_app
+from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import Served, served
 
 FLOWS = """flowengine: v1
@@ -74,7 +75,10 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
         limits = ConnectionLimits(seconds=3.0)
         with served(app, limits=limits, token="none", end=app.state.serving.service.drain) as server:
             headers = [*({"Authorization": f"Bearer {key}"} for key in keys), {}]
-            clients = [httpx.Client(base_url=server.url, headers=each, trust_env=False, timeout=60) for each in headers]
+            clients = [
+                httpx.Client(base_url=server.url, headers=each, trust_env=False, verify=NO_TLS, timeout=60)
+                for each in headers
+            ]
             yield Attacked(server, *clients)
             for client in clients:
                 client.close()

@@ -24,6 +24,7 @@ from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision, RunCommands
 from tests.support.browser import Browser
 from tests.support.pace import done_within
+from tests.support.plain_http import NO_TLS
 from tests.support.sample_run import layered_run
 from tests.support.ui_server import Served, served
 
@@ -55,7 +56,7 @@ def test_it_can_be_mounted_below_a_path(browser: Browser, folder: Path):
         paths = {url.removeprefix(server.url) for url in tab.requests if url.startswith("http")}
         assert {path.split("/")[1] for path in paths} == {"below"}
         assert server.client.get("/below/nowhere").status_code == 404
-        assert httpx.get(f"{server.url}/below/", trust_env=False).status_code == 401
+        assert httpx.get(f"{server.url}/below/", trust_env=False, verify=NO_TLS).status_code == 401
 
 
 def test_without_its_lifespan_it_says_so(folder: Path):

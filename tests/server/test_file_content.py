@@ -16,6 +16,7 @@ from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.nodes.function import FunctionNode
 from flowengine.server.app import make_app
 from tests.support.browser import Browser
+from tests.support.plain_http import NO_TLS
 from tests.support.small_png import small_png
 from tests.support.ui_server import Served, served
 
@@ -86,8 +87,8 @@ def test_a_run_gives_out_its_own_files_only_and_to_nobody_without_the_token(serv
     assert server.client.get("/runs/r1/files/../../runs.db").status_code == 404
     assert server.client.get(f"/runs/none/files/{hash_of(PICTURE)}").status_code == 404
     address = f"{server.url}/runs/r1/files/{hash_of(PICTURE)}"
-    assert httpx.get(address, trust_env=False).status_code == 401
-    assert httpx.get(address, headers={"Host": "evil.example"}, trust_env=False).status_code == 421
+    assert httpx.get(address, trust_env=False, verify=NO_TLS).status_code == 401
+    assert httpx.get(address, headers={"Host": "evil.example"}, trust_env=False, verify=NO_TLS).status_code == 421
 
 
 def test_a_damaged_content_is_told(server: Served, tmp_path: Path):

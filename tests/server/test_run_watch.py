@@ -27,6 +27,7 @@ from flowengine.server.app import make_app
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_watch import EventBatch, RunWatches, merge_tokens
 from tests.support.pace import measured_pace
+from tests.support.plain_http import NO_TLS
 from tests.support.sample_run import START, layered_run, research_run
 from tests.support.ui_server import Served, served
 
@@ -220,7 +221,7 @@ def test_the_end_of_the_server_lets_go_of_its_followers(folder: Path):
     found: list[Any] = []
     with measured_pace() as pace, served(app) as server:
         run_id = server.post("/api/runs", {"flow": "sleep"}, 201)["run_id"]
-        client = httpx.Client(base_url=server.url, headers=server.client.headers, trust_env=False)
+        client = httpx.Client(base_url=server.url, headers=server.client.headers, trust_env=False, verify=NO_TLS)
 
         def listen() -> None:
             with client.stream("GET", f"/runs/{run_id}/events") as response:

@@ -7,6 +7,7 @@ import pytest
 
 from flowengine.server.safety import AccessKeys, Gate, Hosts, RequestHead, is_loopback
 from tests.support.pace import done_within
+from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import Served
 
 KEYS = AccessKeys("the-token")
@@ -85,10 +86,10 @@ def test_loopback_is_known_by_name_and_number(host: str):
 
 def test_without_the_token_nothing_is_told(server: Served):
     for path in ("/", "/flows", "/compare?a=x&b=y", "/runs/x", "/runs/x/events", "/runs/x/nodes/y", "/nowhere"):
-        response = httpx.get(server.url + path, trust_env=False)
+        response = httpx.get(server.url + path, trust_env=False, verify=NO_TLS)
         assert response.status_code == 401, path
         assert "A token is needed" in response.text
-    response = httpx.get(f"{server.url}/api/runs", trust_env=False)
+    response = httpx.get(f"{server.url}/api/runs", trust_env=False, verify=NO_TLS)
     assert response.status_code == 401
     assert response.headers["content-type"] == "application/problem+json"
     assert response.headers["www-authenticate"] == "Bearer"
@@ -103,7 +104,7 @@ def test_a_foreign_host_is_refused_even_with_the_token(server: Served):
 
 
 def test_the_token_in_an_address_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(server: Served):
-    response = httpx.get(f"{server.url}/flows?x=1&token={server.token}", trust_env=False)
+    response = httpx.get(f"{server.url}/flows?x=1&token={server.token}", trust_env=False, verify=NO_TLS)
     assert (response.status_code, response.headers["location"]) == (303, "/flows?x=1")
     cookie = response.headers["set-cookie"]
     assert cookie.startswith(f"flowengine-{server.port}=")
@@ -111,10 +112,9 @@ def test_the_token_in_an_address_becomes_a_cookie_that_scripts_and_other_sites_d
     assert "SameSite=strict" in cookie
     assert "Max-Age=86400" in cookie
     assert server.token not in cookie
-    assert httpx.get(f"{server.url}/?token=wrong", trust_env=False).status_code == 401
-    assert httpx.get(f"{server.url}//evil.example/?token={server.token}", trust_env=False).headers["location"] == (
-        "/evil.example/"
-    )
+    assert httpx.get(f"{server.url}/?token=wrong", trust_env=False, verify=NO_TLS).status_code == 401
+    elsewhere = httpx.get(f"{server.url}//evil.example/?token={server.token}", trust_env=False, verify=NO_TLS)
+    assert elsewhere.headers["location"] == "/evil.example/"
 
 
 @pytest.mark.parametrize("value", ['"' + "\\" * 60_000 + '"', '"' + "\\0" * 30_000 + '"', ";" * 60_000, "=;" * 30_000])
@@ -124,7 +124,7 @@ def test_a_long_cookie_takes_no_time(server: Served, value: str):
 
 
 def test_a_cross_origin_post_is_refused_whatever_it_brings(server: Served):
-    with httpx.Client(base_url=server.url, trust_env=False) as browser:
+    with httpx.Client(base_url=server.url, trust_env=False, verify=NO_TLS) as browser:
         browser.get(f"/?token={server.token}")
         for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
             for path in ("/api/runs", "/runs/x/approve/y", "/api/runs/x/cancel"):
@@ -137,7 +137,7 @@ def test_a_cross_origin_post_is_refused_whatever_it_brings(server: Served):
 
 
 def test_a_form_without_its_secret_is_refused(server: Served):
-    with httpx.Client(base_url=server.url, trust_env=False) as browser:
+    with httpx.Client(base_url=server.url, trust_env=False, verify=NO_TLS) as browser:
         browser.get(f"/?token={server.token}")
         headers = {"Origin": server.url}
         assert browser.post("/runs/x/approve/y", headers=headers, data={"choice": "yes"}).status_code == 403

@@ -24,6 +24,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.chat_server import ChatServer, chat_server
 from tests.support.node import run_node_script
+from tests.support.plain_http import NO_TLS
 
 ROOT = Path(__file__).parents[2]
 OFFLINE = "Bees fly.\n(Offline stand-in, no language model: these are sentences of the prompt.)"
@@ -37,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
 
 @pytest.fixture(scope="module")
 def client(server: ChatServer) -> Iterator[openai.OpenAI]:
-    with httpx.Client(trust_env=False, timeout=30) as http:
+    with httpx.Client(trust_env=False, verify=NO_TLS, timeout=30) as http:
         yield openai.OpenAI(base_url=f"{server.url}/v1", api_key=server.ann, http_client=http)
 
 
@@ -324,7 +325,7 @@ def test_litellm_asks_a_flow_as_a_model(server: ChatServer) -> None:
 async def test_mcp_over_http_has_the_tools_of_the_key(server: ChatServer, mode: str) -> None:
     headers = {"Authorization": f"Bearer {server.ben}"}
     async with (
-        httpx2.AsyncClient(headers=headers, trust_env=False) as http,
+        httpx2.AsyncClient(headers=headers, trust_env=False, verify=NO_TLS) as http,
         Client(streamable_http_client(f"{server.url}/mcp", http_client=http), mode=mode) as client,
     ):
         names = [each.name for each in (await client.list_tools()).tools]
@@ -342,7 +343,7 @@ async def test_mcp_over_http_puts_questions_to_the_clients_user(server: ChatServ
         return types.ElicitResult(action="accept", content={"choice": "ship it"})
 
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.ann}"}, trust_env=False) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.ann}"}, trust_env=False, verify=NO_TLS) as http,
         Client(
             streamable_http_client(f"{server.url}/mcp", http_client=http), mode=mode, elicitation_callback=elicit
         ) as client,
@@ -361,7 +362,7 @@ async def test_a_call_over_http_that_is_cancelled_cancels_its_run(server: ChatSe
         began.set()
 
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.ann}"}, trust_env=False) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.ann}"}, trust_env=False, verify=NO_TLS) as http,
         Client(streamable_http_client(f"{server.url}/mcp", http_client=http), mode=mode) as client,
     ):
         async with anyio.create_task_group() as tasks:

@@ -27,6 +27,7 @@ from flowengine.serving.api_keys import KeyRing
 from flowengine.serving.serving_app import make_serving_app
 from tests.serving.conftest import Counted
 from tests.support.answer_links import SECRET
+from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import Served, served
 
 FLOWS = {
@@ -101,7 +102,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         app = make_serving_app(store, [folder], grace=0, max_body=1_000, environ=environ)
         with served(app, token=ann, end=app.state.serving.service.drain) as server:
             clients = [
-                httpx.Client(base_url=server.url, trust_env=False, timeout=30, headers=headers)
+                httpx.Client(base_url=server.url, trust_env=False, verify=NO_TLS, timeout=30, headers=headers)
                 for headers in ({"Authorization": f"Bearer {ben}"}, {})
             ]
             yield Api(server, server.client, *clients)

@@ -30,6 +30,7 @@ from flowengine.serving.flow_service import FlowService
 from flowengine.serving.serving_app import make_serving_app
 from flowengine.serving.signatures import SignatureError, read_secrets, sign_message, verify
 from tests.serving.conftest import Counted
+from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import served
 
 WORD = "a-secret-of-sixteen"
@@ -136,7 +137,7 @@ def test_a_webhook_starts_its_flow_once_with_inputs_from_the_body(store: Journal
     app = make_serving_app(store, counted.flows, environ={"WORD": WORD}, project=project)  # Its runs end before it.
     with (
         served(app, token="none", end=app.state.serving.service.drain) as server,
-        httpx.Client(base_url=server.url, trust_env=False) as client,
+        httpx.Client(base_url=server.url, trust_env=False, verify=NO_TLS) as client,
     ):
 
         def call(body: bytes, headers: Mapping[str, str] | None = None) -> httpx.Response:

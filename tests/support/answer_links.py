@@ -13,6 +13,7 @@ from flowengine.journal.approvals import open_questions, times_asked
 from flowengine.notify.links import AnswerLink, LinkSigner
 from flowengine.notify.notifier import link_path
 from flowengine.server.app import make_app
+from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import Served, served
 
 __all__ = ["SECRET", "LinkedServer", "serve_links"]
@@ -40,7 +41,7 @@ class LinkedServer:
 
     def __init__(self, server: Served) -> None:
         self.server = server
-        self.client = httpx.Client(base_url=server.url, timeout=60, trust_env=False)
+        self.client = httpx.Client(base_url=server.url, timeout=60, trust_env=False, verify=NO_TLS)
 
     def start(self, flow: str = "ask", **inputs: Any) -> str:
         """The id of a run that waits."""

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 
 from flowengine.server.app import stop
 from flowengine.server.serving import ConnectionLimits, listen, make_config
+from tests.support.plain_http import NO_TLS
 
 __all__ = ["Served", "served"]
 
@@ -29,7 +30,11 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
         self.token: str = token or app.state.token
         self.client = httpx.Client(
-            base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=60, trust_env=False
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {self.token}"},
+            timeout=60,
+            trust_env=False,
+            verify=NO_TLS,
         )
 
     @property
