@@ -170,7 +170,7 @@ class CarriedCode:
             seen.add(at)
             yield at
             waiting += [
-                each for one in self.modules[at].source.imports() for each in self.own_files(one.module, one.names, at)
+                each for one in self.modules[at].source.imports for each in self.own_files(one.module, one.names, at)
             ]
 
     def own_files(self, module: str, names: tuple[tuple[str, str | None], ...], at: str) -> Iterator[str]:
@@ -184,7 +184,7 @@ class CarriedCode:
                 yield each
 
     def _packages(self, name: str) -> Iterator[str]:
-        for each in self.modules[name].source.imports():
+        for each in self.modules[name].source.imports:
             first = each.module.partition(".")[0]
             is_ours = first in (self._stand_in.framework, "__future__", "flowengine") or bool(
                 list(self.own_files(each.module, each.names, name))
@@ -200,7 +200,7 @@ class CarriedCode:
             return CarriedModule(PythonSource(path, "", ast.Module([], [])), "", str(error), False)
         edits: dict[int, tuple[int, str]] = {}
         problem = ""
-        for each in source.imports():
+        for each in source.imports:
             if each.module.partition(".")[0] != self._stand_in.framework:
                 continue
             line = self._stand_in.lead(each) if each.is_alone else None

@@ -7,6 +7,8 @@ of the flow format, so the form needs no vocabulary of its own:
   `prompt`, `instructions`, `system_message`, `model`, `arguments` (`with`), `needs`, `when` and `call` are what most
   steps have; every other key of the node stands in `keys` as the file is to have it. `body` are the nodes of a map or
   a loop. Texts are templates of ours already (`jinja_text` converts Jinja, `literal` escapes plain text).
+- What a step chooses, gives and writes is said by its own methods (`choose`, `lead`, `test_of`, `give`, `write_state`);
+  what an expression is, by the functions at the end: `quote_value`, `key_path`, `join_tests`, `to_tag`, `fill_text`.
 - `call` names code: a function of a `CarriedFile`, of a `Stub`, or `GIVE`. All of it is put into `allow_calls`.
 - Each element of the source is told to the `ImportLedger` once, with its file and line: `note_mapped` where the written
   flow does it as it was, `note_changed` where it does it in another way (which), `note_lost` where it does not
@@ -169,7 +171,7 @@ class FlowStep:
         return self.give(dict(given))
 
     def choose(self, tests: Sequence[tuple[str, str]]) -> None:
-        """Make it a condition. `tests`: label and expression, in their order; a lone one is `then`, and no label."""
+        """Make it a condition. `tests`: label and expression, in their order; a lone one has the label `then`."""
         self.kind = "condition"
         if len(tests) == 1:
             self.keys["if"] = tests[0][1]

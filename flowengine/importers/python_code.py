@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from flowengine.errors import DefinitionError
@@ -61,6 +62,7 @@ class PythonSource:
         self.text = text
         self.tree = tree
 
+    @cached_property
     def imports(self) -> list[Import]:
         """All imports, those inside functions too."""
         found: list[Import] = []
@@ -83,6 +85,12 @@ class PythonSource:
     def functions(self) -> list[PythonFunction]:
         """The functions at the top of the module."""
         return [each for each in self.tree.body if isinstance(each, PythonFunction)]
+
+    @cached_property
+    def every_class(self) -> dict[str, ast.ClassDef]:
+        """The classes by their names, those inside others too."""
+        found = [each for each in ast.walk(self.tree) if isinstance(each, ast.ClassDef)]
+        return {each.name: each for each in reversed(found)}
 
     def classes(self) -> list[ast.ClassDef]:
         return [each for each in self.tree.body if isinstance(each, ast.ClassDef)]

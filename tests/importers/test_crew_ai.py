@@ -425,3 +425,14 @@ def test_braces_round_placeholders_stay_braces(import_files) -> None:
     assert not written.errors
     _, models = run(folder, project.flows[0].name, {"place": "Nara"}, {"look": ["a"]})
     assert "{{Nara}} {{x: Nara}} {" in models["look"].requests[0].messages[-1].content
+
+
+def test_a_class_of_very_many_names_that_are_nowhere_is_read_in_time(import_files) -> None:
+    imports = "".join(f"import package_{at}\n" for at in range(800))
+    fields = "".join(f"    f{at}: Name{at}\n" for at in range(800))
+    head = f"{imports}from pydantic import BaseModel\n\n\nclass Many(BaseModel):\n{fields}"
+    before = time.process_time()
+    project, written, _ = import_files(crew_with(task=", output_pydantic=Many", head=head))
+    assert not written.errors
+    assert len(project.flows[0].steps[0].keys["output"]["properties"]) == 800
+    assert time.process_time() - before < 6

@@ -342,3 +342,13 @@ def test_code_that_tabs_indent_is_quoted_above_its_stub(import_files) -> None:
     text = "nodes:\n- {name: say, type: python, source: {type: code, path: say.py}, inputs: {}}\n"
     _, _, folder = import_files({"flow.dag.yaml": text, "say.py": code})
     assert "#     return 1\n" in (folder / "imported_stubs.py").read_text()
+
+
+def test_what_is_told_of_a_node_keeps_the_order_of_the_source(import_files) -> None:
+    keys = [f"key_{each}" for each in "fbdaec"]
+    inputs = "".join(f"    {each}: 1\n" for each in keys)
+    text = f"nodes:\n- name: say\n  type: python\n  source: {{type: code, path: say.py}}\n  inputs:\n{inputs}"
+    text += "".join(f"  {each}: 1\n" for each in keys)
+    project, _, _ = import_files({"flow.dag.yaml": text, "say.py": "def say(): ...\n"})
+    told = [each.what for each in project.ledger.elements if "key_" in each.what]
+    assert told == [*(f"node say: input {each}" for each in keys), *(f"node say: {each}" for each in keys)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -53,7 +54,7 @@ class PythonFiles:
 
     def home_of(self, source: PythonSource, name: str) -> tuple[str, str, str]:
         """Returns where a name is defined: module, name there, and the file below the folder."""
-        for each in source.imports():
+        for each in source.imports:
             for original, alias in each.names:
                 if (alias or original) == name:
                     return each.module, original, self.file_of(source.file, each.module, original)
@@ -84,8 +85,7 @@ class PythonFiles:
 
     def class_of(self, source: PythonSource, name: str, depth: int = 0) -> tuple[ast.ClassDef, PythonSource] | None:
         """A class by the name that a file has for it."""
-        every = (each for each in ast.walk(source.tree) if isinstance(each, ast.ClassDef))
-        found = next((each for each in every if each.name == name), None)
+        found = source.every_class.get(name)
         if found is not None:
             return found, source
         other, original = self.other_home(source, name)
@@ -158,7 +158,7 @@ class CrewClass:
         bare = name.removeprefix("self.").removeprefix("cls.").removeprefix(f"{self.name}.")
         if "." in bare:
             return node
-        for each in _assignments(self.found, self.source.tree):
+        for each in self._assigned:
             value = each.get(bare if name.startswith(("self.", "cls.", f"{self.name}.")) else name)
             if value is not None:
                 return self.resolve(value, depth + 1)
@@ -168,6 +168,10 @@ class CrewClass:
                 if original in each:
                     return each[original]
         return node
+
+    @cached_property
+    def _assigned(self) -> list[dict[str, ast.expr]]:
+        return list(_assignments(self.found, self.source.tree))
 
     def tool_named(self, name: str) -> ast.expr | None:
         """Returns the tool of this name that a method of the class makes."""

@@ -300,7 +300,7 @@ def import_root(files: PythonFiles) -> str:
         each.module.replace(".", "/")
         for name in files.names[:400]
         if (source := files.parse_file(name)) is not None
-        for each in source.imports()
+        for each in source.imports
         if each.module and not each.module.startswith(".")
     ]
     best, score = files.base, 0

@@ -29,7 +29,8 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         step = FlowStep(place.id, "function", place.origin)
         self.notes: list[str] = []
         why = f"there is no counterpart to '{place.type}'"
-        converter = getattr(self, f"_do_{place.type.replace('-', '_')}", None)
+        name = place.type.replace("-", "_") if "_" not in place.type else ""
+        converter = getattr(self, f"_do_{name}", None)
         if converter is not None:
             try:
                 converter(place, step)

@@ -71,7 +71,7 @@ class PromptFlowCode(CarriedCode):
             for each in given
             if each.annotation and CONNECTIONS & set(re.findall(r"\w+", ast.unparse(each.annotation)))
         }
-        imports = (each for one in self.closure(name) for each in self.modules[one].source.imports())
+        imports = (each for one in self.closure(name) for each in self.modules[one].source.imports)
         return Function(
             call,
             (*(each.arg for each in given), *(["**"] if found.args.kwarg else [])),
