@@ -163,14 +163,12 @@ class States:
         for source, target, _ in level.edges:
             parents.setdefault(target, []).append(source)
         places: dict[str, _Place] = {}
-        left: dict[str, Layer] = {}
         for number, name in enumerate(level.sites):  # In topological order.
-            above = [left[each] for each in parents.get(name, ()) if each in left]
+            above = [places[unit + each].left for each in parents.get(name, ()) if unit + each in places]
             seen = store.meet(number, above) if above else store.root
             row = self._progress.nodes.get(unit + name)
             writes = None if row is None or row.result is None else row.result.state
-            left[name] = store.write(number, seen, writes) if writes else seen
-            places[unit + name] = _Place(store, seen, left[name])
+            places[unit + name] = _Place(store, seen, store.write(number, seen, writes) if writes else seen)
         return places
 
 

@@ -123,8 +123,7 @@ def _format_path(progress: Progress, times: RunTimes) -> str:
     around = {progress.nodes[path].spot.container for path in found}
     leaves = [(path, times.spans_of(path)) for path in found if path in times.rows and path not in around]
     leaves.sort(key=lambda leaf: (next((span.start for span in leaf[1] if span.part != "queued"), inf), leaf[0]))
-    words: list[str] = []
-    reached = 0.0
+    words, reached = list[str](), 0.0
     for path, spans in leaves[:_MAX_PATH]:
         words.append(f"{path} {format_span(sum(max(span.end - max(span.start, reached), 0.0) for span in spans))}")
         reached = max(reached, spans[-1].end)

@@ -136,10 +136,8 @@ def _of_openai(provider: str, name: str, said: Mapping[str, Any]) -> Iterator[Op
     yield from (OptionRefusal(each, _THINKS) for each in ("presence_penalty", "frequency_penalty") if each in said)
     if "stop" in said and _UNSTOPPED.match(name):
         yield OptionRefusal("stop", _THINKS)
-    if effort == "none":
-        return
-    if effort is None and facts.get("supports_none_reasoning_effort"):
-        return  # It may think by itself or not.
+    if effort == "none" or (effort is None and facts.get("supports_none_reasoning_effort")):
+        return  # It does not think, or may by itself or not.
     if "top_p" in said:
         yield OptionRefusal("top_p", _THINKS)
     if said.get("temperature", 1) != 1:

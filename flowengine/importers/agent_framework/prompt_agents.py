@@ -23,7 +23,11 @@ from flowengine.importers.source_tree import YamlSource, as_list, as_map, as_map
 __all__ = ["PromptAgent", "agent_settings", "read_agent"]
 
 _TITLE: Final = "Microsoft Agent Framework"
-_TYPES: Final = {"float": "number", "double": "number", "int": "integer", "text": "string", "record": "object"}
+_TYPES: Final = {
+    **{each: each for each in ("number", "integer", "boolean", "array", "object")},
+    **{"float": "number", "double": "number", "int": "integer", "record": "object"},
+}
+"""Their kind of a value → that of JSON Schema; a string where it is none of these."""
 _OPTIONS: Final = {
     "temperature": "temperature",
     "topP": "top_p",
@@ -80,8 +84,7 @@ def agent_settings(source: YamlSource, project: ImportedProject, names: Names) -
     elif given:
         found["instructions"] = literal(given)
         ledger.note_mapped("instructions", source.origin("instructions"))
-    model = as_map(data.get("model"))
-    _read_model(model, source, project, found)
+    _read_model(as_map(data.get("model")), source, project, found)
     if as_map(data.get("outputSchema")):
         found["output"] = _schema(as_map(data["outputSchema"]))
         ledger.note_mapped("outputSchema", source.origin("outputSchema"))
@@ -131,9 +134,8 @@ def _read_tool(
         rows = as_map(parameters.get("properties")) or parameters
         stub = [f"{key}: str" for key in rows if str(key).isidentifier()]
         found.setdefault("tools", []).append(f"stubs:{function}")
-        project.stubs.append(
-            Stub(f"stubs:{function}", stub, plain_words(tool.get("description")), origin, is_tool=True)
-        )
+        words = plain_words(tool.get("description"))
+        project.stubs.append(Stub(f"stubs:{function}", stub, words, origin, is_tool=True))
         ledger.note_lost(what, origin, "its code is not in the file", f"write the function {function} in stubs.py")
     elif kind.lower() == "mcp" and re.fullmatch(r"https?://[^\s{}\"'@]+", url):
         server: dict[str, Any] = {"name": names.id(name, "server"), "url": url}
@@ -148,12 +150,8 @@ def _read_tool(
             found.setdefault("approve", []).append(f"{server['name']}.*")
         ledger.note_mapped(what, origin, f"the server `{server['name']}`")
     else:
-        ledger.note_lost(
-            what,
-            origin,
-            f"'{plain_words(kind, 40)}' is a tool that the service runs",
-            "add a function or a server that does it",
-        )
+        why = f"'{plain_words(kind, 40)}' is a tool that the service runs"
+        ledger.note_lost(what, origin, why, "add a function or a server that does it")
 
 
 def _schema(source: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
@@ -163,11 +161,8 @@ def _schema(source: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, row in ((key, as_map(each)) for key, each in (listed or as_map(rows)).items()):
-        kind = str(row.get("kind") or row.get("type") or "string").lower()
-        kind = _TYPES.get(kind, kind)
-        made: dict[str, Any] = {
-            "type": kind if kind in {"string", "number", "integer", "boolean", "array", "object"} else "string"
-        }
+        kind = str(row.get("kind") or row.get("type")).lower()
+        made: dict[str, Any] = {"type": _TYPES.get(kind, "string")}
         if row.get("description"):
             made["description"] = plain_words(row["description"])
         if as_list(row.get("enum")):
