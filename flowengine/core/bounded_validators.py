@@ -22,7 +22,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Final, cast
 
-from jsonschema import FormatChecker, ValidationError
+from jsonschema import FormatChecker, ValidationError, validators
 from jsonschema.protocols import Validator
 from referencing import Registry
 
@@ -98,7 +98,7 @@ def _bounded_draft(draft: Any) -> Any:
     for name in ("unevaluatedItems", "unevaluatedProperties"):
         if name in known:
             changed[name] = _make_unevaluated(name, known[name])
-    bounded: Any = vars(import_module("jsonschema.validators"))["extend"](draft, changed)
+    bounded: Any = cast(Any, validators).extend(draft, changed)
     descend = bounded.descend
 
     def descend_once(
@@ -164,7 +164,9 @@ def _canonical(value: Any) -> str:
 def _make_unevaluated(name: str, follow: _Keyword) -> _Keyword:
     """The library's keyword, which looks for each name or index in a list, with a set to look in."""
     finder = "find_evaluated_item_indexes" if name == "unevaluatedItems" else "find_evaluated_property_keys"
-    find = vars(import_module(follow.__module__))[f"{finder}_by_schema"]
+    find: Any = getattr(import_module(follow.__module__), f"{finder}_by_schema", None)
+    if find is None:  # The library promises no such function: without it, its own keyword does.
+        return follow
 
     def unevaluated(validator: Any, allowed: Any, instance: Any, schema: Any) -> Any:
         if not validator.is_type(instance, "array" if name == "unevaluatedItems" else "object"):
