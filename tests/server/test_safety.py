@@ -112,6 +112,8 @@ def test_the_token_in_an_address_becomes_a_cookie_that_scripts_and_other_sites_d
     assert "Max-Age=86400" in cookie
     assert server.token not in cookie
     assert httpx.get(f"{server.url}/?token=wrong", trust_env=False).status_code == 401
+    odd = httpx.get(f"{server.url}/flows/a%3Fb%23c%25d?x=1&token={server.token}", trust_env=False)
+    assert odd.headers["location"] == "/flows/a%3Fb%23c%25d?x=1"
     assert httpx.get(f"{server.url}//evil.example/?token={server.token}", trust_env=False).headers["location"] == (
         "/evil.example/"
     )
