@@ -215,7 +215,7 @@ class SlowStore(MemoryStore):
         self.gate = anyio.Event()
 
     def create(self, run_id: str, /) -> MemoryJournal:
-        events, store = self._runs.setdefault(run_id, []), self
+        made, store = super().create(run_id), self
 
         class Journal(MemoryJournal):
             def commit(self, alone: bool = True, /) -> Awaitable[None] | None:  # type: ignore[override]
@@ -225,7 +225,7 @@ class SlowStore(MemoryStore):
                 store.is_asked.set()
                 await store.gate.wait()
 
-        return Journal(events)
+        return Journal(made._events, made._released)
 
 
 @pytest.mark.parametrize(("on_cancel", "status"), [("cancel", "cancelled"), ("detach", "succeeded")])
