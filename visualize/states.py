@@ -20,7 +20,7 @@ from visualize.skeleton import SkeletonLevel
 
 __all__ = ["Change", "States", "read_declared"]
 
-_RULES: Final = frozenset({*FOLDS, "error", "replace"})
+_RULES: Final = (*FOLDS, "error", "replace")
 
 
 class Change(NamedTuple):

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from math import inf
 from os import PathLike
 from typing import Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import anyio
 from starlette.applications import Starlette
@@ -118,7 +118,7 @@ class Guard:
             given = next((value for name, value in pairs if name == "token"), None)
             if given is not None and self._gate.is_token(given):
                 rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-                return self._signed_in(scope, asked.host, f"{scope['path']}{'?' if rest else ''}{rest}")
+                return self._signed_in(scope, asked.host, f"{quote(scope['path'])}{'?' if rest else ''}{rest}")
         refusal = self._gate.refusal(asked)
         return None if refusal is None else refusal_response(refusal, as_page=not path.startswith("/api/"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl
@@ -96,25 +96,16 @@ def parse_json(body: bytes) -> Any:
         raise _TOO_DEEP from None
     except ValueError as error:
         raise ProblemError(400, "Not JSON", f"the body is no JSON: {error}") from None
-    if _is_too_deep(found):
+    level: list[Any] = [[found]]
+    for _ in range(_MAX_DEPTH + 1):
+        values = (cast("dict[str, Any]", each).values() if isinstance(each, dict) else each for each in level)
+        level = [value for each in values for value in each if isinstance(value, dict | list)]
+    if any(level):
         raise _TOO_DEEP
     return found
 
 
 _TOO_DEEP: Final = ProblemError(400, "Too deep", f"the body is nested deeper than {_MAX_DEPTH}")
-
-
-def _is_too_deep(found: Any) -> bool:
-    level: list[Any] = [found]
-    for _ in range(_MAX_DEPTH + 1):
-        level = [value for each in level for value in _values_in(each)]
-    return bool(level)
-
-
-def _values_in(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value).values()
-    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _find_problems(found: Any, schema: Mapping[str, Any]) -> Iterator[str]:

@@ -17,7 +17,7 @@ import re
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -52,12 +52,8 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, False)
     """
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _address_of(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ class Hosts:
         name = _name_of(host)
         if name is None:
             return False
-        return name in self.names or (self.any_address and _is_address(name))
+        return name in self.names or (self.any_address and _address_of(name) is not None)
 
 
 class RequestHead(NamedTuple):
@@ -175,12 +171,11 @@ def _name_of(host: str) -> str | None:
     return None if found is None else (found["address"] or found["name"]).lower().rstrip(".")
 
 
-def _is_address(name: str) -> bool:
+def _address_of(name: str) -> IPv4Address | IPv6Address | None:
     try:
-        ip_address(name)
+        return ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def is_same_origin(origin: str, host: str) -> bool:

@@ -109,7 +109,10 @@ class CallbackSender:
             yield
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._forget, run_id)
+                try:
+                    await self._service.outcome(run_id)  # Another server may have begun the run of the same key.
+                except RunNotFoundError:
+                    await anyio.to_thread.run_sync(self._forget, run_id)
             raise
 
     def _expect(self, run_id: str, url: str) -> None:

@@ -204,6 +204,8 @@ class LocalRuns:
             started = start_of(events)
             if not read_call(started) or started.flow not in self._flows or queue_of(self._store, started) is not None:
                 return
+            if RunOutcome.of(events).is_settled:  # Somebody has gone on with it since it was looked for.
+                return
             if _count_resumptions(events) >= _MOST_RESUMPTIONS:
                 raise JournalError(f"the server died {_MOST_RESUMPTIONS} times in a row during it: look into it first")
             await self.go_on(run_id)

@@ -33,7 +33,7 @@ from flowengine.serving.mcp_tools import (
     read_elicited,
     result_of,
 )
-from flowengine.serving.outcomes import FlowCaller, RunOutcome
+from flowengine.serving.outcomes import FlowCaller, RunOutcome, StartedRun
 from flowengine.serving.question_texts import PersonsAnswer
 from flowengine.version import __version__
 from visualize.viewer.html import whole
@@ -127,19 +127,21 @@ class _Calls:
 
     async def _run_flow(self, call: FlowToolCall) -> Result:
         if call.params.request_state is not None:
-            return await self._go_on(call)
+            return await self._go_on(call, owns=True)
         names = name_tools(self._service.names(call.caller))
         flow = names.get(call.params.name)
         if flow is None:
             known = [*names, *self._control]
             raise InputError(f"there is no tool '{call.params.name:.80}'{did_you_mean(call.params.name[:80], known)}")
+        started: StartedRun | None = None
         with anyio.CancelScope(shield=True):  # A call that is cancelled now has to know what it began.
             started = await self._service.start(
                 flow, call.arguments, run_key=call.meta("key"), caller=call.caller, session=call.meta("session")
             )
+        assert started is not None
         return await self._follow(call, started.run_id, self._settings.patience, owns=started.is_new)
 
-    async def _go_on(self, call: FlowToolCall) -> Result:
+    async def _go_on(self, call: FlowToolCall, *, owns: bool) -> Result:
         """The client brings what its user has answered; the call's state is the run."""
         run_id = call.params.request_state or ""
         questions = {each.node: each for each in (await self._service.outcome(run_id, call.caller)).questions}
@@ -150,7 +152,7 @@ class _Calls:
             if answer is None:
                 return result_of(await self._service.outcome(run_id, call.caller))
             await self._answer(call, run_id, answer)
-        return await self._follow(call, run_id, self._settings.patience, owns=True)
+        return await self._follow(call, run_id, self._settings.patience, owns=owns)
 
     async def _follow(self, call: FlowToolCall, run_id: str, patience: float, *, owns: bool) -> Result:
         """Tell progress until the run has ended, or it waits for an answer that does not come, or the time is up.
@@ -227,7 +229,7 @@ class _Calls:
 
     async def _answer_approval(self, call: FlowToolCall) -> Result:
         if call.params.request_state is not None:
-            return await self._go_on(call)
+            return await self._go_on(call, owns=False)
         run_id, choice = call.arguments["run_id"], call.arguments.get("choice")
         outcome = await self._service.outcome(run_id, call.caller)
         if choice is None:

@@ -115,6 +115,8 @@ def test_the_token_in_an_address_becomes_a_cookie_that_scripts_and_other_sites_d
     assert httpx.get(f"{server.url}/?token=wrong", trust_env=False, verify=NO_TLS).status_code == 401
     elsewhere = httpx.get(f"{server.url}//evil.example/?token={server.token}", trust_env=False, verify=NO_TLS)
     assert elsewhere.headers["location"] == "/evil.example/"
+    odd = httpx.get(f"{server.url}/flows/a%3Fb%23c%25d?x=1&token={server.token}", trust_env=False, verify=NO_TLS)
+    assert odd.headers["location"] == "/flows/a%3Fb%23c%25d?x=1"
 
 
 @pytest.mark.parametrize("value", ['"' + "\\" * 60_000 + '"', '"' + "\\0" * 30_000 + '"', ";" * 60_000, "=;" * 30_000])

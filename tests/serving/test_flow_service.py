@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +24,7 @@ from flowengine.errors import (
     StoreUnavailableError,
 )
 from flowengine.flow import Flow
+from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
@@ -574,3 +576,25 @@ async def test_an_answer_is_taken_although_another_server_goes_on_with_the_run(t
 
             service._local.go_on = after_another  # type: ignore[method-assign]
             assert await service.answer(run.run_id, None, "yes") == "ask"
+
+
+async def test_a_run_that_has_ended_since_it_was_looked_for_is_not_taken_up_again(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    async with FlowService(store, counted.flows) as service:
+        run_id = (await service.start("slow", {})).run_id
+        await counted.at_gate.wait()
+        await service.cancel(run_id)
+    was_looked_for = threading.Event()
+
+    def list_abandoned() -> list[str]:
+        was_looked_for.set()
+        return [run_id]
+
+    monkeypatch.setattr(store, "abandoned", list_abandoned)
+    counted.gate.set()
+    async with FlowService(store, counted.flows) as service:
+        await anyio.to_thread.run_sync(was_looked_for.wait)
+        await anyio.sleep(0.2)
+    assert store.list()[0].status == "cancelled"

@@ -215,7 +215,7 @@ class SlowStore(MemoryStore):
         self.gate = anyio.Event()
 
     def create(self, run_id: str, /) -> MemoryJournal:
-        events, store = self._runs.setdefault(run_id, []), self
+        made, store = super().create(run_id), self
 
         class Journal(MemoryJournal):
             def commit(self, alone: bool = True, /) -> Awaitable[None] | None:  # type: ignore[override]
@@ -225,7 +225,7 @@ class SlowStore(MemoryStore):
                 store.is_asked.set()
                 await store.gate.wait()
 
-        return Journal(events)
+        return Journal(made._events, made._released)
 
 
 @pytest.mark.parametrize(("on_cancel", "status"), [("cancel", "cancelled"), ("detach", "succeeded")])
@@ -252,6 +252,29 @@ async def test_a_call_that_is_cancelled_while_its_run_begins_cancels_it_or_lets_
             counted.gate.set()
         with anyio.fail_after(5):
             assert (await service.wait(info.run_id)).status == status
+
+
+@BOTH_ERAS
+async def test_a_cancelled_answer_leaves_the_run_that_it_answered(counted: Counted, mode: str) -> None:
+    ask = ApprovalNode(lambda context: "Go on?", {"yes": "wait", "no": None})
+
+    async def wait(context: Any) -> str:
+        counted.at_gate.set()
+        await counted.gate.wait()
+        return "through"
+
+    flow = Flow("ask", {"ask": ask, "wait": FunctionNode(wait)})
+    answers = [types.ElicitResult(action="cancel"), types.ElicitResult(action="accept", content={"choice": "yes"})]
+    async with connected([flow], mode, lambda params: answers.pop(0)) as (client, service):
+        waiting = (await client.call_tool("ask", {})).structured_content
+        assert waiting is not None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "answer_approval", {"run_id": waiting["run_id"]})
+            await counted.at_gate.wait()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        counted.gate.set()
+        assert (await service.wait(waiting["run_id"])).status == "succeeded"
 
 
 async def test_plan_looks_for_keys_where_the_service_does(tmp_path: Path) -> None:

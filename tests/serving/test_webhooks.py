@@ -256,6 +256,18 @@ async def test_a_run_that_did_not_begin_is_told_to_nobody(store: JournalStore, c
         assert store.recall("serve.callbacks", "open") is None
 
 
+async def test_a_run_that_another_server_began_meanwhile_is_told_although_this_one_refuses_it(
+    store: JournalStore, counted: Counted
+):
+    async with FlowService(store, counted.flows) as service:
+        told = sender(service, Receiver())
+        run = await service.start("quick", {"text": "x"}, run_key="a")
+        with pytest.raises(InputError):
+            async with told.expecting(URL, run.run_id):
+                raise InputError("too many")
+        assert list(store.recall("serve.callbacks", "open")) == [run.run_id]
+
+
 @pytest.mark.parametrize(
     "url",
     [

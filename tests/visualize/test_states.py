@@ -16,7 +16,7 @@ from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from tests.support.sample_run import research_run
 from visualize.progress import fold_events
-from visualize.states import Change, States
+from visualize.states import Change, States, read_declared
 
 
 @pytest.fixture
@@ -84,3 +84,10 @@ def test_rules_that_make_no_sense_are_none():
     states = States(fold_events(with_rules(rules)))
     assert "words" not in states.read_seen("triage")  # A text and a number cannot be added up.
     assert states.read_seen("triage")["title"] == "The way home"
+
+
+def test_rules_that_no_engine_writes_are_passed_over():
+    started = research_run()[0]
+    assert isinstance(started, RunStarted)
+    graph = {**started.graph, "state": {"odd": [["append"], 1], "kept": ["replace", 2], "short": ["replace"]}}
+    assert read_declared(fold_events([started._replace(graph=graph)])) == {"kept": StateKey(2, "replace")}
