@@ -143,7 +143,8 @@ def test_code_is_looked_at_and_not_run(tmp_path: Path) -> None:
         assert problem(project, f"tools:{name}") is None
     assert str(problem(project, "tools:os")).startswith("FE504 the module 'tools' only imports 'os', from 'os.path'")
     assert problem(project, "tools:serch") == "FE506 the module 'tools' defines no 'serch'; did you mean 'search'?"
-    assert problem(project, "broken:any") is None
+    broken = "FE507 the module 'broken' cannot be imported: SyntaxError"
+    assert str(problem(project, "broken:any")).startswith(broken)
     assert problem(project, "open:any") is None
     assert problem(project, "pack.mod:go") is None
     assert problem(project, "json:loads") is None

@@ -24,7 +24,7 @@ from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.user_code import describe_error, unprefixed_name
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, ProjectError, did_you_mean
-from flowengine.flowfile.project.code_names import CodeName, code_name, home_of, names_in
+from flowengine.flowfile.project.code_names import CodeName, code_name, find_syntax_problem, home_of, names_in
 from flowengine.flowfile.project.imports import load_module
 from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath, find_key_positions, nearest_position
 from flowengine.models.definitions import ModelDefinition
@@ -114,11 +114,12 @@ class Project:
 
     def module_file(self, module: str) -> Path | None:
         """The file of a module that lies in the project; None where it is an installed one, or is not there."""
-        relative = Path(*module.split("."))
+        relative = module.replace(".", os.sep)
         for folder in self._folders:
-            for candidate in (folder / relative / "__init__.py", folder / relative.with_suffix(".py")):
-                if candidate.is_file():
-                    return candidate
+            base = os.path.join(folder, relative)
+            for candidate in (os.path.join(base, "__init__.py"), f"{base}.py"):
+                if os.path.isfile(candidate):
+                    return Path(candidate)
         return None
 
     def has_module(self, module: str) -> bool:
@@ -145,7 +146,8 @@ class Project:
             return None if self.file is not None and _is_installed(said.module) else self._not_found(said.module)
         names = names_in(file)
         if names is None:
-            return None
+            problem = find_syntax_problem(file)
+            return None if problem is None else _no_import(said.module, problem)
         if said.name not in names:
             hint = did_you_mean(said.name, names)
             return ProjectProblem("FE506", f"the module '{said.module}' defines no '{said.name}'", hint)
@@ -218,8 +220,7 @@ class Project:
         try:
             return importlib.import_module(name) if file is None else load_module(name, self._folders)
         except (Exception, SystemExit) as error:  # Foreign code: whatever it raises is its module's failure.
-            text = f"the module '{name}' cannot be imported: {describe_error(error)}"
-            raise ProjectProblem("FE507", text).error() from error
+            raise _no_import(name, describe_error(error)).error() from error
 
     def _not_found(self, module: str) -> ProjectProblem:
         where = self._folders
@@ -233,6 +234,10 @@ class Project:
 
 def _no_name(target: str) -> ProjectProblem:
     return ProjectProblem("FE409", f"expected 'module:function', found {target!r:.80}")
+
+
+def _no_import(module: str, problem: str) -> ProjectProblem:
+    return ProjectProblem("FE507", f"the module '{module}' cannot be imported: {problem}")
 
 
 def _explain_borrowed(said: CodeName, source: str) -> ProjectProblem:

@@ -6,7 +6,8 @@ not given is None here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
@@ -64,16 +65,26 @@ __all__ = [
 ]
 
 
-def _sound(schema: Any) -> Any:
+def _sound(schema: Any, *, needs_keyword: bool = False) -> Any:
     if not is_map(schema):
         return schema
     for path, problem in check_json_schema(schema):
         raise refuse("FE406", problem, path=path)
+    # Imported here: the library is slow to load, and most flows have no schema.
+    from flowengine.core.json_schema import check_schema
+
+    try:
+        check_schema(schema, needs_keyword=needs_keyword)
+    except DefinitionError as error:
+        place: Iterable[str | int] = getattr(error.__cause__, "absolute_path", ())  # Of the library's complaint.
+        raise refuse("FE406", str(error), path=tuple(place)) from error
     return schema
 
 
 JsonSchema = Annotated[dict[str, Any], BeforeValidator(_sound)]
 """A JSON Schema."""
+AnswerSchema = Annotated[dict[str, Any], BeforeValidator(partial(_sound, needs_keyword=True))]
+"""A JSON Schema that says something of a value."""
 
 
 def _name_or_map(value: Any) -> str:
@@ -81,7 +92,7 @@ def _name_or_map(value: Any) -> str:
 
 
 OutputShape = Annotated[
-    Annotated[CodePath, Tag("<name>")] | Annotated[JsonSchema, Tag("<map>")], Discriminator(_name_or_map)
+    Annotated[CodePath, Tag("<name>")] | Annotated[AnswerSchema, Tag("<map>")], Discriminator(_name_or_map)
 ]
 """A JSON Schema, or the pydantic model `module:Class`."""
 
