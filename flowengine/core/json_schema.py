@@ -21,7 +21,7 @@ from referencing.jsonschema import DRAFT202012
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 
-__all__ = ["check_schema", "describe_problems", "find_misfits", "make_validator"]
+__all__ = ["check_keywords", "describe_problems", "find_misfits", "make_validator"]
 
 # --- Validators that read no other schema
 
@@ -65,7 +65,13 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
     Traceback (most recent call last):
     flowengine.errors.DefinitionError: this is no JSON Schema: none of its keys (name) is a keyword; ...
     """
-    check = check_schema(schema, needs_keyword=True)(schema, registry=Registry[Any]())
+    draft = check_keywords(schema)
+    try:
+        draft.check_schema(dict(schema))
+    except SchemaError as error:
+        raise DefinitionError(f"this is no JSON Schema: at {error.json_path}: {error.message[:_LONGEST]}") from error
+    _check_references(schema)
+    check = draft(schema, registry=Registry[Any]())
     try:
         check.is_valid(None)
     except RecursionError as error:
@@ -73,31 +79,19 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
     return check
 
 
-def check_schema(schema: Mapping[str, Any], *, needs_keyword: bool = False) -> type[Validator]:
-    """The draft that a schema follows; what is no schema is a `DefinitionError`. It takes time by the schema's size,
-    however its parts refer to each other, since no value is checked against them.
-
-    `needs_keyword`: a schema that says nothing of a value is none either.
-
-    >>> check_schema({"type": "object", "required": "name"})
-    Traceback (most recent call last):
-    flowengine.errors.DefinitionError: this is no JSON Schema: at $.required: 'name' is not of type 'array'
-    """
+def check_keywords(schema: Mapping[str, Any]) -> type[Validator]:
+    """The draft that a schema follows; `DefinitionError` where none of its own keys says anything of a value. What is
+    inside of it is not looked at."""
     try:
         draft = validator_for(schema, default=Draft202012Validator)
     except (TypeError, ValueError, AttributeError):
         raise DefinitionError(f"this is no JSON Schema: its $schema is {describe_value(schema['$schema'])}") from None
     keywords = cast("Mapping[str, Any]", draft.VALIDATORS)
-    if needs_keyword and not keywords.keys() & schema.keys():
+    if not keywords.keys() & schema.keys():
         raise DefinitionError(
             f"this is no JSON Schema: none of its keys ({', '.join(map(str, schema)) or 'it has none'}) is a keyword; "
             "fields go under {type: object, properties: {...}}"
         )
-    try:
-        draft.check_schema(dict(schema))
-    except SchemaError as error:
-        raise DefinitionError(f"this is no JSON Schema: at {error.json_path}: {error.message[:_LONGEST]}") from error
-    _check_references(schema)
     return draft
 
 

@@ -6,8 +6,7 @@ not given is None here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
@@ -65,25 +64,30 @@ __all__ = [
 ]
 
 
-def _sound(schema: Any, *, needs_keyword: bool = False) -> Any:
+def _sound(schema: Any) -> Any:
     if not is_map(schema):
         return schema
     for path, problem in check_json_schema(schema):
         raise refuse("FE406", problem, path=path)
-    # Imported here: the library is slow to load, and most flows have no schema.
-    from flowengine.core.json_schema import check_schema
-
-    try:
-        check_schema(schema, needs_keyword=needs_keyword)
-    except DefinitionError as error:
-        place: Iterable[str | int] = getattr(error.__cause__, "absolute_path", ())  # Of the library's complaint.
-        raise refuse("FE406", str(error), path=tuple(place)) from error
     return schema
 
 
 JsonSchema = Annotated[dict[str, Any], BeforeValidator(_sound)]
 """A JSON Schema."""
-AnswerSchema = Annotated[dict[str, Any], BeforeValidator(partial(_sound, needs_keyword=True))]
+
+
+def _says_something(schema: dict[str, Any]) -> dict[str, Any]:
+    # Imported here: the library is slow to load, and most agents answer in text.
+    from flowengine.core.json_schema import check_keywords
+
+    try:
+        check_keywords(schema)
+    except DefinitionError as error:
+        raise refuse("FE406", str(error)) from error
+    return schema
+
+
+AnswerSchema = Annotated[JsonSchema, AfterValidator(_says_something)]
 """A JSON Schema that says something of a value."""
 
 
