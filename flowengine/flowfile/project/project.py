@@ -328,13 +328,16 @@ _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
+_MOST_BITS: Final = 4_096
+
+
 def _holds_huge_number(value: Any) -> bool:
-    """Tells whether a whole number in a value has more bits than TOML's have; messages could not show the largest."""
+    """Tells whether a whole number in a value is too long to be shown in a message, as Python has it."""
     if isinstance(value, list):
         return any(map(_holds_huge_number, cast("list[Any]", value)))
     if is_map(value):
         return any(map(_holds_huge_number, value.values()))
-    return isinstance(value, int) and not -(2**63) <= value < 2**63
+    return isinstance(value, int) and value.bit_length() > _MOST_BITS
 
 
 def _project(
@@ -360,7 +363,7 @@ def _project(
         if expected is None:
             tell(f"unknown key '{key}'", did_you_mean(key, _EXPECTED), (key,))
         elif _holds_huge_number(value):
-            tell(f"'{key}' holds a whole number of more than 64 bits, which TOML does not have", "", (key,))
+            tell(f"'{key}' holds a whole number of more than {_MOST_BITS:,} bits", "", (key,))
         elif not _FITS[expected](value):
             tell(f"'{key}' is {expected}", "", (key,))
         else:
