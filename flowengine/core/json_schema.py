@@ -22,7 +22,7 @@ from flowengine.core.bounded_validators import bounded_validator, quote_briefly
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 
-__all__ = ["describe_problems", "find_misfits", "make_validator"]
+__all__ = ["check_keywords", "describe_problems", "find_misfits", "make_validator"]
 
 _LONGEST: Final = 300
 _MOST_READ: Final = 500
@@ -72,16 +72,7 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
     Traceback (most recent call last):
     flowengine.errors.DefinitionError: this is no JSON Schema: none of its keys (name) is a keyword; ...
     """
-    try:
-        draft = validator_for(schema, default=Draft202012Validator)
-    except (TypeError, ValueError, AttributeError):
-        raise DefinitionError(f"this is no JSON Schema: its $schema is {describe_value(schema['$schema'])}") from None
-    keywords = cast("Mapping[str, Any]", draft.VALIDATORS)
-    if not keywords.keys() & schema.keys():
-        raise DefinitionError(
-            f"this is no JSON Schema: none of its keys ({', '.join(map(str, schema)) or 'it has none'}) is a keyword; "
-            "fields go under {type: object, properties: {...}}"
-        )
+    draft = check_keywords(schema)
     try:
         draft.check_schema(dict(schema))
     except SchemaError as error:
@@ -93,6 +84,22 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
     except RecursionError as error:
         raise DefinitionError("the JSON Schema refers to itself without end") from error
     return check
+
+
+def check_keywords(schema: Mapping[str, Any]) -> type[Validator]:
+    """The draft that a schema follows; `DefinitionError` where none of its own keys says anything of a value. What is
+    inside of it is not looked at."""
+    try:
+        draft = validator_for(schema, default=Draft202012Validator)
+    except (TypeError, ValueError, AttributeError):
+        raise DefinitionError(f"this is no JSON Schema: its $schema is {describe_value(schema['$schema'])}") from None
+    keywords = cast("Mapping[str, Any]", draft.VALIDATORS)
+    if not keywords.keys() & schema.keys():
+        raise DefinitionError(
+            f"this is no JSON Schema: none of its keys ({', '.join(map(str, schema)) or 'it has none'}) is a keyword; "
+            "fields go under {type: object, properties: {...}}"
+        )
+    return draft
 
 
 def describe_problems(check: Validator, value: Any) -> list[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from flowengine.errors import FlowError, ProjectError
+from flowengine.flow import Flow
 from flowengine.flowfile.loader import check_file
+from flowengine.flowfile.project.project import project_of
 
 CODE = """
 import functools
@@ -101,3 +105,35 @@ def test_a_module_that_a_function_is_sure_to_miss_is_told(code: str, missing: st
         found = [str(each).rpartition("/")[2] for each in check_file(file)]
         text = f"flow.yaml:4:{column}: FE505 node 'f': 'tools:f' imports '{missing}', and there is no such module"
         assert found == ([text] if missing else [])
+
+
+@pytest.mark.parametrize(
+    ("node", "place"),
+    [
+        ("{type: condition, call: 'tools:two', routes: {a: {}}}", "4:30"),
+        ("{type: evaluation, target: x, call: 'tools:save'}", "4:42"),
+        ("{prompt: x, guardrails: {output: ['tools:one', 'tools:two']}}", "4:53"),
+    ],
+)
+def test_a_function_that_is_given_one_value_may_need_no_other(tmp_path: Path, node: str, place: str):
+    (tmp_path / "tools.py").write_text(CODE)
+    file = tmp_path / "flow.yaml"
+    file.write_text(f"flowengine: v1\nname: calls\nnodes:\n  f: {node}\n")
+    [found] = [str(each).rpartition("/")[2] for each in check_file(file)]
+    assert found.startswith(f"flow.yaml:{place}: FE512 node 'f': the function is called with one value by its place")
+
+
+@pytest.mark.parametrize("code", ["def one(context):\n    return 1 +\n", "def one(context): ...\n\0"])
+def test_a_module_that_is_no_python_is_told_before_a_run(code: str, tmp_path: Path):
+    (tmp_path / "tools.py").write_text(code)
+    file = tmp_path / "flow.yaml"
+    file.write_text("flowengine: v1\nname: calls\nnodes:\n  f: {type: function, call: 'tools:one'}\n")
+    [found] = check_file(file)
+    assert found.code == "FE507"
+    assert (found.line, found.column) == (4, 29)
+    with pytest.raises(FlowError) as raised:
+        Flow.from_yaml(file)
+    assert raised.value.diagnostics == (found,)
+    assert project_of(file)[0].problem_with("tools:one") is not None
+    with pytest.raises(ProjectError, match=re.escape(found.message)):
+        project_of(file)[0].import_object("tools:one")

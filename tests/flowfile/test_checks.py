@@ -148,7 +148,9 @@ def test_ordered_writers_and_writers_that_exclude_each_other_do_not_race() -> No
 
 @pytest.mark.parametrize("merge", ["replace", "append", "union", "sum", "max", "min", "update"])
 def test_a_merge_rule_lets_unordered_writers_write(merge: str) -> None:
-    nodes = "  a: {prompt: x, set: {n: 1}}\n  b: {prompt: x, set: {n: 2}}\noutputs: {n: '{{ shared_state.n }}'}"
+    one, two = {"append": ("[1]", "[2]"), "union": ("[1]", "[2]"), "update": ("{a: 1}", "{b: 2}")}.get(merge, "12")
+    nodes = f"  a: {{prompt: x, set: {{n: {one}}}}}\n  b: {{prompt: x, set: {{n: {two}}}}}"
+    nodes += "\noutputs: {n: '{{ shared_state.n }}'}"
     assert codes(nodes, f"shared_state: {{n: {{merge: {merge}}}}}") == []
 
 
@@ -272,3 +274,26 @@ def test_outputs_that_read_nodes_without_an_id_are_told() -> None:
         outputs: {all: "{{ nodes *a }}"}
     """
     assert "FE308" in [each.code for each in check_text(text)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "told"),
+    [
+        ("{type: integer}", "'1'", "takes integer values, found str '1'"),
+        ("{type: boolean}", "1", "takes boolean values, found int 1"),
+        ("{type: array, merge: append}", "x", "takes array values (merge: append takes contributions), found str 'x'"),
+        ("{type: string, merge: max}", "[3]", "takes string values (merge: max takes contributions), found list [3]"),
+        ("{type: integer}", "null", ""),
+        ("{type: integer}", "'{{ 1 }}'", ""),
+        ("{type: object, merge: update}", "{a: '{{ 1 }}'}", ""),
+        ("{}", "x", ""),
+        ("{type: array, merge: appnd}", "x", ""),
+    ],
+)
+def test_a_plain_value_that_set_writes_is_of_the_declared_type(declared: str, value: str, told: str) -> None:
+    text = (
+        f"flowengine: v1\nname: a\nshared_state: {{k: {declared}}}\nnodes: {{a: {{prompt: x, set: {{k: {value}}}}}}}\n"
+    )
+    found = [each for each in check_text(text) if each.code == "FE407"]
+    assert [each.message for each in found] == ([f"shared state key 'k' {told}"] if told else [])
+    assert all(text.splitlines()[3][(each.column or 0) - 1 :].startswith(value) for each in found)

@@ -511,6 +511,7 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ),
         ("nodes: {a: {prompt: x, output: {required: a}}}", "FE406 node 'a': 'required' is a list"),
         ("nodes: {a: {prompt: x, output: {items: 3}}}", "FE406 node 'a': a JSON Schema is a map"),
+        ("nodes: {a: {prompt: x, output: {name: string}}}", "none of its keys (name) is a keyword"),
     ],
     "FE407": [
         (

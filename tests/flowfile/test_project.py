@@ -71,6 +71,17 @@ def test_without_a_project_file_the_flows_folder_is_the_root(tmp_path: Path) -> 
         ("notify.mail = {server = 'h', from = 'a@b.example', security = []}", "'security' is one of starttls"),
         ("= 3", "FE501 cannot read the project file"),
         ("x = " + "[" * 5000, "FE501 cannot read the project file"),
+        (
+            "store = 'runs.db'\nproviders.openai = {adapter = 0x" + "F" * 5000 + "}",
+            ":2:1: FE502 'providers' holds a whole number of more than 4,096 bits",
+        ),
+        ("\nschedules = [{name = 0x" + "F" * 5000 + "}]", ":2:1: FE502 'schedules' holds a whole number of more"),
+        ("store = 'a'\nallow_http = ['x']", ":2:1: FE502 'x' in `allow_http` is no beginning of an address"),
+        ("store = 'a'\npythonpath = ['..']", ":2:1: FE503 '..' in `pythonpath` leaves the project's root"),
+        ("[files]\nmax_run = 1\nmax_file = 'x'", ":3:1: FE502 'max_file' of `files` is a size"),
+        ("[files]\nmax_run = 1\nallow_urls = ['x']", ":3:1: FE502 'x' in 'allow_urls' of `files`"),
+        ("[mcp_servers.b]\nurl = 'https://a'\n[mcp_servers.a]\ncommand = 3", ":3:2: FE502 `mcp_servers.a`: "),
+        ("[[webhooks]]\npath = 'a'\nflow = 1", ":3:1: FE502 [[webhooks]] number 1: 'flow' is a string"),
     ],
 )
 def test_what_is_wrong_with_a_project_file_is_told(text: str, expected: str, tmp_path: Path) -> None:
@@ -78,6 +89,30 @@ def test_what_is_wrong_with_a_project_file_is_told(text: str, expected: str, tmp
     with pytest.raises(ProjectError, match=r"flowengine\.toml") as caught:
         find_project(tmp_path)
     assert expected in str(caught.value)
+
+
+def test_a_project_file_that_goes_away_while_it_is_read_is_told_of_by_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, flowengine_dot_toml="store = 'a'\nallow_cals = []")
+    read = Path.read_text
+
+    def read_and_remove(self: Path, encoding: str | None = None) -> str:
+        text = read(self, encoding)
+        self.unlink()
+        return text
+
+    monkeypatch.setattr(Path, "read_text", read_and_remove)
+    _, [problem] = project_of(tmp_path)
+    assert (problem.code, problem.line, problem.column) == ("FE502", 2, 1)
+
+
+def test_a_folder_of_links_that_lead_to_each_other_is_no_place_for_modules(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    write(tmp_path, flowengine_dot_toml="pythonpath = ['one']")
+    _, problems = project_of(tmp_path)
+    assert [each.code for each in problems] == ["FE503"]
 
 
 def test_a_server_of_the_project_takes_times_as_a_flow_writes_them(tmp_path: Path) -> None:
@@ -143,7 +178,8 @@ def test_code_is_looked_at_and_not_run(tmp_path: Path) -> None:
         assert problem(project, f"tools:{name}") is None
     assert str(problem(project, "tools:os")).startswith("FE504 the module 'tools' only imports 'os', from 'os.path'")
     assert problem(project, "tools:serch") == "FE506 the module 'tools' defines no 'serch'; did you mean 'search'?"
-    assert problem(project, "broken:any") is None
+    broken = "FE507 the module 'broken' cannot be imported: SyntaxError"
+    assert str(problem(project, "broken:any")).startswith(broken)
     assert problem(project, "open:any") is None
     assert problem(project, "pack.mod:go") is None
     assert problem(project, "json:loads") is None

@@ -131,7 +131,7 @@ def test_a_webhook_starts_its_flow_once_with_inputs_from_the_body(store: Journal
     table = {"path": "in/issues", "flow": "quick", "signature": "github", "secret_env": "WORD"}
     table |= {"inputs": {"text": "{{ body.issue.title }} #{{ body.issue.number }}"}, "when": "body.issue.number > 5"}
     problems: list[str] = []
-    rules = read_webhooks([table], lambda message, hint: problems.append(message))
+    rules = read_webhooks([table], lambda message, hint="", path=(): problems.append(message))
     assert problems == []
     project, counted = Project(tmp_path, webhooks=rules, files=FileRules()), Counted()
     app = make_serving_app(store, counted.flows, environ={"WORD": WORD}, project=project)  # Its runs end before it.

@@ -246,6 +246,9 @@ def is_code_node(node: NodeKeys | None) -> TypeIs[CodeNodeSpec]:
 
 AskingNode: TypeAlias = "AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec"
 
+_UNSET: Final = AgentSpec.model_construct()
+"""Settings of which none is given. A copy costs a tenth of a new one, and large flows have many."""
+_OF_AGENTS: Final = frozenset(AgentSpec.model_fields)
 _OF_JUDGES: Final = frozenset(ModelSettings.model_fields) - {"temperature", *OF_GENERATING} | {"timeout"}
 """What routing and evaluation nodes take from an agent; its temperature is for generating."""
 _OPTIONS: Final = (*OPTIONS, "model_options")
@@ -278,7 +281,7 @@ def settings_of(spec: FlowSpec, node: AskingNode) -> AgentSpec:
     agent takes none of the agent's.
     """
     agent = agent_of(spec, node)
-    allowed = frozenset(AgentSpec.model_fields) if is_agent(node) else _OF_JUDGES
+    allowed = _OF_AGENTS if is_agent(node) else _OF_JUDGES
     merged: dict[str, Any] = {}
     if agent is not None:
         merged = {name: getattr(agent, name) for name in agent.model_fields_set if name in allowed}
@@ -287,8 +290,8 @@ def settings_of(spec: FlowSpec, node: AskingNode) -> AgentSpec:
     if agent is not None and node.model is not None and node.model != agent.model:
         merged = {name: value for name, value in merged.items() if name not in _OPTIONS}
     shared = AgentSettings if is_agent(node) else ModelSettings
-    merged |= {name: getattr(node, name) for name in shared.model_fields if name in node.model_fields_set}
-    return AgentSpec.model_construct(**merged)
+    merged |= {name: getattr(node, name) for name in node.model_fields_set & shared.model_fields.keys()}
+    return _UNSET.model_copy(update=merged)
 
 
 def options_of(settings: ModelSettings) -> dict[str, Any]:

@@ -318,8 +318,8 @@ CODES: Final[Mapping[str, Code]] = {
         "output: {type: strng}",
     ),
     "FE407": Code(
-        "default that does not fit",
-        "The default is not of the declared type, or not one of `enum`.",
+        "value that does not fit",
+        "A default, or a plain value that `set` writes, is not of the declared type, or not one of `enum`.",
         "inputs: {n: {type: integer, default: many}}",
     ),
     "FE408": Code("key without a value", "The key is there and its value is not.", "prompt:"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
@@ -32,7 +33,7 @@ from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import code_of, servers_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in, tool_name_in
-from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.recovery import STAND_IN_CODE
 from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec
 from flowengine.flowfile.schema.fields import is_code
@@ -106,18 +107,35 @@ def _servers_of(spec: FlowSpec) -> Iterator[McpServerSpec]:
 
 
 def check_calls(spec: FlowSpec, project: Project, report: Report) -> None:
-    """Each argument that a function needs and is not given, or is given and does not take."""
+    """Each argument that a function needs and is not given, or is given and does not take.
+
+    Functions that choose, score or guard are given one value: the context, or the text.
+    """
     unknown = gaps_of(spec).arguments
+
+    @cache
+    def parameters_of(target: str) -> Parameters | None:
+        said = code_name(target)
+        if said is None or project.problem_with(target) is not None:
+            return None
+        file = project.module_file(said.module)
+        return None if file is None else parameters_in(file, said.name)
+
     for path, node in nodes_of(spec):
         if report.is_enough:
             return
         target = node.call if is_function(node) else node.tool if is_tool(node) and is_code(node.tool) else None
-        if target is not None and project.problem_with(target) is None:
-            said = code_name(target)
-            file = None if said is None else project.module_file(said.module)
-            taken = None if said is None or file is None else parameters_in(file, said.name)
-            if taken is not None and path not in unknown:
-                _check_arguments(cast("FunctionNodeSpec | ToolNodeSpec", node), taken, key_path(path), report)
+        taken = None if target is None else parameters_of(target)
+        if taken is not None and path not in unknown:
+            _check_arguments(cast("FunctionNodeSpec | ToolNodeSpec", node), taken, key_path(path), report)
+    functions = {(*key_path(path), "call") for path, node in nodes_of(spec) if is_function(node)}
+    for path, target in code_of(spec):
+        if report.is_enough:
+            return
+        taken = parameters_of(target) if path not in functions and {"call", "guardrails"} & {*path[-3:]} else None
+        if taken is not None and (len(taken.required) > 1 or taken.by_name_only):
+            names = ", ".join(f"'{name}'" for name in taken.required)
+            report.at_value("FE512", f"the function is called with one value by its place, and needs {names}", path)
 
 
 def _check_arguments(node: FunctionNodeSpec | ToolNodeSpec, taken: Parameters, path: KeyPath, report: Report) -> None:
@@ -147,27 +165,33 @@ def _check_arguments(node: FunctionNodeSpec | ToolNodeSpec, taken: Parameters, p
 
 def check_code(spec: FlowSpec, project: Project, report: Report) -> None:
     """Each reference to code that the project does not allow, or that is not there."""
+
+    @cache
+    def problems_of(target: str) -> list[ProjectProblem]:
+        return [*_find_problems(target, project, report)]
+
     for path, target in code_of(spec):
         if report.is_enough:
             return
-        if target != STAND_IN_CODE:
-            problem = project.problem_with(target)
-            if problem is not None:
-                report.at_value(problem.code, problem.message, path, problem.hint)
-            else:
-                _check_imports(target, path, project, report)
+        for problem in problems_of(target) if target != STAND_IN_CODE else ():
+            report.at_value(problem.code, problem.message, path, problem.hint)
 
 
-def _check_imports(target: str, path: KeyPath, project: Project, report: Report) -> None:
+def _find_problems(target: str, project: Project, report: Report) -> Iterator[ProjectProblem]:
+    """One reason why code of that name cannot be used, or each module that it imports and that is not there."""
+    problem = project.problem_with(target)
+    if problem is not None:
+        yield problem
+        return
     said = code_name(target)
     file = None if said is None else project.module_file(said.module)
     if said is None or file is None:
         return
     for module in imports_in(file, said.name):
         if not project.has_module(module):
-            known = (each.stem for each in file.parent.glob("*.py"))
+            known = [each.stem for each in file.parent.glob("*.py")]
             text = f"'{target}' imports '{module}', and there is no such module"
-            report.at_value("FE505", text, path, report.nearest(module, list(known)))
+            yield ProjectProblem("FE505", text, report.nearest(module, known))
 
 
 def check_tools(spec: FlowSpec, project: Project, report: Report) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from flowengine.engine.graph import FALLBACK, ON_ERROR, find_cycles
+from flowengine.engine.merging import StateKey, check_contribution
+from flowengine.errors import StateError
 from flowengine.flowfile.analysis.flow_nodes import (
     Leads,
     NodePath,
@@ -126,10 +128,21 @@ def _check_fallback(leads: list[Leads], report: Report) -> None:
 def _check_writes(spec: FlowSpec, report: Report) -> None:
     gaps = gaps_of(spec)
     for path, node in nodes_of(spec):
-        for key in node.set:
-            if key not in spec.shared_state and not gaps.may_be("shared_state", key):
-                hint = report.nearest(key, spec.shared_state)
-                report.at_key("FE218", f"shared state has no key '{key}'", (*key_path(path), "set", key), hint)
+        for key, value in node.set.items():
+            at, declared = (*key_path(path), "set", key), spec.shared_state.get(key)
+            if declared is not None:
+                try:
+                    if not _has_templates(value) and key not in gaps.keys:
+                        check_contribution(key, StateKey(None, declared.merge, declared.type), value)
+                except StateError as error:
+                    report.at_value("FE407", str(error), at)
+            elif not gaps.may_be("shared_state", key):
+                report.at_key("FE218", f"shared state has no key '{key}'", at, report.nearest(key, spec.shared_state))
+
+
+def _has_templates(value: Any) -> bool:
+    """Tells whether a value is a text that gives another one; what is in lists and maps does not change their type."""
+    return isinstance(value, str) and ("{{" in value or "{%" in value)
 
 
 def _check_cycles(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
@@ -193,7 +206,7 @@ def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: 
 
 def _misfit(declared: InputSpec, value: Any) -> str | None:
     """Describes how a plain value violates its schema; values with templates are not checked."""
-    if isinstance(value, str) and ("{{" in value or "{%" in value):
+    if _has_templates(value):
         return None
     if declared.type == "file":
         return None if isinstance(value, str) else "a file's path"

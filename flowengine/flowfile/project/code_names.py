@@ -11,13 +11,14 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.user_code import unprefixed_name
+from flowengine.core.user_code import describe_error, unprefixed_name
 
 __all__ = [
     "CodeName",
     "Parameters",
     "ToolMark",
     "code_name",
+    "find_syntax_problem",
     "home_of",
     "imports_in",
     "names_in",
@@ -74,6 +75,17 @@ def names_in(file: Path) -> Mapping[str, str | None] | None:
         return _names(file, file.stat().st_mtime_ns)
     except OSError:
         return None
+
+
+def find_syntax_problem(file: Path) -> str | None:
+    """Why a module's file is no Python, which every import of it would say; None where it is, or cannot be read."""
+    try:
+        ast.parse(file.read_bytes(), str(file))
+    except (SyntaxError, ValueError) as error:
+        return describe_error(error)
+    except (OSError, RecursionError, MemoryError):
+        pass
+    return None
 
 
 class Parameters(NamedTuple):

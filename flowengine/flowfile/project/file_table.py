@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from flowengine.core.address_rules import read_rule
 from flowengine.core.file_values import FileRules
 from flowengine.core.media_types import is_media_pattern
 from flowengine.errors import did_you_mean
+from flowengine.flowfile.project.toml_positions import TellProblem
 
 __all__ = ["read_file_rules"]
-
-Tell = Callable[[str, str], None]
-"""Takes what is wrong, and the hint that goes with it."""
 
 _MOST: Final = 256 * 2**20
 """Bytes of one file, whatever a project says: a store takes no more."""
@@ -23,28 +21,32 @@ _SIZE: Final = re.compile(r"(\d{1,15}) ?([a-z]*)", re.IGNORECASE)
 _KEYS: Final = ("max_file", "max_run", "media_types", "allow_urls")
 
 
-def read_file_rules(table: Mapping[str, Any], tell: Tell) -> FileRules:
+def read_file_rules(table: Mapping[str, Any], tell: TellProblem) -> FileRules:
     """The rules; what is wrong is told, and has its default."""
     found: dict[str, Any] = {}
     for key, value in table.items():
+        at = ("files", key)
         if key not in _KEYS:
-            tell(f"unknown key '{key}' of `files`", did_you_mean(key, _KEYS) or f"; it takes {', '.join(_KEYS)}")
+            hint = did_you_mean(key, _KEYS) or f"; it takes {', '.join(_KEYS)}"
+            tell(f"unknown key '{key}' of `files`", hint, at)
         elif key.startswith("max_"):
             size = _bytes_of(value)
             if size is None or (key == "max_file" and size > _MOST):
-                tell(f"'{key}' of `files` is a size like \"20MB\", and at most 256MiB for one file", "")
+                tell(f"'{key}' of `files` is a size like \"20MB\", and at most 256MiB for one file", "", at)
             else:
                 found[key] = size
         elif not isinstance(value, list) or not all(isinstance(each, str) for each in cast("list[Any]", value)):
-            tell(f"'{key}' of `files` is a list of strings", "")
+            tell(f"'{key}' of `files` is a list of strings", "", at)
         else:
             found[key] = tuple(cast("list[str]", value))
     for each in found.get("media_types", ()):
         if not is_media_pattern(each):
-            tell(f"'{each}' in 'media_types' of `files` is no media type like image/png, image/* or */*", "")
+            told = f"'{each}' in 'media_types' of `files` is no media type like image/png, image/* or */*"
+            tell(told, "", ("files", "media_types"))
     for each in found.get("allow_urls", ()):
         if read_rule(each) is None:
-            tell(f"'{each:.100}' in 'allow_urls' of `files` is no beginning of an address like https://host/path/", "")
+            told = f"'{each:.100}' in 'allow_urls' of `files` is no beginning of an address like https://host/path/"
+            tell(told, "", ("files", "allow_urls"))
     return FileRules(**found)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -24,7 +24,7 @@ from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.user_code import describe_error, unprefixed_name
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, ProjectError, did_you_mean
-from flowengine.flowfile.project.code_names import CodeName, code_name, home_of, names_in
+from flowengine.flowfile.project.code_names import CodeName, code_name, find_syntax_problem, home_of, names_in
 from flowengine.flowfile.project.imports import load_module
 from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath, find_key_positions, nearest_position
 from flowengine.models.definitions import ModelDefinition
@@ -114,11 +114,12 @@ class Project:
 
     def module_file(self, module: str) -> Path | None:
         """The file of a module that lies in the project; None where it is an installed one, or is not there."""
-        relative = Path(*module.split("."))
+        relative = module.replace(".", os.sep)
         for folder in self._folders:
-            for candidate in (folder / relative / "__init__.py", folder / relative.with_suffix(".py")):
-                if candidate.is_file():
-                    return candidate
+            base = os.path.join(folder, relative)
+            for candidate in (os.path.join(base, "__init__.py"), f"{base}.py"):
+                if os.path.isfile(candidate):
+                    return Path(candidate)
         return None
 
     def has_module(self, module: str) -> bool:
@@ -145,7 +146,8 @@ class Project:
             return None if self.file is not None and _is_installed(said.module) else self._not_found(said.module)
         names = names_in(file)
         if names is None:
-            return None
+            problem = find_syntax_problem(file)
+            return None if problem is None else _no_import(said.module, problem)
         if said.name not in names:
             hint = did_you_mean(said.name, names)
             return ProjectProblem("FE506", f"the module '{said.module}' defines no '{said.name}'", hint)
@@ -218,8 +220,7 @@ class Project:
         try:
             return importlib.import_module(name) if file is None else load_module(name, self._folders)
         except (Exception, SystemExit) as error:  # Foreign code: whatever it raises is its module's failure.
-            text = f"the module '{name}' cannot be imported: {describe_error(error)}"
-            raise ProjectProblem("FE507", text).error() from error
+            raise _no_import(name, describe_error(error)).error() from error
 
     def _not_found(self, module: str) -> ProjectProblem:
         where = self._folders
@@ -233,6 +234,10 @@ class Project:
 
 def _no_name(target: str) -> ProjectProblem:
     return ProjectProblem("FE409", f"expected 'module:function', found {target!r:.80}")
+
+
+def _no_import(module: str, problem: str) -> ProjectProblem:
+    return ProjectProblem("FE507", f"the module '{module}' cannot be imported: {problem}")
 
 
 def _explain_borrowed(said: CodeName, source: str) -> ProjectProblem:
@@ -258,31 +263,33 @@ def project_of(path: Path | None) -> tuple[Project, list[Diagnostic]]:
     for each in (folder, *folder.parents):
         for file in (each / "pyproject.toml", each / "flowengine.toml"):
             if os.path.isfile(file) and not is_planted(file):
-                settings, problems = _settings(file)
+                text, settings, problems = _settings(file)
                 if settings is not None or problems:
-                    return _project(file, settings or {}, problems)
+                    return _project(file, text, settings or {}, problems)
     return Project(folder), []
 
 
-def _settings(file: Path) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
-    """FlowEngine's part of a TOML file; None where the file has none."""
+def _settings(file: Path) -> tuple[str, Mapping[str, Any] | None, list[Diagnostic]]:
+    """A TOML file's text and FlowEngine's part of it; None where the file has none."""
+    text = ""
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        text = file.read_text(encoding="utf-8-sig")
+        content = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        return None, [Diagnostic("FE501", f"cannot read the project file: {error}", str(file))]
+        return text, None, [Diagnostic("FE501", f"cannot read the project file: {error}", str(file))]
     if file.name == "flowengine.toml":
         inner: Any = content.get("tool", {}).get("flowengine") if is_map(content.get("tool")) else None
-        return (inner if is_map(inner) else content), []
+        return text, (inner if is_map(inner) else content), []
     tool: Any = content.get("tool")
     own: Any = tool.get("flowengine") if is_map(tool) else None
     if own is not None and not is_map(own):
-        return None, [Diagnostic("FE502", "[tool.flowengine] is a table", str(file))]
-    return own, []
+        return text, None, [Diagnostic("FE502", "[tool.flowengine] is a table", str(file))]
+    return text, own, []
 
 
-def _positions(file: Path) -> Mapping[TomlPath, tuple[int, int]]:
+def _positions(text: str) -> Mapping[TomlPath, tuple[int, int]]:
     """Returns the positions of FlowEngine's keys in a TOML file, by name."""
-    found = find_key_positions(file.read_text(encoding="utf-8-sig"))
+    found = find_key_positions(text)
     inner = {path[2:]: place for path, place in found.items() if path[:2] == ("tool", "flowengine") and len(path) > 2}
     return inner or found
 
@@ -321,10 +328,24 @@ _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
-def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]) -> tuple[Project, list[Diagnostic]]:
+_MOST_BITS: Final = 4_096
+
+
+def _holds_huge_number(value: Any) -> bool:
+    """Tells whether a whole number in a value is too long to be shown in a message, as Python has it."""
+    if isinstance(value, list):
+        return any(map(_holds_huge_number, cast("list[Any]", value)))
+    if is_map(value):
+        return any(map(_holds_huge_number, value.values()))
+    return isinstance(value, int) and value.bit_length() > _MOST_BITS
+
+
+def _project(
+    file: Path, text: str, settings: Mapping[str, Any], problems: list[Diagnostic]
+) -> tuple[Project, list[Diagnostic]]:
     @cache
     def positions() -> Mapping[TomlPath, tuple[int, int]]:
-        return _positions(file)
+        return _positions(text)
 
     def position_of(path: TomlPath) -> tuple[int, int] | tuple[None, None]:
         found = nearest_position(positions(), path) if path else None
@@ -341,13 +362,19 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
         expected = _EXPECTED.get(key)
         if expected is None:
             tell(f"unknown key '{key}'", did_you_mean(key, _EXPECTED), (key,))
+        elif _holds_huge_number(value):
+            tell(f"'{key}' holds a whole number of more than {_MOST_BITS:,} bits", "", (key,))
         elif not _FITS[expected](value):
             tell(f"'{key}' is {expected}", "", (key,))
         else:
             sound[key] = tuple(value) if expected is _LIST else value
 
     _read_tables(sound, file.parent, tell, place_of)
-    sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
+    folders = {each: _find_inside(file.parent, each) for each in sound.get("pythonpath", ())}
+    for each in (each for each, folder in folders.items() if folder is None):
+        told = f"'{each}' in `pythonpath` leaves the project's root"
+        problems.append(Diagnostic("FE503", told, str(file), *position_of(("pythonpath",))))
+    sound["pythonpath"] = tuple(folder for folder in folders.values() if folder is not None)
     return Project(file.parent, file, **sound), problems
 
 
@@ -369,7 +396,7 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
         for each in sound[key]:
             if read_rule(each) is None:
                 text = "is no beginning of an address like https://host/path/, with variables or networks behind it"
-                tell(f"'{each:.100}' in `{key}` {text}", "", ())
+                tell(f"'{each:.100}' in `{key}` {text}", "", (key,))
     if "webhooks" in sound:
         from flowengine.flowfile.project.webhook_tables import read_webhooks
 
@@ -390,7 +417,7 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
         sound["models"] = read_models(sound["models"], tell, place_of)
 
 
-def _read_servers(given: Mapping[str, Any], tell: Callable[[str, str], None]) -> dict[str, Mapping[str, Any]]:
+def _read_servers(given: Mapping[str, Any], tell: TellProblem) -> dict[str, Mapping[str, Any]]:
     """Name → settings of each server that can be asked as it is written."""
     sound: dict[str, Mapping[str, Any]] = {}
     for name, settings in given.items():
@@ -403,22 +430,19 @@ def _read_servers(given: Mapping[str, Any], tell: Callable[[str, str], None]) ->
                 own[key] = seconds(own[key]) if isinstance(own[key], str) else own[key]
             server_of({"name": name, **own})
         except (DefinitionError, TypeError, ValueError) as error:
-            tell(f"`mcp_servers.{name}`: {error}", "")
+            tell(f"`mcp_servers.{name}`: {error}", "", ("mcp_servers", name))
         else:
             sound[name] = own
     return sound
 
 
-def _inside(file: Path, given: Iterable[str], problems: list[Diagnostic]) -> tuple[Path, ...]:
-    """The folders of `pythonpath`; those outside of the root are problems."""
-    folders: list[Path] = []
-    for each in given:
-        folder = None if "\0" in each else (file.parent / each).resolve()
-        if folder is not None and folder.is_relative_to(file.parent.resolve()):
-            folders.append(folder)
-        else:
-            problems.append(Diagnostic("FE503", f"'{each}' in `pythonpath` leaves the project's root", str(file)))
-    return tuple(folders)
+def _find_inside(root: Path, given: str) -> Path | None:
+    """A folder of `pythonpath`; None for one outside of the root, or that leads nowhere."""
+    try:
+        folder = (root / given).resolve()
+    except (OSError, ValueError, RuntimeError):  # Links that lead to each other are a RuntimeError.
+        return None
+    return folder if folder.is_relative_to(root.resolve()) else None
 
 
 def _is_installed(module: str) -> bool:

@@ -9,13 +9,14 @@ from typing import Any, Final, Literal, cast, get_args
 
 from flowengine.core.values import is_map
 from flowengine.errors import TemplateSyntaxError, did_you_mean
+from flowengine.flowfile.project.toml_positions import TellProblem, item
 from flowengine.templating.compile import compile_predicate, compile_template
 
 __all__ = ["Signature", "WebhookRule", "read_webhooks"]
 
 Signature = Literal["github", "stripe", "slack", "standard", "secret"]
-Tell = Callable[[str, str], None]
-"""Takes what is wrong, and the hint that goes with it."""
+_Problems = list[tuple[str, str, str]]
+"""What is wrong, the hint that goes with it, and the key that it is about."""
 
 _PATH: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*){0,7}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -56,48 +57,50 @@ class WebhookRule:
         return {name: template(scope) for name, template in self.templates.items()}
 
 
-def read_webhooks(tables: Sequence[Any], tell: Tell) -> tuple[WebhookRule, ...]:
+def read_webhooks(tables: Sequence[Any], tell: TellProblem) -> tuple[WebhookRule, ...]:
     """The rules; what is wrong is told, and left out."""
     found: dict[str, WebhookRule] = {}
     for number, table in enumerate(tables, 1):
-        problems: list[tuple[str, str]] = []
+        problems: _Problems = []
         rule = _read_rule(table, problems) if is_map(table) else None
         if rule is not None and rule.path in found:
-            problems.append((f"the path '{rule.path}' stands twice", ""))
+            problems.append((f"the path '{rule.path}' stands twice", "", "path"))
         elif rule is not None and not problems:
             found[rule.path] = rule
         if not is_map(table):
-            problems.append(("is a table", ""))
-        for message, hint in problems:
-            tell(f"[[webhooks]] number {number}: {message}", hint)
+            problems.append(("is a table", "", ""))
+        for message, hint, key in problems:
+            at = ("webhooks", item(number - 1), *([key] if key else []))
+            tell(f"[[webhooks]] number {number}: {message}", hint, at)
     return tuple(found.values())
 
 
-def _read_rule(table: Mapping[str, Any], problems: list[tuple[str, str]]) -> WebhookRule | None:
+def _read_rule(table: Mapping[str, Any], problems: _Problems) -> WebhookRule | None:
     unknown, known = sorted(table.keys() - set(_KEYS)), f"; it takes {', '.join(_KEYS)}"
-    problems += [(f"unknown key '{key}'", did_you_mean(key, _KEYS) or known) for key in unknown]
+    problems += [(f"unknown key '{key}'", did_you_mean(key, _KEYS) or known, key) for key in unknown]
     said: dict[str, Any] = {key: table[key] for key in _KEYS if key in table}
     for key, value in said.items():
         if key != "inputs" and not isinstance(value, str):
-            problems.append((f"'{key}' is a string", ""))
-    problems += [(f"the key '{key}' is missing", "") for key in _REQUIRED if key not in said]
+            problems.append((f"'{key}' is a string", "", key))
+    problems += [(f"the key '{key}' is missing", "", "") for key in _REQUIRED if key not in said]
     if problems:
         return None
     kinds = get_args(Signature)
     if not _PATH.fullmatch(said["path"]):
-        problems.append((f"'{said['path']:.80}' is no path like github/issues", ""))
+        problems.append((f"'{said['path']:.80}' is no path like github/issues", "", "path"))
     if said["signature"] not in kinds:
         hint = did_you_mean(said["signature"], kinds) or f"; choose from {', '.join(kinds)}"
-        problems.append((f"there is no signature '{said['signature']:.80}'", hint))
+        problems.append((f"there is no signature '{said['signature']:.80}'", hint, "signature"))
     if not _VARIABLE.fullmatch(said["secret_env"]):
-        problems.append(("'secret_env' is the name of an environment variable, never the secret itself", ""))
+        text = "'secret_env' is the name of an environment variable, never the secret itself"
+        problems.append((text, "", "secret_env"))
     window = _SECONDS.fullmatch(said.pop("replay_window", "5m"))
     seconds = 0.0 if window is None else int(window[1]) * _UNITS[window[2]]
     if not 0 < seconds <= _LONGEST:
-        problems.append(("'replay_window' is a time like 5m, and a day at most", ""))
+        problems.append(("'replay_window' is a time like 5m, and a day at most", "", "replay_window"))
     inputs: Any = said.pop("inputs", {})
     if not is_map(inputs):
-        problems.append(("'inputs' is a table: input → template", ""))
+        problems.append(("'inputs' is a table: input → template", "", "inputs"))
         inputs = {}
     when = said.pop("when", None)
     templates = {name: _compile(name, value, problems) for name, value in inputs.items()}
@@ -108,7 +111,7 @@ def _read_rule(table: Mapping[str, Any], problems: list[tuple[str, str]]) -> Web
     return WebhookRule(**said, inputs=inputs, templates=templates, when=test, replay_window=seconds, header=header)
 
 
-def _compile(name: str, value: Any, problems: list[tuple[str, str]]) -> _Template:
+def _compile(name: str, value: Any, problems: _Problems) -> _Template:
     if isinstance(value, dict):
         inner = {key: _compile(name, each, problems) for key, each in cast("dict[str, Any]", value).items()}
         return lambda scope: {key: each(scope) for key, each in inner.items()}
@@ -120,13 +123,13 @@ def _compile(name: str, value: Any, problems: list[tuple[str, str]]) -> _Templat
     try:
         return compile_template(value)
     except TemplateSyntaxError as error:
-        problems.append((f"input '{name}': {error}", ""))
+        problems.append((f"input '{name}': {error}", "", "inputs"))
         return lambda scope: None
 
 
-def _compile_test(source: str, problems: list[tuple[str, str]]) -> Callable[[Any], bool] | None:
+def _compile_test(source: str, problems: _Problems) -> Callable[[Any], bool] | None:
     try:
         return compile_predicate(source)
     except TemplateSyntaxError as error:
-        problems.append((f"'when': {error}", ""))
+        problems.append((f"'when': {error}", "", "when"))
         return None

@@ -76,12 +76,27 @@ JsonSchema = Annotated[dict[str, Any], BeforeValidator(_sound)]
 """A JSON Schema."""
 
 
+def _says_something(schema: dict[str, Any]) -> dict[str, Any]:
+    # Imported here: the library is slow to load, and most agents answer in text.
+    from flowengine.core.json_schema import check_keywords
+
+    try:
+        check_keywords(schema)
+    except DefinitionError as error:
+        raise refuse("FE406", str(error)) from error
+    return schema
+
+
+AnswerSchema = Annotated[JsonSchema, AfterValidator(_says_something)]
+"""A JSON Schema that says something of a value."""
+
+
 def _name_or_map(value: Any) -> str:
     return "<name>" if isinstance(value, str) else "<map>"
 
 
 OutputShape = Annotated[
-    Annotated[CodePath, Tag("<name>")] | Annotated[JsonSchema, Tag("<map>")], Discriminator(_name_or_map)
+    Annotated[CodePath, Tag("<name>")] | Annotated[AnswerSchema, Tag("<map>")], Discriminator(_name_or_map)
 ]
 """A JSON Schema, or the pydantic model `module:Class`."""
 
