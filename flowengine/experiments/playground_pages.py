@@ -24,7 +24,8 @@ from flowengine.errors import InputError, RunNotFoundError
 from flowengine.experiments.call_change import ChangedCall, RecordedCall, ask_call, read_answer
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.runners import local
-from flowengine.runners.run import Live, Run, RunOptions, settings_of
+from flowengine.runners.driven_run import DrivenRun
+from flowengine.runners.run import Run, RunOptions, settings_of
 from flowengine.server.flow_catalog import CatalogEntry
 from flowengine.server.problems import ProblemError, problem_of, problem_response
 from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
@@ -114,7 +115,7 @@ async def _post(request: Request) -> Response:
         limits = read_limits({"cost_usd": edited.cost})
 
         async def work() -> str:
-            return await (_keep(request, asked, changed, limits) if keeps else _ask(request, asked, changed, limits))
+            return await (_keep(asked, changed, limits) if keeps else _ask(asked, changed, limits))
 
         return RedirectResponse(await request.app.state.once.do(mark, work), 303)
     except Exception as error:
@@ -199,24 +200,26 @@ def _check(asked: _Asked, edited: EditedCall) -> tuple[str, str, str]:
 # --- What is done
 
 
-async def _ask(request: Request, asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
+async def _ask(asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
     """Ask as a run of its own, unless that has been done; the address that shows its answer."""
     flow = await asked.parts.shelf.do(changed.make_flow)
     run_id, recorded = changed.run_id, asked.recorded
     known = await asked.parts.shelf.do(_find_try, asked.parts.shelf.store, run_id)
 
-    async def job(journals: JournalStore, live: Live) -> Run:
-        return await ask_call(changed, flow, journals, limits, known=known is not None, live=live)
+    acts = asked.parts.acts
 
-    runs = request.app.state.runs
+    async def work(driven: DrivenRun) -> Run:
+        live = acts.listener(run_id)
+        return await ask_call(changed, flow, driven.store, limits, known=known is not None, live=live)
+
     if known is None or known.call is None or known.error:
-        if not runs.drives(run_id):
-            await runs.launch(run_id, job)
-        await runs.wait(run_id)
+        if not acts.drives(run_id):
+            await acts.begin(run_id, flow.name, work)
+        await acts.wait(run_id)
     return play_url(asked.run.run_id, recorded.seq, run_id)
 
 
-async def _keep(request: Request, asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
+async def _keep(asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
     """Fork the run with the change; an answer that was had in the playground already is taken."""
     store, recorded = asked.parts.shelf.store, asked.recorded
     started = asked.run.progress.started
@@ -232,12 +235,13 @@ async def _keep(request: Request, asked: _Asked, changed: ChangedCall, limits: M
         if tried is not None and tried.call is not None:
             begun = [NodeStarted(at, time()), NodeRecorded(at, time(), tried.call)]
 
-    async def job(journals: JournalStore, live: Live) -> Run:
-        labels = {"whatif": recorded.node[:200]}
-        options = RunOptions(run_id=new_id, settings=limits, live=live, labels=labels)
-        return await local.fork(plan, asked.run.run_id, journals, at, acts=False, begun=begun, options=options)
+    acts, labels = asked.parts.acts, {"whatif": recorded.node[:200]}
+    options = RunOptions(run_id=new_id, settings=limits, live=acts.listener(new_id), labels=labels)
 
-    await request.app.state.runs.launch(new_id, job)
+    async def work(driven: DrivenRun) -> Run:
+        return await local.fork(plan, asked.run.run_id, driven.store, at, acts=False, begun=begun, options=options)
+
+    await acts.begin(new_id, plan.name, work)
     return run_url(new_id, recorded.node)
 
 

@@ -104,6 +104,12 @@ class RunDriver:
     def drives(self, run_id: str) -> bool:
         return run_id in self._driven
 
+    async def wait(self, run_id: str) -> None:
+        """Until a run of this process has ended."""
+        driven = self._driven.get(run_id)
+        if driven is not None:
+            await driven.ended.wait()
+
     def feed_of(self, run_id: str) -> RunFeed | None:
         """Returns the feed of a run that is or was just executed here for a follower."""
         driven = self._driven.get(run_id)

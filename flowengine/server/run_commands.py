@@ -16,7 +16,7 @@ from flowengine.journal.approvals import answer
 from flowengine.runners import local
 from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.queue.run_positions import queue_of
-from flowengine.runners.run import DEFAULTS, Run, RunOptions, settings_of
+from flowengine.runners.run import DEFAULTS, Live, Run, RunOptions, settings_of
 from flowengine.runners.run_driver import RunDriver, Work
 from flowengine.server.flow_catalog import CatalogEntry, Library
 from flowengine.server.problems import ProblemError
@@ -77,9 +77,9 @@ class RunCommands:
             return chosen
 
         async def work(driven: DrivenRun) -> Run:
-            return await local.start(flow.plan, inputs, driven.store, self._live(options, chosen))
+            return await local.start(flow.plan, inputs, driven.store, replace(options, live=self.listener(chosen)))
 
-        await self._launch(chosen, flow.name, work)
+        await self.begin(chosen, flow.name, work)
         return chosen
 
     async def fork(
@@ -106,12 +106,12 @@ class RunCommands:
             await self._requeue(new_id)
             return new_id
 
-        options = self._live(RunOptions(run_id=new_id, settings=limits), new_id)
+        options = RunOptions(run_id=new_id, settings=limits, live=self.listener(new_id))
 
         async def work(driven: DrivenRun) -> Run:
             return await local.fork(flow.plan, run_id, driven.store, node, options=options, **how)
 
-        await self._launch(new_id, flow.name, work)
+        await self.begin(new_id, flow.name, work)
         return new_id
 
     async def approve(
@@ -191,10 +191,15 @@ class RunCommands:
         """Tells whether a run is one of this process."""
         return self._driver.drives(run_id)
 
-    def _live(self, options: RunOptions, run_id: str) -> RunOptions:
-        return replace(options, live=partial(self._heard, run_id))
+    async def wait(self, run_id: str) -> None:
+        """Until a run of this process has ended."""
+        await self._driver.wait(run_id)
 
-    async def _launch(self, run_id: str, flow: str, work: Work) -> None:
+    def listener(self, run_id: str) -> Live:
+        """Hears what agents write in a run of this process."""
+        return partial(self._heard, run_id)
+
+    async def begin(self, run_id: str, flow: str, work: Work) -> None:
         """Begin the work on a run; raises what it raises before anything of it is in the store."""
         if self._driver.is_stopping:
             raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
@@ -216,9 +221,9 @@ class RunCommands:
         flow = await self._shelf.do(entry.flow, model)
 
         async def work(driven: DrivenRun) -> Run:
-            return await local.resume(flow.plan, run_id, driven.store, self._live(options, run_id))
+            return await local.resume(flow.plan, run_id, driven.store, replace(options, live=self.listener(run_id)))
 
-        await self._launch(run_id, flow.name, work)
+        await self.begin(run_id, flow.name, work)
 
     async def _find_flow(self, started: RunStarted) -> CatalogEntry:
         entry = await self._shelf.do(self._library.of_run, started)

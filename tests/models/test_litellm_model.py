@@ -213,6 +213,7 @@ from flowengine.models.open import get_llm
 from flowengine.models.wrappers.retrying import FallbackModel
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.messages import Message
+from flowengine.models.model import Request
 model = LiteLLMModel("gpt-4o-mini", "openai", settings={{"api_base": {url!r}, "api_key": "x"}})
 model.preload()
 model.preload()

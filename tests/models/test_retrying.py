@@ -140,6 +140,7 @@ async def test_what_an_attempt_raises_that_is_no_models_failure_comes_out_as_it_
 def test_a_call_that_works_at_once_does_without_the_library() -> None:
     code = """
 import asyncio, sys
+from flowengine.models.model import Request
 from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.models.scripted import ScriptedModel
 asyncio.run(RetryingModel(ScriptedModel(["there"])).complete(Request("m", ())))

@@ -163,10 +163,8 @@ async def test_an_answer_is_taken_although_somebody_goes_on_with_the_run_just_th
     async with app.router.lifespan_context(app):
         run_id = await commands.start("ask", {})
         driver: RunDriver = app.state.runs
-        driven = driver.find(run_id)
-        if driven is not None:
-            await driven.ended.wait()
-        launch = commands._launch
+        await driver.wait(run_id)
+        launch = commands.begin
 
         async def launch_twice(*given: Any) -> None:
             await launch(run_id, "ask", stand)
@@ -182,5 +180,5 @@ async def test_an_answer_is_taken_although_somebody_goes_on_with_the_run_just_th
                 with anyio.CancelScope(shield=True):
                     await journal.close()
 
-        monkeypatch.setattr(commands, "_launch", launch_twice)
+        monkeypatch.setattr(commands, "begin", launch_twice)
         assert await commands.approve(run_id, None, ApprovalDecision("no")) == ("ask", True)

@@ -334,6 +334,7 @@ PROGRAM = """
 import anyio, asyncio, os, sys
 from flowengine.models.open import get_llm
 from flowengine.models.messages import Message
+from flowengine.models.model import Request
 model = get_llm("openai/gpt-4o-mini", environ={{"OPENAI_API_KEY": "x"}}, api_base={url!r}, max_retries=0)
 request = Request("m", (Message("user", "hi"),))
 async def complete():
