@@ -98,5 +98,6 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means: two more than there are cores, as half of the time tests wait for other processes."""
-    return len(os.sched_getaffinity(0)) + 2
+    """What `-n auto` means: one more than there are cores. Tests wait for other processes part of the time, and each
+    worker reads all of them first."""
+    return len(os.sched_getaffinity(0)) + 1
