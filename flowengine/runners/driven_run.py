@@ -110,7 +110,7 @@ class DrivenRun:
         self.begun = anyio.Event()
         """The store has what it began or went on with, or it is over."""
         self.is_recorded = False
-        """Whether the store has it; else nobody finds what was begun."""
+        """Whether the store has it: only then can what was begun be found."""
         self.ended = anyio.Event()
         self.started: RunStarted | None = None
         """There where it began here."""

@@ -218,7 +218,7 @@ class SlowStore(MemoryStore):
         made, store = super().create(run_id), self
 
         class Journal(MemoryJournal):
-            def commit(self, alone: bool = True, /) -> Awaitable[None] | None:  # type: ignore[override]
+            def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
                 return None if store.gate.is_set() else self._wait()
 
             async def _wait(self) -> None:
