@@ -44,7 +44,10 @@ def tree_at(path: Path, commit: str) -> Generator[Path]:
         raise InputError(f"{PREFIX}{commit[:12]}: git gives no files of it")
     with tempfile.TemporaryDirectory(prefix="flowengine-git-") as folder:
         with tarfile.open(fileobj=BytesIO(packed)) as archive:
-            archive.extractall(folder, filter=_refuse_outside)
+            if hasattr(tarfile, "data_filter"):
+                archive.extractall(folder, filter=_refuse_outside)
+            else:  # Python before 3.11.4.
+                archive.extractall(folder, [each for each in archive if not _may_lead_outside(each)])
         there = Path(folder) / os.path.relpath(path.resolve(), root.resolve())
         if not there.is_file():
             raise NotThereError(f"{PREFIX}{commit[:12]} has no file {os.path.relpath(path.resolve(), root.resolve())}")
@@ -57,6 +60,15 @@ def _refuse_outside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | N
         return tarfile.data_filter(member, folder)
     except tarfile.FilterError:
         return None
+
+
+def _may_lead_outside(member: tarfile.TarInfo) -> bool:
+    """Tells whether a link may lead out of the copy: by an absolute path, too many `..`, or any behind a name."""
+    if not (member.issym() or member.islnk()):
+        return False
+    parts = member.linkname.split("/")
+    ups = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+    return member.linkname.startswith("/") or ".." in parts[ups:] or ups > member.name.count("/")
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:

@@ -149,7 +149,8 @@ def shared_beginning(source: str) -> str:
     return beginning if "inputs" in beginning and beginning != source else ""
 
 
-_SHARED: Final = re.compile(r"(?:(?!\{[{%#]).|\{\{\s*inputs(?:\.[A-Za-z_]\w*)+\s*\}\})*+", re.DOTALL)
+_SHARED: Final = re.compile(r"(?:[^{]|\{(?![{%#])|\{\{\s*inputs(?:\.[A-Za-z_]\w*)+\s*\}\})*")
+"""Not possessive: Python before 3.11.5 matches the beginning of a tag then."""
 
 
 def address(source: str) -> Value:
