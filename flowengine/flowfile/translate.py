@@ -148,9 +148,22 @@ def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
     known = _keys_at(said.location[:-1])
     if said.location[:-1] == ("defaults",) and key in _keys_of(FlowSpec, ("defaults", "agent")):
         return _Words("FE201", f"unknown key '{key}'", f"; it goes to `agent`: {{agent: {{{key}: …}}}}", True)
+    if said.location[:1] == ("inputs",) and key in _OF_A_SCHEMA:
+        return _Words("FE201", f"unknown key '{key}'", f"; it goes to `schema`: {{schema: {{{key}: …}}}}", True)
     meant = next((each for each in _ELSEWHERE.get(key, ()) if each in known), None)
-    hint = f"; did you mean '{meant}'?" if meant else nearest(key, known)
+    hint = f"; did you mean '{meant}'?" if meant else nearest(key, known) or _list_keys(said.location[:-1], known)
     return _Words("FE201", f"unknown key '{key}'", hint, True)
+
+
+def _list_keys(location: Sequence[str | int], known: Sequence[str]) -> str:
+    """The end of a message: the keys that a map takes, and of a node those that few types of nodes have."""
+    if location and _is_tag(location[-1]) and location[-3] == "nodes":
+        kinds = [_keys_of(spec_of(kind), ()) for kind in node_types()]
+        known = [each for each in known if sum(each in keys for keys in kinds) <= len(kinds) / 2]
+    return f"; it takes {', '.join(known)}" if 0 < len(known) <= _MOST_LISTED else ""
+
+
+_MOST_LISTED: Final = 15
 
 
 _ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
@@ -163,6 +176,10 @@ _ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
     "data": ("form", "with"),
     "script": ("code",),
     **dict.fromkeys(("items", "foreach", "for_each"), ("over",)),
+    **dict.fromkeys(("output", "collect"), ("result",)),
+    **dict.fromkeys(("state", "variables"), ("shared_state",)),
+    **dict.fromkeys(("steps", "tasks", "stages"), ("nodes",)),
+    "initial": ("default",),
     **dict.fromkeys(("parallel", "max_parallel", "max_concurrency"), ("concurrency",)),
     **dict.fromkeys(("context_providers", "providers"), ("context",)),
     "choices": ("routes",),
@@ -178,6 +195,11 @@ _ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
     "body": ("nodes",),
 }
 """Keys that other tools have → what may be meant by them here."""
+
+_OF_A_SCHEMA: Final = frozenset(
+    {"items", "properties", "required", "pattern", "minimum", "maximum", "minLength", "maxLength"}
+)
+"""Keys of a JSON Schema that an input has inside of `schema` only."""
 
 _OTHER_TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("list", "tuple"), "array"),

@@ -154,11 +154,27 @@ def test_a_type_of_another_language_is_told_by_its_name_here(line: str, expected
         ("{prompt: x, system_prompt: y}", "unknown key 'system_prompt'; did you mean 'instructions'?"),
         ("{prompt: x, context_providers: []}", "unknown key 'context_providers'; did you mean 'context'?"),
         ("{type: map, over: '[1]', max_parallel: 2}", "unknown key 'max_parallel'; did you mean 'concurrency'?"),
+        ("{type: map, over: '[1]', output: x}", "unknown key 'output'; did you mean 'result'?"),
         ("{prompt: x, on: y}", "unknown key 'on'"),
+        ("{type: code, zebra: y}", "unknown key 'zebra'; it takes code, with"),
     ],
 )
 def test_words_of_other_tools_are_told_by_their_names_here(node: str, expected: str) -> None:
     found = check_text(f"flowengine: v1\nname: a\nnodes: {{a: {node}}}")
+    assert any(str(each).endswith(expected) for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ("state: {}", "unknown key 'state'; did you mean 'shared_state'?"),
+        ("inputs: {x: {type: array, items: {}}}", "unknown key 'items'; it goes to `schema`: {schema: {items: …}}"),
+        ("shared_state: {x: {initial: 1}}", "unknown key 'initial'; did you mean 'default'?"),
+        ("shared_state: {x: {zebra: 1}}", "unknown key 'zebra'; it takes type, default, merge, trust"),
+    ],
+)
+def test_an_unknown_key_is_told_with_those_that_there_are(part: str, expected: str) -> None:
+    found = check_text(f"flowengine: v1\nname: a\n{part}\nnodes: {{a: {{prompt: hi}}}}")
     assert any(str(each).endswith(expected) for each in found), found
 
 
