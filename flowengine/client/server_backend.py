@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
 import anyio
 
@@ -53,6 +53,7 @@ class ServerBackend:
         if key is not None and not (key.isascii() and key.isprintable()):
             raise ClientError("a key has printable ASCII characters alone")
         self._base = base_url.rstrip("/")
+        self._shown = _show_server(base_url)
         self._key = key
 
     def connect(self) -> AbstractAsyncContextManager[object]:
@@ -61,10 +62,10 @@ class ServerBackend:
     async def start(
         self, flow: str, inputs: Mapping[str, Any], key: str, session: str | None, labels: Mapping[str, str]
     ) -> CalledRun:
-        headers = [("idempotency-key", key), ("prefer", "respond-async")]
-        headers += [("flowengine-session", session)] if session is not None else []
-        headers += [("flowengine-label", f"{name}={value}") for name, value in labels.items()]
-        path = f"/flows/{quote(flow, safe='')}"
+        headers = [("idempotency-key", _to_header(key)), ("prefer", "respond-async")]
+        headers += [("flowengine-session", _to_header(session))] if session is not None else []
+        headers += [("flowengine-label", _to_header(f"{name}={value}")) for name, value in labels.items()]
+        path = f"/flows/{_quote(flow)}"
         return _read_run(await self._ask("POST", path, inputs, headers))
 
     async def get(self, run_id: str) -> CalledRun:
@@ -100,7 +101,8 @@ class ServerBackend:
 
     async def list_runs(self, flow: str, status: str, labels: Mapping[str, str]) -> Sequence[RunInfo]:
         asked = [*{"flow": flow, "status": status}.items(), *(("label", f"{name}={labels[name]}") for name in labels)]
-        found = await self._ask("GET", f"/runs?{urlencode([pair for pair in asked if pair[1]])}")
+        query = "&".join(f"{name}={_quote(value)}" for name, value in asked if value)
+        found = await self._ask("GET", f"/runs?{query}")
         listed = found.get("runs") if is_map(found) else None
         if not isinstance(listed, list):
             raise _unreadable()
@@ -148,9 +150,18 @@ class ServerBackend:
         return HttpCall(f"{self._base}{path}", sent, data, method)
 
     def __str__(self) -> str:
-        """The server, without what an address may hold of secrets."""
-        parts = urlsplit(self._base)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        return self._shown
+
+
+def _show_server(address: str) -> str:
+    """The server, without what an address may hold of secrets; `ClientError` where it is no address."""
+    try:
+        parts = urlsplit(address)
+        if parts.hostname and (parts.port is None or parts.port):
+            return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    except ValueError:
+        pass
+    raise ClientError("the server's address is none: one such as http://127.0.0.1:8000 is expected")
 
 
 async def _send(call: HttpCall) -> _Answer:
@@ -165,6 +176,23 @@ def _parse(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
+
+
+def _quote(text: str) -> str:
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        raise ClientError(f"{text!r:.80} cannot be sent: it has half of a surrogate pair") from None
+
+
+def _to_header(text: str) -> str:
+    """A text as a header's value: as it is, or as RFC 8187 writes it.
+
+    >>> _to_header("Ada, 50%"), _to_header("山"), _to_header(" a")
+    ('Ada, 50%', "UTF-8''%E5%B1%B1", "UTF-8''%20a")
+    """
+    is_plain = text.isascii() and text.isprintable() and text == text.strip(' "') and text[:6].upper() != "UTF-8'"
+    return text if is_plain else f"UTF-8''{_quote(text)}"
 
 
 def _path_of(run_id: str) -> str:

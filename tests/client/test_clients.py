@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from flowengine.client import AsyncClient, CalledRun, Client, ClientError, RunProgress
@@ -54,6 +55,32 @@ def test_a_start_that_is_repeated_with_its_key_finds_the_run(client: Client) -> 
     with pytest.raises(ClientError, match="other inputs") as refused:
         client.start("echo", {"message": "twice"}, key="k1")
     assert refused.value.status == 422
+
+
+@pytest.mark.parametrize("text", ["山田 é", " spaced ", 'a "quoted"', "UTF-8''%41", "50%25"])
+def test_names_of_sessions_keys_and_labels_arrive_whatever_letters_they_have(
+    client: Client, server: ChatServer, text: str
+) -> None:
+    begun = client.start("echo", {"message": "x"}, key=text, session=text, labels={"team": text})
+    assert [each.run_id for each in client.list_runs(labels={"team": text})] == [begun.run_id]
+    if text in ("山田 é", "50%25"):  # Who knows no RFC 8187 sends the letters themselves.
+        sent = {"idempotency-key": text, "flowengine-session": text, "authorization": f"Bearer {server.ann}"}
+        raw = [(name, value.encode()) for name, value in {**sent, "prefer": "respond-async"}.items()]
+        again = httpx.post(f"{server.url}/flows/echo", json={"message": "x"}, headers=raw, timeout=30)
+        assert again.json()["run_id"] == begun.run_id
+
+
+@pytest.mark.parametrize("address", ["http://[", "https://a:word", "http://"])
+def test_what_is_no_address_of_a_server_is_refused(address: str) -> None:
+    with pytest.raises(ClientError, match=r"one such as http://127\.0\.0\.1:8000 is expected") as refused:
+        Client(address)
+    assert "word" not in str(refused.value)
+
+
+def test_text_that_cannot_be_sent_is_refused(client: Client) -> None:
+    for session in ("\ud83d", "a\0b"):
+        with pytest.raises(ClientError, match=r"half of a surrogate pair|1 to 200 characters"):
+            client.start("echo", {"message": "x"}, session=session)
 
 
 def test_a_run_is_followed_to_its_end(client: Client) -> None:
@@ -258,8 +285,8 @@ async def test_a_run_is_awaited_for_as_long_as_it_tells_something_new(
 def test_a_request_that_can_never_be_sent_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
     monkeypatch.setattr("flowengine.client.server_backend.pause_before", lambda tried: tries.append(tried) or 0.0)
-    with Client("http://127.0.0.1:1") as client, pytest.raises(ClientError, match="cannot be sent"):
-        client.start("f", session="a\r\nb: c")
+    with Client("http://127.0.0.1:1/?a b") as client, pytest.raises(ClientError, match="cannot be sent"):
+        client.start("f")
     assert len(tries) == 1
 
 

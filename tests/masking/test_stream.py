@@ -147,7 +147,7 @@ def test_a_pattern_with_a_mark_finds_what_it_finds_without(pieces: list[str]) ->
 
 
 def test_what_has_no_mark_is_not_read_again_and_again() -> None:
-    checked: list[str] = []
-    pattern = replace(KEYISH, check=lambda found: bool(checked.append(found[0])), mark=re.compile("7"))
+    checked: list[re.Match[str]] = []
+    pattern = Pattern("KEY", KEYISH.regex, lambda found: bool(checked.append(found)), re.compile("7"))
     assert list(pattern.find("sk-" * 1_000 + " 7")) == []
     assert checked == []
