@@ -88,7 +88,7 @@ def _size_of(block: dict[str, Any]) -> int:
 
 
 def _can_be_marked(block: dict[str, Any]) -> bool:
-    return block.get("type") not in ("thinking", "redacted_thinking") and block.get("text") != ""
+    return block.get("type") not in THINKING and block.get("text") != ""
 
 
 _VERSION: Final = "2023-06-01"

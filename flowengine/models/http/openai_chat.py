@@ -25,7 +25,7 @@ from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import PromptCache, Reply, Request, TokenUsage, read_token_count
 
-__all__ = ["AZURE_CHAT", "AZURE_VERSION", "OPENAI_CHAT", "AzureChat", "OpenAIChat", "read_chat_usage"]
+__all__ = ["AZURE_CHAT", "AZURE_VERSION", "OPENAI_CHAT", "AzureChat", "ChatCollector", "OpenAIChat", "read_chat_usage"]
 
 # --- What is sent
 
@@ -265,6 +265,10 @@ class ChatCollector:
         chunk = event.read()
         if chunk.get("error") or event.kind == "error":
             raise StreamFailureError(chunk)
+        return self.add_chunk(chunk)
+
+    def add_chunk(self, chunk: Mapping[str, Any]) -> str:
+        """Take the content of an event."""
         self._model = as_text(chunk.get("model")) or self._model
         self._usage = chunk.get("usage") or self._usage
         choice = _first_choice(chunk)

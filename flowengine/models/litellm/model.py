@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -21,6 +21,7 @@ from flowengine.core.threads import post_to_this_loop, postpone_cancellation
 from flowengine.errors import FlowEngineError, TransientModelError
 from flowengine.models.attachments import openai_parts
 from flowengine.models.call_timeline import spent_on
+from flowengine.models.http.anthropic_answers import THINKING
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS
 from flowengine.models.litellm import loading as litellm_import
 from flowengine.models.litellm.loading import (
@@ -31,7 +32,6 @@ from flowengine.models.litellm.loading import (
     wait_for_litellm,
 )
 from flowengine.models.litellm.reply import (
-    THINKING,
     PieceCollector,
     as_model_error,
     read_reply,
@@ -136,9 +136,10 @@ class LiteLLMModel:
             collector = PieceCollector(litellm, self.provider, self.name, arguments["model"], secrets.keys)
             shown = HiddenStream(secrets.keys)
             try:
-                async for chunk in await litellm.acompletion(**arguments):
-                    if piece := shown.feed(collector.add(chunk)):
-                        post(hand_on, piece)
+                async with aclosing(await litellm.acompletion(**arguments)) as chunks:
+                    async for chunk in chunks:
+                        if piece := shown.feed(collector.add(chunk)):
+                            post(hand_on, piece)
                 if piece := shown.close():
                     post(hand_on, piece)
                 post(hand_on, collector.reply(time.perf_counter() - started))
