@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
@@ -33,7 +33,7 @@ from flowengine.models.http.vendor_batches import BatchableCall
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, check_answer, quote_start
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.messages import check_vectors
-from flowengine.models.model import Model, Reply, Request
+from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor
 from flowengine.models.wrappers.priced import cost_of
@@ -278,14 +278,9 @@ class NativeEmbedding:
             vectors=vectors,
         )
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
         """Vectors come at once or not at all."""
-
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            yield await self.complete(request)
-
-        yield pieces()
+        return stream_whole(self.complete, request)
 
     def _path(self) -> str:
         base = self._endpoint.base.rstrip("/")

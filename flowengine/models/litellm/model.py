@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -40,7 +40,7 @@ from flowengine.models.litellm.reply import (
     tellable,
 )
 from flowengine.models.messages import Message, as_dict
-from flowengine.models.model import Model, Reply, Request
+from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import Vendor
 
@@ -312,14 +312,9 @@ class LiteLLMEmbedding:
             raise as_model_error(error, self.provider, self.name, secrets) from tellable(error, secrets)
         return read_vectors(response, self.provider, self.name, len(texts), time.perf_counter() - started)
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
         """Vectors come at once or not at all."""
-
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            yield await self.complete(request)
-
-        yield pieces()
+        return stream_whole(self.complete, request)
 
 
 def make_embedding(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> Model:
