@@ -61,11 +61,8 @@ class NativeModel:
     ) -> None:
         self.name = name
         self.provider = provider
-        given = settings or {}
-        connection = {name: value for name, value in given.items() if name in CONNECTION_SETTINGS}
-        self._more = {name: value for name, value in given.items() if name not in CONNECTION_SETTINGS}
         self._structured_output = structured_output
-        self._endpoint = VendorEndpoint(provider, name, NATIVE[provider], connection)
+        self._endpoint = VendorEndpoint(provider, name, NATIVE[provider], settings or {})
         self._traits = traits_of(
             provider, name, structured_output=structured_output, is_elsewhere=self._endpoint.is_elsewhere
         )
@@ -169,7 +166,7 @@ class NativeModel:
         if not named:
             return None
         rest = {name: value for name, value in request.extra.items() if name not in named}
-        settings = {**self._more, **self._endpoint.settings, **named}
+        settings = {**self._endpoint.more, **self._endpoint.settings, **named}
         moved = NativeModel(self.name, self.provider, settings=settings, structured_output=self._structured_output)
         return moved, replace(request, extra=rest)
 
@@ -179,7 +176,9 @@ class NativeModel:
         name = self.name
         if traits.model_prefix and "/" not in name:
             name = traits.model_prefix + name
-        asked = replace(request, model=name, extra={**self._more, **request.extra} if self._more else request.extra)
+        asked = replace(
+            request, model=name, extra={**endpoint.more, **request.extra} if endpoint.more else request.extra
+        )
         for option in traits.untaken_options:
             if option in asked.extra:
                 raise ModelConfigError(
@@ -248,11 +247,8 @@ class NativeEmbedding:
     def __init__(self, name: str, provider: str, *, settings: Mapping[str, Any] | None = None) -> None:
         self.name = name
         self.provider = provider
-        given = settings or {}
-        connection = {name: value for name, value in given.items() if name in CONNECTION_SETTINGS}
-        self._more = {name: value for name, value in given.items() if name not in CONNECTION_SETTINGS}
         self._vendor = NATIVE[provider]
-        self._endpoint = VendorEndpoint(provider, name, self._vendor, connection)
+        self._endpoint = VendorEndpoint(provider, name, self._vendor, settings or {})
 
     async def complete(self, request: Request) -> Reply:
         """A vector for each of the messages."""
@@ -260,7 +256,7 @@ class NativeEmbedding:
         check_outbound(endpoint.full_name, {"api_base": endpoint.base})
         texts = [each.content for each in request.messages]
         headers = PROTOCOLS[self._vendor.protocol].headers(endpoint.settings)
-        post = endpoint.post(self._path(), headers, {"model": self.name, "input": texts, **self._more})
+        post = endpoint.post(self._path(), headers, {"model": self.name, "input": texts, **endpoint.more})
         started = time.perf_counter()
         body = await endpoint.exchange(post, request.timeout)
         entries = list_of_objects(body.get("data"))

@@ -23,6 +23,7 @@ import anyio
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.chat_protocol import as_object, list_of_objects
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, send_call
+from flowengine.models.http.status_errors import status_of_body
 from flowengine.models.http.vendor_endpoint import VendorEndpoint
 
 __all__ = ["BatchAnswer", "BatchLook", "BatchableCall", "VendorBatches", "batches_of"]
@@ -103,15 +104,12 @@ class _Exchange:
         self._query = f"?{query}" if query else ""
         self._headers = [pair for pair in call.post.headers if pair[0].lower() not in ("content-type", "accept")]
 
-    async def get(self, path: str) -> bytes:
-        return await self._send(HttpCall(self._address(path), self._headers, b"", "GET"))
-
     async def post(self, path: str, body: bytes, kind: str = "application/json") -> Mapping[str, Any]:
         call = HttpCall(self._address(path), [*self._headers, ("content-type", kind)], body)
-        return self.parse(await self._send(call))
+        return await self._endpoint.exchange(call, _SECONDS)
 
     async def look(self, path: str) -> Mapping[str, Any]:
-        return self.parse(await self.get(path))
+        return await self._endpoint.exchange(HttpCall(self._address(path), self._headers, b"", "GET"), _SECONDS)
 
     async def read_lines(self, path: str, take: Callable[[Mapping[str, Any]], None]) -> None:
         """Hand over the objects of a file of JSON lines as they come."""
@@ -147,9 +145,6 @@ class _Exchange:
             if not last or page.get("has_more") is not True:
                 return
 
-    def parse(self, body: bytes) -> Mapping[str, Any]:
-        return self._endpoint.parse(body)
-
     def failure(self, status: int, body: Mapping[str, Any]) -> ModelError:
         return self._endpoint.failure(status, json.dumps(body).encode(), {})
 
@@ -157,15 +152,6 @@ class _Exchange:
         if "?" in path and self._query:
             return f"{self._root}{path}&{self._query[1:]}"
         return f"{self._root}{path}{self._query}"
-
-    async def _send(self, call: HttpCall) -> bytes:
-        with self._endpoint.telling_errors(_SECONDS), anyio.fail_after(_SECONDS):
-            async with send_call(call) as answer:
-                body = await answer.read()
-                answer.keep_arrived()
-        if not answer.is_fine:
-            raise self._endpoint.failure(answer.status, body, answer.headers)
-        return body
 
 
 def _objects(lines: list[bytes]) -> Iterator[Mapping[str, Any]]:
@@ -318,8 +304,7 @@ class AnthropicBatches:
             return BatchAnswer(None, None)
         error = as_object(result.get("error"))
         inner = as_object(error.get("error")) or error
-        status = {"invalid_request_error": 400, "overloaded_error": 529, "rate_limit_error": 429}
-        return BatchAnswer(None, self._server.failure(status.get(str(inner.get("type")), 500), {"error": inner}))
+        return BatchAnswer(None, self._server.failure(status_of_body({"error": inner}), {"error": inner}))
 
     async def cancel(self, batch: str) -> None:
         await self._server.post(f"/batches/{batch}/cancel", b"{}")
