@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
@@ -75,9 +75,11 @@ class ServerBackend:
         call = self._call("GET", f"{_path_of(run_id)}/events", None, [("accept", "text/event-stream")])
         reader = EventReader()
         try:
-            async with send_call(call) as answer:
-                if not answer.is_fine:
-                    raise _refusal(_Answer(answer.status, _parse(await answer.read()), None))
+            async with AsyncExitStack() as stack:
+                with anyio.fail_after(_SILENCE):
+                    answer = await stack.enter_async_context(send_call(call))
+                    if not answer.is_fine:
+                        raise _refusal(_Answer(answer.status, _parse(await answer.read()), None))
                 while True:
                     with anyio.fail_after(_SILENCE):
                         chunk = await answer.receive()
@@ -87,8 +89,8 @@ class ServerBackend:
                         progress = _read_progress(event.kind, event.data)
                         if progress is not None:
                             yield progress
-        except (NoConnectionError, BrokenExchangeError, IncompleteAnswerError, TimeoutError, OSError) as error:
-            raise ClientError(f"the connection to {self} broke: {error}") from error
+        except (NoConnectionError, BrokenExchangeError, IncompleteAnswerError, OSError) as error:
+            raise self._broken(error) from error
 
     async def answer(self, run_id: str, question: str | None, choice: str, form: Any, comment: str) -> None:
         body: dict[str, Any] = {"choice": choice, "comment": comment}
@@ -122,13 +124,14 @@ class ServerBackend:
         for tried in range(1, _TRIES + 1):
             pause, is_last = pause_before(tried + 1), tried == _TRIES
             try:
-                found = await _send(call)
+                with anyio.fail_after(_SILENCE):
+                    found = await _send(call)
             except NoConnectionError as error:
                 if is_last:
                     raise ClientError(f"no server answers at {self}: {error}") from error
             except (BrokenExchangeError, OSError) as error:
                 if is_last or not may_repeat or (isinstance(error, BrokenExchangeError) and error.is_final):
-                    raise ClientError(f"the connection to {self} broke: {error}") from error
+                    raise self._broken(error) from error
             else:
                 if found.status < 300:
                     return found.data
@@ -148,6 +151,9 @@ class ServerBackend:
             sent.append(("content-type", "application/json"))
         data = b"" if body is None else json.dumps(to_json_value(body)).encode()
         return HttpCall(f"{self._base}{path}", sent, data, method)
+
+    def _broken(self, error: Exception) -> ClientError:
+        return ClientError(f"the connection to {self} broke: {str(error) or f'it was silent for {_SILENCE:g} s'}")
 
     def __str__(self) -> str:
         return self._shown
@@ -259,6 +265,7 @@ def _read_progress(kind: str, text: str) -> RunProgress | None:
         case "result" | "question" | "interrupted" | "error" if "run_id" in data:
             return RunProgress(run=_read_run(data))
         case "error":
-            raise _refusal(_Answer(int(data.get("status", 500)), data, None))
+            status = data.get("status")
+            raise _refusal(_Answer(status if isinstance(status, int) else 500, data, None))
         case _:
             return None

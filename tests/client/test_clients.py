@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import httpx
 import pytest
 
 from flowengine.client import AsyncClient, CalledRun, Client, ClientError, RunProgress
-from flowengine.client.server_backend import ServerBackend
+from flowengine.client.server_backend import ServerBackend, _read_progress
 from flowengine.errors import RunError
 from flowengine.journal.postgres.store import PostgresStore
 from tests.serving.test_flow_service import drain
@@ -256,6 +257,24 @@ def test_a_server_that_comes_back_is_asked_again() -> None:
         thread.join()
     keys = [next(line for line in each.split(b"\r\n") if line.startswith(b"idempotency-key")) for each in asked]
     assert keys[0] == keys[1], "a repeated start is the same start"
+
+
+def test_a_server_that_says_nothing_is_not_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flowengine.client.server_backend._SILENCE", 0.05)
+    monkeypatch.setattr("flowengine.client.server_backend.pause_before", lambda tried: 0.0)
+    listening = socket.create_server(("127.0.0.1", 0), backlog=20)
+    with listening, Client(f"http://127.0.0.1:{listening.getsockname()[1]}") as client:
+        with pytest.raises(ClientError, match=r"broke: it was silent for 0\.05 s"):
+            client.get("r1")
+        with pytest.raises(ClientError, match="it was silent"):
+            next(client.follow("r1"))
+
+
+@pytest.mark.parametrize("status", ["gone", None, 1e400, 404])
+def test_an_error_on_the_way_is_told_whatever_its_status_is(status: Any) -> None:
+    with pytest.raises(ClientError, match="no such run") as refused:
+        _read_progress("error", json.dumps({"status": status, "detail": "no such run"}))
+    assert refused.value.status == (404 if status == 404 else 500)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
