@@ -74,7 +74,7 @@ class ScriptedModel:
             return self._script(request)
         if isinstance(self._script, Mapping):
             return self._find_answer(self._script, request)
-        return self._next(None, tuple(self._script), request)
+        return self._next(self._script, request)
 
     def _find_answer(self, script: Mapping[Any, Any], request: Request) -> Answer:
         text = "\n".join(message.content for message in request.messages)
@@ -91,8 +91,8 @@ class ScriptedModel:
             f"the script has no answer for this call; its keys are {list(script)}{format_prompt(request)}"
         )
 
-    def _next(self, key: None, answers: tuple[Answer, ...], request: Request) -> Answer:
-        number = self._count(key)
+    def _next(self, answers: Sequence[Answer], request: Request) -> Answer:
+        number = self._count(None)
         if number >= len(answers):
             raise UnscriptedCallError(
                 f"call {number + 1}, but the script has {len(answers)} answers{format_prompt(request)}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -310,19 +311,18 @@ class _Fold:
 
     def _receipt(self, agent: Span, at: float, receipt: Receipt) -> None:
         """Makes one span per context provider of a prompt, because their loading is not timed separately."""
-        tokens: dict[str, int] = {}
-        kept: dict[str, int] = {}
+        tokens, kept, dropped = Counter[str](), Counter[str](), Counter[str]()
         for row in receipt.fragments:
             source = str(row.get("source", ""))
-            dropped = row.get("fate", row.get("status")) == "dropped"
-            kept[source] = kept.get(source, 0) + (not dropped)
-            tokens[source] = tokens.get(source, 0) + (0 if dropped else int(row.get("tokens") or 0))
-        for source in kept:
+            is_dropped = row.get("fate", row.get("status")) == "dropped"
+            (dropped if is_dropped else kept)[source] += 1
+            tokens[source] += 0 if is_dropped else int(row.get("tokens") or 0)
+        for source in tokens:
             attributes = {
                 names.PROVIDER: source,
                 names.CONTEXT_TOKENS: tokens[source],
                 names.FRAGMENTS_KEPT: kept[source],
-                names.FRAGMENTS_DROPPED: sum(row.get("source") == source for row in receipt.fragments) - kept[source],
+                names.FRAGMENTS_DROPPED: dropped[source],
             }
             self._call(agent, f"provide_context {source}", at, 0.0, attributes).is_call = False
 

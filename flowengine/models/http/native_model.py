@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import quote
 
 import anyio
 
@@ -28,7 +27,7 @@ from flowengine.models.http.chat_protocol import (
     list_of_objects,
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
-from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
+from flowengine.models.http.openai_chat import AZURE_CHAT, OPENAI_CHAT, read_chat_usage
 from flowengine.models.http.vendor_batches import BatchableCall
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, check_answer, quote_start
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
@@ -255,8 +254,9 @@ class NativeEmbedding:
         endpoint = self._endpoint
         check_outbound(endpoint.full_name, {"api_base": endpoint.base})
         texts = [each.content for each in request.messages]
-        headers = PROTOCOLS[self._vendor.protocol].headers(endpoint.settings)
-        post = endpoint.post(self._path(), headers, {"model": self.name, "input": texts, **endpoint.more})
+        protocol = AZURE_CHAT if self._vendor.protocol == "azure" else OPENAI_CHAT
+        path, headers = protocol.path(self.name, endpoint.settings, "embeddings"), protocol.headers(endpoint.settings)
+        post = endpoint.post(path, headers, {"model": self.name, "input": texts, **endpoint.more})
         started = time.perf_counter()
         body = await endpoint.exchange(post, request.timeout)
         entries = list_of_objects(body.get("data"))
@@ -277,13 +277,6 @@ class NativeEmbedding:
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
         """Vectors come at once or not at all."""
         return stream_whole(self.complete, request)
-
-    def _path(self) -> str:
-        base = self._endpoint.base.rstrip("/")
-        if self._vendor.protocol != "azure" or base.endswith("/v1"):
-            return "/embeddings"
-        version = quote(str(self._endpoint.settings.get("api_version") or AZURE_VERSION), safe="")
-        return f"/openai/deployments/{quote(self.name, safe='')}/embeddings?api-version={version}"
 
 
 def make_native_embedding(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> Model:

@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import anyio
 
@@ -70,28 +70,6 @@ class BatchAnswer(NamedTuple):
     body: Mapping[str, Any] | None
     error: ModelError | None
     """Why it was not answered; None with no body: it was not done, and may be asked again."""
-
-
-class VendorBatches(Protocol):
-    """The batch interface of one vendor, at one address."""
-
-    async def submit(self, requests: Mapping[str, bytes], mark: str) -> str:
-        """Send a batch (name of a request → its body); its id. `mark` is by what it is found again, where the vendor
-        keeps one."""
-        ...
-
-    async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
-        """The batch of a mark that was sent, if it was: its sender died before it knew the id. A
-        `TransientModelError` where that cannot be told yet."""
-        ...
-
-    async def look(self, batch: str) -> BatchLook: ...
-
-    async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
-        """Hand over the answers of a batch that has ended, one by one, under the names of their requests."""
-        ...
-
-    async def cancel(self, batch: str) -> None: ...
 
 
 class _Exchange:
@@ -190,6 +168,8 @@ class OpenAIBatches:
         self._server = _Exchange(call, "/chat/completions")
 
     async def submit(self, requests: Mapping[str, bytes], mark: str) -> str:
+        """Send a batch (name of a request → its body); its id. `mark` is by what it is found again, where the vendor
+        keeps one."""
         head = b'{"custom_id": "%b", "method": "POST", "url": "/v1/chat/completions", "body": %b}\n'
         uploaded = await self._upload([head % (name.encode(), body) for name, body in requests.items()], mark)
         asked = {
@@ -213,6 +193,8 @@ class OpenAIBatches:
         return _id_of(said)
 
     async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
+        """The batch of a mark that was sent, if it was: its sender died before it knew the id. A
+        `TransientModelError` where that cannot be told yet."""
         async with aclosing(self._server.list_batches(since, "created_at", "after")) as listed:
             async for each in listed:
                 if as_object(each.get("metadata")).get("flowengine") == mark:
@@ -231,6 +213,7 @@ class OpenAIBatches:
         return BatchLook("ended")
 
     async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
+        """Hand over the answers of a batch that has ended, one by one, under the names of their requests."""
         found = await self._server.look(f"/batches/{batch}")
         for name in ("error_file_id", "output_file_id"):
             if found.get(name):
@@ -310,10 +293,10 @@ class AnthropicBatches:
         await self._server.post(f"/batches/{batch}/cancel", b"{}")
 
 
-_VENDORS: Final[Mapping[str, Callable[[BatchableCall], VendorBatches]]] = {
-    "openai": OpenAIBatches,
-    "anthropic": AnthropicBatches,
-}
+VendorBatches: TypeAlias = OpenAIBatches | AnthropicBatches
+"""The batch interface of one vendor, at one address."""
+
+_VENDORS: Final[Mapping[str, type[VendorBatches]]] = {"openai": OpenAIBatches, "anthropic": AnthropicBatches}
 
 
 def batches_of(call: BatchableCall) -> VendorBatches:
