@@ -96,6 +96,14 @@ async def test_content_is_left_out_unless_asked_for_and_masked_then():
     assert SECRET not in told
 
 
+@pytest.mark.parametrize("further", [10, 1_000])
+async def test_what_is_cut_ends_in_the_midst_of_no_secret(further: int):
+    run = await flow([f"{'word ' * 19_999}ada@example.jp {'and so on ' * further}"]).run()
+    chat = named(spans_of(run.events, content=True), "chat scripted").attributes[names.OUTPUT_MESSAGES]
+    assert "word <MAIL" in chat
+    assert "ada@" not in chat
+
+
 async def test_errors_are_told_with_their_type_and_masked():
     async def fail(context: Context) -> None:
         raise ValueError(f"no mail from {SECRET}")
