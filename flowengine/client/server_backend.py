@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
 import anyio
 
@@ -53,6 +53,7 @@ class ServerBackend:
         if key is not None and not (key.isascii() and key.isprintable()):
             raise ClientError("a key has printable ASCII characters alone")
         self._base = base_url.rstrip("/")
+        self._shown = _show_server(base_url)
         self._key = key
 
     def connect(self) -> AbstractAsyncContextManager[object]:
@@ -61,10 +62,10 @@ class ServerBackend:
     async def start(
         self, flow: str, inputs: Mapping[str, Any], key: str, session: str | None, labels: Mapping[str, str]
     ) -> CalledRun:
-        headers = [("idempotency-key", key), ("prefer", "respond-async")]
-        headers += [("flowengine-session", session)] if session is not None else []
-        headers += [("flowengine-label", f"{name}={value}") for name, value in labels.items()]
-        path = f"/flows/{quote(flow, safe='')}"
+        headers = [("idempotency-key", _to_header(key)), ("prefer", "respond-async")]
+        headers += [("flowengine-session", _to_header(session))] if session is not None else []
+        headers += [("flowengine-label", _to_header(f"{name}={value}")) for name, value in labels.items()]
+        path = f"/flows/{_quote(flow)}"
         return _read_run(await self._ask("POST", path, inputs, headers))
 
     async def get(self, run_id: str) -> CalledRun:
@@ -74,9 +75,11 @@ class ServerBackend:
         call = self._call("GET", f"{_path_of(run_id)}/events", None, [("accept", "text/event-stream")])
         reader = EventReader()
         try:
-            async with send_call(call) as answer:
-                if not answer.is_fine:
-                    raise _refusal(_Answer(answer.status, _parse(await answer.read()), None))
+            async with AsyncExitStack() as stack:
+                with anyio.fail_after(_SILENCE):
+                    answer = await stack.enter_async_context(send_call(call))
+                    if not answer.is_fine:
+                        raise _refusal(_Answer(answer.status, _parse(await answer.read()), None))
                 while True:
                     with anyio.fail_after(_SILENCE):
                         chunk = await answer.receive()
@@ -86,8 +89,8 @@ class ServerBackend:
                         progress = _read_progress(event.kind, event.data)
                         if progress is not None:
                             yield progress
-        except (NoConnectionError, BrokenExchangeError, IncompleteAnswerError, TimeoutError, OSError) as error:
-            raise ClientError(f"the connection to {self} broke: {error}") from error
+        except (NoConnectionError, BrokenExchangeError, IncompleteAnswerError, OSError) as error:
+            raise self._broken(error) from error
 
     async def answer(self, run_id: str, question: str | None, choice: str, form: Any, comment: str) -> None:
         body: dict[str, Any] = {"choice": choice, "comment": comment}
@@ -100,7 +103,8 @@ class ServerBackend:
 
     async def list_runs(self, flow: str, status: str, labels: Mapping[str, str]) -> Sequence[RunInfo]:
         asked = [*{"flow": flow, "status": status}.items(), *(("label", f"{name}={labels[name]}") for name in labels)]
-        found = await self._ask("GET", f"/runs?{urlencode([pair for pair in asked if pair[1]])}")
+        query = "&".join(f"{name}={_quote(value)}" for name, value in asked if value)
+        found = await self._ask("GET", f"/runs?{query}")
         listed = found.get("runs") if is_map(found) else None
         if not isinstance(listed, list):
             raise _unreadable()
@@ -120,13 +124,14 @@ class ServerBackend:
         for tried in range(1, _TRIES + 1):
             pause, is_last = pause_before(tried + 1), tried == _TRIES
             try:
-                found = await _send(call)
+                with anyio.fail_after(_SILENCE):
+                    found = await _send(call)
             except NoConnectionError as error:
                 if is_last:
                     raise ClientError(f"no server answers at {self}: {error}") from error
             except (BrokenExchangeError, OSError) as error:
                 if is_last or not may_repeat or (isinstance(error, BrokenExchangeError) and error.is_final):
-                    raise ClientError(f"the connection to {self} broke: {error}") from error
+                    raise self._broken(error) from error
             else:
                 if found.status < 300:
                     return found.data
@@ -147,10 +152,22 @@ class ServerBackend:
         data = b"" if body is None else json.dumps(to_json_value(body)).encode()
         return HttpCall(f"{self._base}{path}", sent, data, method)
 
+    def _broken(self, error: Exception) -> ClientError:
+        return ClientError(f"the connection to {self} broke: {str(error) or f'it was silent for {_SILENCE:g} s'}")
+
     def __str__(self) -> str:
-        """The server, without what an address may hold of secrets."""
-        parts = urlsplit(self._base)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        return self._shown
+
+
+def _show_server(address: str) -> str:
+    """The server, without what an address may hold of secrets; `ClientError` where it is no address."""
+    try:
+        parts = urlsplit(address)
+        if parts.hostname and (parts.port is None or parts.port):
+            return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    except ValueError:
+        pass
+    raise ClientError("the server's address is none: one such as http://127.0.0.1:8000 is expected")
 
 
 async def _send(call: HttpCall) -> _Answer:
@@ -165,6 +182,23 @@ def _parse(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
+
+
+def _quote(text: str) -> str:
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        raise ClientError(f"{text!r:.80} cannot be sent: it has half of a surrogate pair") from None
+
+
+def _to_header(text: str) -> str:
+    """A text as a header's value: as it is, or as RFC 8187 writes it.
+
+    >>> _to_header("Ada, 50%"), _to_header("山"), _to_header(" a")
+    ('Ada, 50%', "UTF-8''%E5%B1%B1", "UTF-8''%20a")
+    """
+    is_plain = text.isascii() and text.isprintable() and text == text.strip(' "') and text[:6].upper() != "UTF-8'"
+    return text if is_plain else f"UTF-8''{_quote(text)}"
 
 
 def _path_of(run_id: str) -> str:
@@ -231,6 +265,7 @@ def _read_progress(kind: str, text: str) -> RunProgress | None:
         case "result" | "question" | "interrupted" | "error" if "run_id" in data:
             return RunProgress(run=_read_run(data))
         case "error":
-            raise _refusal(_Answer(int(data.get("status", 500)), data, None))
+            status = data.get("status")
+            raise _refusal(_Answer(status if isinstance(status, int) else 500, data, None))
         case _:
             return None

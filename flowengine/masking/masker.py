@@ -21,7 +21,14 @@ from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.masking import patterns
 from flowengine.masking.folded_text import fold_text
-from flowengine.masking.patterns import MAX_PRIVATE_KEY, PRIVATE_KEY, PRIVATE_KEY_BEGINS, FoundSpan, Recognizer
+from flowengine.masking.patterns import (
+    MAX_PRIVATE_KEY,
+    MAY_HOLD,
+    PRIVATE_KEY,
+    PRIVATE_KEY_BEGINS,
+    FoundSpan,
+    Recognizer,
+)
 
 __all__ = ["DEFAULT", "HELD", "MaskedStream", "Masker", "PresidioRecognizer"]
 
@@ -140,6 +147,7 @@ class Masker:
         """Of recognizers that find the same text, the earlier one names it. `key`: a secret; processes that share it
         give the same tokens. None: a new one."""
         self.recognizers = tuple(recognizers)
+        self.is_built_in = all(each in DEFAULT for each in self.recognizers)
         self._key = hashlib.sha256(secrets.token_bytes(16) if key is None else key).digest()
 
     def mask(self, text: str) -> str:
@@ -154,6 +162,8 @@ class Masker:
     def spans(self, text: str) -> list[FoundSpan]:
         """Returns the positions of values, in order and without overlaps."""
         read = fold_text(text)
+        if not read.text or (self.is_built_in and not MAY_HOLD.search(read.text)):
+            return []
         found = _drop_overlaps(span for each in self.recognizers for span in each.find(read.text))
         return [FoundSpan(read.start(each.start), read.end(each.end), each.kind) for each in found]
 
@@ -227,6 +237,9 @@ _AFTER_LETTER: Final = f"(?![{_NAMING_LETTERS}])[\u3001-\u30ff\u3400-\u4dbf\u4e0
 _CUT: Final = re.compile(f"\n|{_AFTER_LETTER}|{_AFTER_SPACE}")
 _QUOTED: Final = re.compile(r'"[^"@\n]{0,64}(?:"(?:@|\Z)|\Z)')
 _CUT_LINES: Final = re.compile("\n")
+_UNCUT: Final = re.compile("[!-~]*")
+"""Without any place to cut, unless an escape stands for one, which begins with one of the following."""
+_ESCAPING: Final = ("%", "\\", "&#")
 
 
 class MaskedStream:
@@ -239,7 +252,7 @@ class MaskedStream:
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
-        self._cuts = _CUT if all(each in DEFAULT for each in masker.recognizers) else _CUT_LINES
+        self._cuts = _CUT if masker.is_built_in else _CUT_LINES
         self._held = ""
         self._looked = 0
         """Up to here there is no place to cut."""
@@ -247,8 +260,10 @@ class MaskedStream:
     def feed(self, piece: str) -> str:
         """Returns the masked text that is complete so far; often empty."""
         self._held += piece
-        at = self._place()
-        clear, self._held = self._held[:at], self._held[at:]
+        at = self._place(piece)
+        clear = self._held[:at]
+        if at:
+            self._held = self._held[at:]
         self._looked = len(self._held)
         return self._masker.mask(clear)
 
@@ -257,8 +272,10 @@ class MaskedStream:
         rest, self._held, self._looked = self._held, "", 0
         return self._masker.mask(rest)
 
-    def _place(self) -> int:
-        """The last place to cut, 0 where there is none."""
+    def _place(self, piece: str) -> int:
+        """The last place to cut, 0 where there is none. It can only be in the piece that came last."""
+        if _UNCUT.fullmatch(piece) and len(self._held) <= HELD and not any(map(self._held.__contains__, _ESCAPING)):
+            return 0
         read = fold_text(self._held)
         whole = [*_find_keys(read.text), *_find_quoted(read.text)]
         places = [found.end() for found in self._cuts.finditer(read.text) if read.end(found.end()) > self._looked]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final, NamedTuple, Protocol
 
-__all__ = ["MAX_PRIVATE_KEY", "PRIVATE_KEY", "PRIVATE_KEY_BEGINS", "FoundSpan", "Pattern", "Recognizer"]
+__all__ = ["MAX_PRIVATE_KEY", "MAY_HOLD", "PRIVATE_KEY", "PRIVATE_KEY_BEGINS", "FoundSpan", "Pattern", "Recognizer"]
 
 # --- Spans and recognizers
 
@@ -38,6 +38,9 @@ class Recognizer(Protocol):
         ...
 
 
+_LONGEST: Final = 1_100
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     r"""Values that a regular expression finds, and that stand up to a check.
@@ -54,16 +57,26 @@ class Pattern:
     regex: re.Pattern[str]
     check: Callable[[re.Match[str]], bool] | None = None
     """Whether what was found is one: a checksum, a range, what stands before it."""
+    mark: re.Pattern[str] | None = None
+    """Found in each that stands up to the check. What is far from one is left out, and no match with one may have more
+    than `_LONGEST` characters."""
 
     def find(self, text: str) -> Iterator[FoundSpan]:
         group: int | str = "value" if "value" in self.regex.groupindex else 0
         start = 0
+        mark: re.Match[str] | None = None
         while found := self.regex.search(text, start):
-            if found.end() > found.start() and (self.check is None or self.check(found)):
+            start = found.start() + 1  # One that stands up may begin inside what does not.
+            if self.mark is not None and (mark is None or mark.start() < found.start()):
+                mark = self.mark.search(text, found.start())
+                if mark is None:
+                    return
+                if mark.end() > found.end():
+                    start = max(start, mark.end() - _LONGEST)
+            is_marked = mark is None or mark.end() <= found.end()
+            if is_marked and found.end() > found.start() and (self.check is None or self.check(found)):
                 yield FoundSpan(*found.span(group), self.kind)
                 start = found.end()
-            else:  # One that stands up may begin inside what did not.
-                start = found.start() + 1
 
 
 # --- Mail addresses
@@ -251,8 +264,11 @@ def _looks_random(found: re.Match[str]) -> bool:
     return _is_mixed(found[0].partition("-")[2] or found[0])
 
 
+_MIXED: Final = re.compile("[0-9]|[a-z][A-Z]")
+
+
 def _is_mixed(text: str) -> bool:
-    return re.search("[0-9]", text) is not None or re.search("[a-z][A-Z]", text) is not None
+    return _MIXED.search(text) is not None
 
 
 _NAMED: Final = re.compile(
@@ -277,9 +293,9 @@ def _is_named_secret(found: re.Match[str]) -> bool:
 
 
 KEY: Final = (
-    Pattern("KEY", re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_PREFIXED)})"), _looks_random),
+    Pattern("KEY", re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_PREFIXED)})"), _looks_random, _MIXED),
     Pattern("KEY", re.compile(r"(?i:bearer|basic)[ ]{1,3}(?P<value>[A-Za-z0-9._~+/-]{16,}=*)"), _looks_random),
-    Pattern("KEY", _NAMED, _is_named_secret),
+    Pattern("KEY", _NAMED, _is_named_secret, _MIXED),
     Pattern("KEY", re.compile(r"(?<![A-Za-z0-9+/=_.-])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=_-])"), _is_of_aws),
     Pattern(
         "KEY",
@@ -307,3 +323,6 @@ PRIVATE_KEY: Final = Pattern(  # Where its end is missing, as far as its lines g
         rf"|(?:(?!-----)[A-Za-z0-9+/=\s\\:,.-]){{0,{MAX_PRIVATE_KEY}}})"
     ),
 )
+
+MAY_HOLD: Final = re.compile("[0-9@:]|[a-z][A-Z]|-----|hooks")
+"""Stands in each text in which one of these patterns finds something; most of what is said has nothing of it."""

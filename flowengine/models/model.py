@@ -7,17 +7,19 @@ Only the seam is here. Vendors, retries, limits, fallbacks and stand-ins are all
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import inf
-from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from flowengine.models.call_options import OPTIONS, VENDOR_OPTIONS, PromptCaching
 from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
 
 __all__ = [
+    "Finish",
     "LoadsLibrary",
     "Model",
     "PassThroughModel",
@@ -32,6 +34,7 @@ __all__ = [
     "read_cost",
     "read_token_count",
     "request_of",
+    "stream_whole",
     "supports_schema",
     "to_plain",
 ]
@@ -230,6 +233,22 @@ class Model(Protocol):
         ...
 
 
+@asynccontextmanager
+async def stream_whole(
+    complete: Callable[[Request], Awaitable[Reply]], request: Request, pieces: str = r"(?s).+"
+) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+    """The stream of a model whose answers come at once: the text, cut as a pattern says, and the reply."""
+
+    async def write() -> AsyncGenerator[str | Reply]:
+        for piece in re.findall(pieces, reply.content):
+            yield piece
+        yield reply
+
+    reply = await complete(request)
+    async with aclosing(write()) as written:
+        yield written
+
+
 def missing_members(value: object) -> list[str]:
     """The members that an object lacks to be a `Model`."""
     return [each for each in ("name", "provider", "complete", "stream") if not hasattr(value, each)]
@@ -318,8 +337,12 @@ def as_json(value: Any) -> Any:
 # --- What every wrapper of a model shares
 
 
+Finish: TypeAlias = Callable[[Reply], Reply]
+"""Has the last word on a reply."""
+
+
 class PassThroughModel:
-    """Round one model. What a wrapper is for, it adds to `complete` and `stream`."""
+    """Round one model. What a wrapper is for, it adds in `_around`, or to `complete` and `stream`."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -339,3 +362,21 @@ class PassThroughModel:
     async def supports_schema(self) -> bool:
         """Tells whether the model inside is held to a JSON Schema."""
         return await supports_schema(self._model)
+
+    @asynccontextmanager
+    async def _around(self, request: Request) -> AsyncGenerator[tuple[Request, Finish]]:
+        """Surrounds a call: gives what is asked instead, and what becomes of the reply."""
+        yield request, lambda reply: reply
+
+    async def complete(self, request: Request) -> Reply:
+        async with self._around(request) as (asked, finish):
+            return finish(await self._model.complete(asked))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            async for piece in stream:
+                yield finish(piece) if isinstance(piece, Reply) else piece
+
+        async with self._around(request) as (asked, finish), self._model.stream(asked) as stream:
+            yield pieces()

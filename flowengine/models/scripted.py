@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias, cast
 
 import anyio
 
 from flowengine.errors import PermanentModelError
 from flowengine.models.messages import ToolRequest
-from flowengine.models.model import Reply, Request
+from flowengine.models.model import Reply, Request, stream_whole
 
 __all__ = ["Answer", "ScriptedModel", "UnscriptedCallError", "format_prompt"]
 
@@ -66,23 +66,15 @@ class ScriptedModel:
             raise answer
         return self._reply(answer)
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            for piece in re.findall(r"\s*\S+\s*", reply.content):
-                yield piece
-            yield reply
-
-        reply = await self.complete(request)
-        async with aclosing(pieces()) as written:
-            yield written
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
+        return stream_whole(self.complete, request, r"\s*\S+\s*")
 
     def _answer(self, request: Request) -> Answer:
         if callable(self._script):
             return self._script(request)
         if isinstance(self._script, Mapping):
             return self._find_answer(self._script, request)
-        return self._next(None, tuple(self._script), request)
+        return self._next(self._script, request)
 
     def _find_answer(self, script: Mapping[Any, Any], request: Request) -> Answer:
         text = "\n".join(message.content for message in request.messages)
@@ -99,8 +91,8 @@ class ScriptedModel:
             f"the script has no answer for this call; its keys are {list(script)}{format_prompt(request)}"
         )
 
-    def _next(self, key: None, answers: tuple[Answer, ...], request: Request) -> Answer:
-        number = self._count(key)
+    def _next(self, answers: Sequence[Answer], request: Request) -> Answer:
+        number = self._count(None)
         if number >= len(answers):
             raise UnscriptedCallError(
                 f"call {number + 1}, but the script has {len(answers)} answers{format_prompt(request)}"

@@ -268,14 +268,14 @@ def _may_pass(error: smtplib.SMTPException) -> bool:
 
 def _give_to_server(server: MailServer, mail: EmailMessage, to: str, user: str, password: str, seconds: float) -> None:
     """Hand a mail to its server; it is in a thread, and each of its steps has so many seconds."""
-    context = ssl.create_default_context()
     if server.security == "tls":
+        context = ssl.create_default_context()
         client: smtplib.SMTP = smtplib.SMTP_SSL(server.host, server.port, timeout=seconds, context=context)
     else:
         client = smtplib.SMTP(server.host, server.port, timeout=seconds)
     with closing(client):
         if server.security == "starttls":
-            client.starttls(context=context)
+            client.starttls(context=ssl.create_default_context())
         if user:
             client.login(user, password)
         client.send_message(mail, mail["From"].addresses[0].addr_spec, [to])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
+from urllib.parse import unquote
 
 import anyio
 from starlette.requests import Request
@@ -16,7 +18,15 @@ from flowengine.server.sse import StreamResponse, wait_until_gone
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller
 
-__all__ = ["answer_while_heard", "caller_of", "event_stream", "run_key_of", "stopping_unheard"]
+__all__ = [
+    "answer_while_heard",
+    "caller_of",
+    "event_stream",
+    "read_header_text",
+    "run_key_of",
+    "session_name_of",
+    "stopping_unheard",
+]
 
 T = TypeVar("T")
 
@@ -35,7 +45,31 @@ def run_key_of(request: Request) -> str | None:
     keys = request.headers.getlist("idempotency-key")
     if len(keys) > 1:
         raise InputError(f"a call has one Idempotency-Key, found {len(keys)}")
-    return keys[0].strip().removeprefix('"').removesuffix('"') if keys else None
+    return read_header_text(keys[0].strip().removeprefix('"').removesuffix('"')) if keys else None
+
+
+def session_name_of(request: Request) -> str | None:
+    """Returns the session that a call continues, where its header names one."""
+    name = request.headers.get("flowengine-session")
+    return None if name is None else read_header_text(name)
+
+
+def read_header_text(value: str) -> str:
+    """Returns the text of a header's value: in the form of RFC 8187, or as it stands there, also as UTF-8.
+
+    >>> read_header_text("UTF-8''%E5%B1%B1"), read_header_text("å±±"), read_header_text("50%25")
+    ('山', '山', '50%25')
+    """
+    quoted = _QUOTED.fullmatch(value)
+    try:
+        return value.encode("latin-1").decode() if quoted is None else unquote(quoted[1], errors="strict")
+    except UnicodeError:
+        if quoted is not None:
+            raise InputError(f"a header's text is no UTF-8: {value!r:.80}") from None
+        return value
+
+
+_QUOTED: Final = re.compile(r"utf-8'[a-z0-9-]*'(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str], *, tells_retry: bool = False) -> Response:

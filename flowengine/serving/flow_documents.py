@@ -130,8 +130,11 @@ def _problem(description: str) -> Schema:
 _CALL_PARAMETERS: Final = [
     _header("Idempotency-Key", "The run: the same key with the same inputs finds the run that there is."),
     _header("Prefer", "`respond-async`: 202 at once. `wait=SECONDS`: 202 after so long."),
-    _header("Flowengine-Session", "Continue the session of this name."),
-    _header("Flowengine-Label", "NAME=VALUE, by which the run is found again; may stand several times."),
+    _header("Flowengine-Session", "Continue the session of this name, in UTF-8 or as RFC 8187 writes it."),
+    _header(
+        "Flowengine-Label",
+        "NAME=VALUE, by which the run is found again; written as a session's name, and may stand several times.",
+    ),
     _header("Flowengine-Callback", "An address that is told when the run ends or asks; see the documentation."),
 ]
 _CALL_PROBLEMS: Final = {

@@ -26,7 +26,7 @@ from flowengine.server.run_commands import ApprovalDecision
 from flowengine.server.safety import ANSWERS
 from flowengine.server.schemas import ANSWER
 from flowengine.server.sse import read_position
-from flowengine.serving.chat_requests import caller_of, event_stream, run_key_of
+from flowengine.serving.chat_requests import caller_of, event_stream, read_header_text, run_key_of, session_name_of
 from flowengine.serving.flow_documents import describe_flows
 from flowengine.serving.http_answers import (
     accepted_response,
@@ -110,8 +110,8 @@ class _FlowRoutes:
             inputs,
             run_key=run_key_of(request),
             caller=caller,
-            labels=parse_labels(request.headers.getlist("flowengine-label")),
-            session=request.headers.get("flowengine-session"),
+            labels=parse_labels(map(read_header_text, request.headers.getlist("flowengine-label"))),
+            session=session_name_of(request),
             tokens=wish.is_stream,
             around=None if url is None else partial(callbacks.expecting, url),
         )

@@ -25,6 +25,7 @@ from flowengine.serving.chat_requests import (
     caller_of,
     event_stream,
     run_key_of,
+    session_name_of,
     stopping_unheard,
 )
 from flowengine.serving.chat_shape import TextOutput, find_text_output
@@ -61,7 +62,6 @@ __all__ = ["make_openai_routes"]
 Told: TypeAlias = "tuple[str, str] | RunEnded"
 """A piece of `text` or `reasoning`, and at last the end."""
 
-_SESSION_HEADER: Final = "flowengine-session"
 _NO_RETRY: Final[Mapping[str, str]] = {"x-should-retry": "false"}
 _GONE: Final = Response(status_code=499)
 """It has no listener."""
@@ -142,7 +142,7 @@ class _OpenAiRoutes:
 
     async def complete_chat(self, request: Request) -> Response:
         """A flow as a chat completion, whole or as a stream."""
-        call = read_chat_call(await read_json_object(request, self._max_body), request.headers.get(_SESSION_HEADER))
+        call = read_chat_call(await read_json_object(request, self._max_body), session_name_of(request))
         asked = await self._ask(request, call, Conversation(call.messages, call.session))
         if call.stream:
             return event_stream(_stream(asked, ChatStream(tells_usage=call.tells_usage)), asked.headers)
@@ -152,7 +152,7 @@ class _OpenAiRoutes:
     async def respond(self, request: Request) -> Response:
         """A flow as a response of the Responses API, whole or as a stream."""
         body = await read_json_object(request, self._max_body)
-        call = read_responses_call(body, request.headers.get(_SESSION_HEADER))
+        call = read_responses_call(body, session_name_of(request))
         session = call.session if call.previous is None else await self._find_session(call.previous, caller_of(request))
         keeps = session is None and call.store
         previous = None if call.previous is None else _run_of(call.previous)

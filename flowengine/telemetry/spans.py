@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -51,6 +52,8 @@ __all__ = ["Mark", "Span", "spans_of"]
 
 _LONGEST: Final = 100_000
 """Characters of one attribute."""
+_UNTOLD: Final = 2_000
+"""Characters, more than a value has."""
 
 Attributes = dict[str, Any]
 
@@ -310,19 +313,18 @@ class _Fold:
 
     def _receipt(self, agent: Span, at: float, receipt: Receipt) -> None:
         """Makes one span per context provider of a prompt, because their loading is not timed separately."""
-        tokens: dict[str, int] = {}
-        kept: dict[str, int] = {}
+        tokens, kept, dropped = Counter[str](), Counter[str](), Counter[str]()
         for row in receipt.fragments:
             source = str(row.get("source", ""))
-            dropped = row.get("fate", row.get("status")) == "dropped"
-            kept[source] = kept.get(source, 0) + (not dropped)
-            tokens[source] = tokens.get(source, 0) + (0 if dropped else int(row.get("tokens") or 0))
-        for source in kept:
+            is_dropped = row.get("fate", row.get("status")) == "dropped"
+            (dropped if is_dropped else kept)[source] += 1
+            tokens[source] += 0 if is_dropped else int(row.get("tokens") or 0)
+        for source in tokens:
             attributes = {
                 names.PROVIDER: source,
                 names.CONTEXT_TOKENS: tokens[source],
                 names.FRAGMENTS_KEPT: kept[source],
-                names.FRAGMENTS_DROPPED: sum(row.get("source") == source for row in receipt.fragments) - kept[source],
+                names.FRAGMENTS_DROPPED: dropped[source],
             }
             self._call(agent, f"provide_context {source}", at, 0.0, attributes).is_call = False
 
@@ -344,7 +346,7 @@ class _Fold:
 
     def _mask(self, value: Any, longest: int) -> Any:
         if isinstance(value, str):
-            return self._masker.mask(value if len(value) <= longest else f"{value[:longest]}…")
+            return self._mask_text(value, longest)
         if isinstance(value, list):
             return [self._mask(each, longest) for each in cast("list[Any]", value)]
         if isinstance(value, dict):
@@ -355,7 +357,16 @@ class _Fold:
         """Any value as masked text of bearable length."""
         plain = to_json_value(value)
         text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-        return self._masker.mask(text[:_LONGEST])
+        return self._mask_text(text, _LONGEST)
+
+    def _mask_text(self, text: str, longest: int) -> str:
+        """The masked text; of a longer one its beginning. Where it is cut, a part of a value would not be known as one:
+        so more is masked than is told."""
+        if len(text) <= longest:
+            return self._masker.mask(text)
+        masked = self._masker.mask(text[: longest + _UNTOLD])
+        known = len(masked) - (_UNTOLD if len(text) > longest + _UNTOLD else 0)
+        return f"{masked[: min(longest, known)]}…"
 
 
 def _hash(text: str) -> str:

@@ -8,8 +8,8 @@ when to play and when to record; the form of the file is `cassette_file`'s matte
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from difflib import SequenceMatcher, unified_diff
 from os import PathLike
@@ -22,7 +22,7 @@ from flowengine.agents.settings import CallSettings, ModelChoice
 from flowengine.errors import ModelConfigError, PermanentModelError
 from flowengine.flow import Flow
 from flowengine.models.definitions import ModelDefinition, find_meaning
-from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.model import Model, Reply, Request, stream_whole, supports_schema
 from flowengine.models.open import default_model
 from flowengine.models.outbound import allow_requests
 from flowengine.models.wrappers.retrying import RetryingModel
@@ -189,17 +189,9 @@ class _CassetteModel:
         self._cassette.keep(Call(asked, reply, self._node))
         return reply
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
         """The whole answer in one piece: what is tested is what it says, not how it trickles."""
-
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            if reply.content:
-                yield reply.content
-            yield reply
-
-        reply = await self.complete(request)
-        yield pieces()
+        return stream_whole(self.complete, request)
 
     def _detect_model(self, model: str | None = None) -> tuple[str, str]:
         """Provider and name of the model, or of the default one."""

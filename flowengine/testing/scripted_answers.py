@@ -8,14 +8,15 @@ A call for which there is no answer is an error that shows the prompt. What answ
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 from flowengine.agents.settings import CallSettings
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.models.model import Model, PassThroughModel, Reply, Request
+from flowengine.models.model import Finish, Model, PassThroughModel, Reply, Request
 from flowengine.models.scripted import Answer, ScriptedModel, UnscriptedCallError, format_prompt
 from flowengine.testing.model_overrides import ModelSlot, seat_names, with_models
 
@@ -89,41 +90,25 @@ class _RefusalRecorder(PassThroughModel):
         super().__init__(model)
         self._misses = misses
 
-    async def complete(self, request: Request) -> Reply:
-        try:
-            reply = await self._model.complete(request)
-            _check_tools(request, reply)
-            return reply
-        except UnscriptedCallError as error:
-            self._misses.append(str(error))
-            raise
-
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+    async def _around(self, request: Request) -> AsyncGenerator[tuple[Request, Finish]]:
         try:
-            async with self._model.stream(request) as pieces:
-                yield _check_stream(request, pieces)
+            yield request, partial(_check_tools, request)
         except UnscriptedCallError as error:
             self._misses.append(str(error))
             raise
 
 
-async def _check_stream(request: Request, pieces: AsyncIterator[str | Reply]) -> AsyncIterator[str | Reply]:
-    async for piece in pieces:
-        if isinstance(piece, Reply):
-            _check_tools(request, piece)
-        yield piece
-
-
-def _check_tools(request: Request, reply: Reply) -> None:
-    """`UnscriptedCallError` for a script that calls a tool which the agent is not offered."""
+def _check_tools(request: Request, reply: Reply) -> Reply:
+    """The reply; `UnscriptedCallError` for a script that calls a tool which the agent is not offered."""
     offered = [str(tool["function"]["name"]) for tool in request.tools]
     if not offered and any(message.role == "tool" for message in request.messages):
-        return  # No tool is offered any more: that is the limit of rounds, of which the loop tells.
+        return reply  # No tool is offered any more: that is the limit of rounds, of which the loop tells.
     for call in reply.tool_calls:
         if call.name not in offered:
             hint = did_you_mean(call.name, offered) or f"; the agent is offered: {', '.join(offered) or 'no tool'}"
             raise UnscriptedCallError(f"the script calls the tool '{call.name}', which the agent does not have{hint}")
+    return reply
 
 
 def _to_model(answers: NodeAnswers) -> Model:

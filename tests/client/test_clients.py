@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from flowengine.client import AsyncClient, CalledRun, Client, ClientError, RunProgress
-from flowengine.client.server_backend import ServerBackend
+from flowengine.client.server_backend import ServerBackend, _read_progress
 from flowengine.errors import RunError
 from flowengine.journal.postgres.store import PostgresStore
 from tests.serving.test_flow_service import drain
@@ -54,6 +56,32 @@ def test_a_start_that_is_repeated_with_its_key_finds_the_run(client: Client) -> 
     with pytest.raises(ClientError, match="other inputs") as refused:
         client.start("echo", {"message": "twice"}, key="k1")
     assert refused.value.status == 422
+
+
+@pytest.mark.parametrize("text", ["山田 é", " spaced ", 'a "quoted"', "UTF-8''%41", "50%25"])
+def test_names_of_sessions_keys_and_labels_arrive_whatever_letters_they_have(
+    client: Client, server: ChatServer, text: str
+) -> None:
+    begun = client.start("echo", {"message": "x"}, key=text, session=text, labels={"team": text})
+    assert [each.run_id for each in client.list_runs(labels={"team": text})] == [begun.run_id]
+    if text in ("山田 é", "50%25"):  # Who knows no RFC 8187 sends the letters themselves.
+        sent = {"idempotency-key": text, "flowengine-session": text, "authorization": f"Bearer {server.ann}"}
+        raw = [(name, value.encode()) for name, value in {**sent, "prefer": "respond-async"}.items()]
+        again = httpx.post(f"{server.url}/flows/echo", json={"message": "x"}, headers=raw, timeout=30)
+        assert again.json()["run_id"] == begun.run_id
+
+
+@pytest.mark.parametrize("address", ["http://[", "https://a:word", "http://"])
+def test_what_is_no_address_of_a_server_is_refused(address: str) -> None:
+    with pytest.raises(ClientError, match=r"one such as http://127\.0\.0\.1:8000 is expected") as refused:
+        Client(address)
+    assert "word" not in str(refused.value)
+
+
+def test_text_that_cannot_be_sent_is_refused(client: Client) -> None:
+    for session in ("\ud83d", "a\0b"):
+        with pytest.raises(ClientError, match=r"half of a surrogate pair|1 to 200 characters"):
+            client.start("echo", {"message": "x"}, session=session)
 
 
 def test_a_run_is_followed_to_its_end(client: Client) -> None:
@@ -231,6 +259,24 @@ def test_a_server_that_comes_back_is_asked_again() -> None:
     assert keys[0] == keys[1], "a repeated start is the same start"
 
 
+def test_a_server_that_says_nothing_is_not_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flowengine.client.server_backend._SILENCE", 0.05)
+    monkeypatch.setattr("flowengine.client.server_backend.pause_before", lambda tried: 0.0)
+    listening = socket.create_server(("127.0.0.1", 0), backlog=20)
+    with listening, Client(f"http://127.0.0.1:{listening.getsockname()[1]}") as client:
+        with pytest.raises(ClientError, match=r"broke: it was silent for 0\.05 s"):
+            client.get("r1")
+        with pytest.raises(ClientError, match="it was silent"):
+            next(client.follow("r1"))
+
+
+@pytest.mark.parametrize("status", ["gone", None, 1e400, 404])
+def test_an_error_on_the_way_is_told_whatever_its_status_is(status: Any) -> None:
+    with pytest.raises(ClientError, match="no such run") as refused:
+        _read_progress("error", json.dumps({"status": status, "detail": "no such run"}))
+    assert refused.value.status == (404 if status == 404 else 500)
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("has_news", [True, False])
 async def test_a_run_is_awaited_for_as_long_as_it_tells_something_new(
@@ -258,8 +304,8 @@ async def test_a_run_is_awaited_for_as_long_as_it_tells_something_new(
 def test_a_request_that_can_never_be_sent_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
     monkeypatch.setattr("flowengine.client.server_backend.pause_before", lambda tried: tries.append(tried) or 0.0)
-    with Client("http://127.0.0.1:1") as client, pytest.raises(ClientError, match="cannot be sent"):
-        client.start("f", session="a\r\nb: c")
+    with Client("http://127.0.0.1:1/?a b") as client, pytest.raises(ClientError, match="cannot be sent"):
+        client.start("f")
     assert len(tries) == 1
 
 

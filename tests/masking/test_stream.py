@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flowengine.masking.folded_text import fold_text
 from flowengine.masking.masker import DEFAULT, HELD, MaskedStream, Masker
-from flowengine.masking.patterns import MAX_PRIVATE_KEY, Pattern
+from flowengine.masking.patterns import MAX_PRIVATE_KEY, MAY_HOLD, Pattern
 from tests.bench.masking import lines
 
 MASKER = Masker(key=b"tests")
@@ -65,6 +67,7 @@ PIECES = [
         "PRIVATE KEY-----",
     ),
     *("-----END PRIVATE KEY-----", "\nQUJD\n", "::", "db8", "\u3000", "é"),
+    *("%2", "0", "\\x2", "&#3", "2;", "\u200b"),
 ]
 
 
@@ -124,3 +127,27 @@ def test_a_masker_with_foreign_recognizers_cuts_at_the_ends_of_lines() -> None:
     stream = MaskedStream(Masker([*DEFAULT, Pattern("NAME", re.compile("ada lovelace"))]))
     assert stream.feed("hello, I am ada ") == ""
     assert stream.feed("lovelace\nand ").startswith("hello, I am <NAME:")
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(PIECES), max_size=8))
+def test_nothing_is_found_where_nothing_stands_that_a_value_needs(pieces: list[str]) -> None:
+    text = fold_text("".join(pieces)).text
+    assert MAY_HOLD.search(text) or not any(list(each.find(text)) for each in DEFAULT)
+
+
+KEYISH = Pattern("KEY", re.compile("(?:sk|pk)-[a-z0-9-]{3,40}"), lambda found: "7" in found[0])
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(["sk-", "pk-", "7", "a", " ", "abc-" * 12, "b" * 1_200]), max_size=12))
+def test_a_pattern_with_a_mark_finds_what_it_finds_without(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert list(replace(KEYISH, mark=re.compile("7")).find(text)) == list(KEYISH.find(text))
+
+
+def test_what_has_no_mark_is_not_read_again_and_again() -> None:
+    checked: list[re.Match[str]] = []
+    pattern = Pattern("KEY", KEYISH.regex, lambda found: bool(checked.append(found)), re.compile("7"))
+    assert list(pattern.find("sk-" * 1_000 + " 7")) == []
+    assert checked == []

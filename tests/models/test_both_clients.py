@@ -267,6 +267,19 @@ async def test_leaving_a_stream_early_closes_the_connection(server: ModelServer,
     await _abandoned(server)
 
 
+async def test_a_stream_without_an_end_is_given_up_at_a_size(
+    server: ModelServer, model_of: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("http.loop_client", "litellm.reply"):
+        monkeypatch.setattr(f"flowengine.models.{module}._LARGEST", 3_000)
+    server.respond_with([Completion("word " * 100, piece_delay=0.05)])
+    async with model_of().stream(asking()) as stream:
+        assert await anext(stream)
+        with pytest.raises(PermanentModelError, match="the server's answer has more than 3,000 "):
+            _ = [piece async for piece in stream]
+    await _abandoned(server)
+
+
 async def test_calls_of_one_event_loop_share_a_connection(server: ModelServer, model_of: MakeModel) -> None:
     for _ in range(3):
         await model_of().complete(asking())

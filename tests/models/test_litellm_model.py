@@ -26,7 +26,7 @@ from flowengine.agents.standalone import run_sync
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import ModelError, TransientModelError
 from flowengine.models.litellm.model import LiteLLMModel
-from flowengine.models.litellm.reply import as_model_error, read_reply
+from flowengine.models.litellm.reply import PieceCollector, as_model_error, read_reply
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request
 from flowengine.models.open import get_llm
@@ -258,12 +258,31 @@ atexit.register(lambda: print("still importing" if litellm_ready() is None else 
 def test_a_key_in_what_a_vendor_wants_back_is_told_nobody() -> None:
     key = "sk-own-0123456789"
     block = {"type": "thinking", "thinking": f"the key is {key}", "signature": "s"}
-    call = SimpleNamespace(id="1", function=SimpleNamespace(name="add", arguments="{}"))
-    message = SimpleNamespace(content="", tool_calls=[call], thinking_blocks=[block])
-    choice = SimpleNamespace(message=message, finish_reason="tool_calls")
-    response = SimpleNamespace(choices=[choice], model="m", _hidden_params={})
+    call = {"id": "1", "function": {"name": "add", "arguments": "{}"}}
+    message = {"content": "", "tool_calls": [call], "thinking_blocks": [block]}
+    body = {"choices": [{"message": message, "finish_reason": "tool_calls"}], "model": "m"}
+    response = SimpleNamespace(model_dump=lambda: body, _hidden_params={})
     (kept,) = read_reply(response, "anthropic", "m", 0.1, Secrets([key])).vendor_parts
     assert (kept["thinking"], kept["signature"]) == ("the key is [hidden]", "s")
+
+
+def test_thinking_that_comes_bit_by_bit_is_put_together() -> None:
+    deltas: list[dict[str, Any]] = [
+        {"thinking_blocks": [{"type": "thinking", "thinking": "Let me ", "signature": None, "index": 0}]},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "see.", "signature": ""}]},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "", "signature": "s1"}]},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "More."}, {"type": "redacted_thinking", "data": "x"}]},
+        {"tool_calls": [{"index": 0, "id": "1", "function": {"name": "add", "arguments": "{}"}}]},
+    ]
+    collector = PieceCollector(None, "anthropic", "m", "anthropic/m", Secrets([]))
+    for delta in deltas:
+        body = {"choices": [{"delta": delta, "finish_reason": "tool_calls"}]}
+        collector.add(SimpleNamespace(model_dump=partial(dict, body)))
+    assert collector.reply(0.1).vendor_parts == (
+        {"type": "thinking", "thinking": "Let me see.", "signature": "s1"},
+        {"type": "thinking", "thinking": "More.", "signature": ""},
+        {"type": "redacted_thinking", "data": "x"},
+    )
 
 
 def test_an_address_whose_password_has_a_slash_is_not_told() -> None:

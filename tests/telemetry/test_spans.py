@@ -11,7 +11,8 @@ import pytest
 from flowengine.agents.agent import Agent
 from flowengine.cli.commands.export import lines_of
 from flowengine.core.context import Context
-from flowengine.engine.events import Event
+from flowengine.core.records import Receipt
+from flowengine.engine.events import Event, NodeRecorded
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
@@ -70,6 +71,20 @@ async def test_runs_nodes_agents_calls_and_tools_are_spans_inside_of_each_other(
     assert named(spans, "invoke_workflow tea").attributes[names.RUN_STATUS] == "succeeded"
 
 
+async def test_a_prompt_s_context_is_counted_by_provider_also_where_none_is_named():
+    kept, dropped = {"source": "files", "tokens": 5, "status": "kept"}, {"tokens": 9, "status": "dropped"}
+    run = await flow().run()
+    events = [
+        each._replace(record=Receipt([kept, {**dropped, "source": "files"}, dropped]))
+        if isinstance(each, NodeRecorded)
+        else each
+        for each in run.events
+    ]
+    found = [each.attributes for each in spans_of(events) if each.name.startswith("provide_context")][:2]
+    counts = [(each[names.CONTEXT_TOKENS], each[names.FRAGMENTS_KEPT], each[names.FRAGMENTS_DROPPED]) for each in found]
+    assert counts == [(5, 1, 1), (0, 0, 1)]
+
+
 async def test_content_is_left_out_unless_asked_for_and_masked_then():
     run = await flow().run()
     silent = "\n".join(lines_of(spans_of(run.events)))
@@ -79,6 +94,14 @@ async def test_content_is_left_out_unless_asked_for_and_masked_then():
     assert "Answer." in told
     assert "<MAIL:" in told
     assert SECRET not in told
+
+
+@pytest.mark.parametrize("further", [10, 1_000])
+async def test_what_is_cut_ends_in_the_midst_of_no_secret(further: int):
+    run = await flow([f"{'word ' * 19_999}ada@example.jp {'and so on ' * further}"]).run()
+    chat = named(spans_of(run.events, content=True), "chat scripted").attributes[names.OUTPUT_MESSAGES]
+    assert "word <MAIL" in chat
+    assert "ada@" not in chat
 
 
 async def test_errors_are_told_with_their_type_and_masked():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final, cast
 
 from flowengine.models.attachments import anthropic_parts
@@ -88,7 +89,7 @@ def _size_of(block: dict[str, Any]) -> int:
 
 
 def _can_be_marked(block: dict[str, Any]) -> bool:
-    return block.get("type") not in ("thinking", "redacted_thinking") and block.get("text") != ""
+    return block.get("type") not in THINKING and block.get("text") != ""
 
 
 _VERSION: Final = "2023-06-01"
@@ -149,7 +150,7 @@ def _make_chat(messages: Sequence[Message], *, is_marked: bool) -> dict[str, Any
     said = (each if is_marked else each._replace(stable=0) for each in messages if each.role != "system")
     turns = list(_take_turns(said))
     if not turns or turns[0]["role"] != "user":
-        turns.insert(0, _turn("user", []))
+        turns.insert(0, {"role": "user", "content": []})
     _end_without_space(turns[-1])
     for turn in turns:
         turn["content"] = turn["content"] or [_text_block(_NOTHING)]
@@ -159,20 +160,8 @@ def _make_chat(messages: Sequence[Message], *, is_marked: bool) -> dict[str, Any
 
 def _take_turns(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     """Messages in a row that are one side's, as one."""
-    turn: dict[str, Any] | None = None
-    for message in messages:
-        role = "assistant" if message.role == "assistant" else "user"
-        if turn is None or turn["role"] != role:
-            if turn is not None:
-                yield turn
-            turn = _turn(role, [])
-        turn["content"] += _to_blocks(message)
-    if turn is not None:
-        yield turn
-
-
-def _turn(role: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"role": role, "content": blocks}
+    for role, said in groupby(messages, lambda each: "assistant" if each.role == "assistant" else "user"):
+        yield {"role": role, "content": [block for each in said for block in _to_blocks(each)]}
 
 
 def _to_blocks(message: Message) -> list[dict[str, Any]]:

@@ -7,10 +7,10 @@ reader is cancelled is still read (`cancellation`). Which connection is used for
 from __future__ import annotations
 
 import select
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import h11
@@ -35,14 +35,12 @@ class BrokenExchangeError(Exception):
         self.is_final = is_final
 
 
-class ResponseHead:
-    """Status and headers; the names in small letters."""
+class ResponseHead(NamedTuple):
+    """What comes before an answer's body."""
 
-    __slots__ = ("headers", "status")
-
-    def __init__(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        self.status = status
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    status: int
+    headers: Mapping[str, str]
+    """The names in small letters."""
 
 
 def make_request(method: str, target: str, headers: Sequence[tuple[str, str]]) -> h11.Request:
@@ -78,7 +76,8 @@ class HttpConnection:
         while True:
             event = await self._next_event()
             if isinstance(event, h11.Response):
-                return ResponseHead(event.status_code, list(event.headers))
+                headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+                return ResponseHead(event.status_code, headers)
             if isinstance(event, h11.ConnectionClosed | h11.EndOfMessage):
                 raise BrokenExchangeError("the server closed the connection without an answer")
 

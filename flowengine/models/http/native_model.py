@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import quote
 
 import anyio
 
@@ -28,12 +27,12 @@ from flowengine.models.http.chat_protocol import (
     list_of_objects,
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
-from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
+from flowengine.models.http.openai_chat import AZURE_CHAT, OPENAI_CHAT, read_chat_usage
 from flowengine.models.http.vendor_batches import BatchableCall
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, check_answer, quote_start
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.messages import check_vectors
-from flowengine.models.model import Model, Reply, Request
+from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor
 from flowengine.models.wrappers.priced import cost_of
@@ -61,11 +60,8 @@ class NativeModel:
     ) -> None:
         self.name = name
         self.provider = provider
-        given = settings or {}
-        connection = {name: value for name, value in given.items() if name in CONNECTION_SETTINGS}
-        self._more = {name: value for name, value in given.items() if name not in CONNECTION_SETTINGS}
         self._structured_output = structured_output
-        self._endpoint = VendorEndpoint(provider, name, NATIVE[provider], connection)
+        self._endpoint = VendorEndpoint(provider, name, NATIVE[provider], settings or {})
         self._traits = traits_of(
             provider, name, structured_output=structured_output, is_elsewhere=self._endpoint.is_elsewhere
         )
@@ -169,7 +165,7 @@ class NativeModel:
         if not named:
             return None
         rest = {name: value for name, value in request.extra.items() if name not in named}
-        settings = {**self._more, **self._endpoint.settings, **named}
+        settings = {**self._endpoint.more, **self._endpoint.settings, **named}
         moved = NativeModel(self.name, self.provider, settings=settings, structured_output=self._structured_output)
         return moved, replace(request, extra=rest)
 
@@ -179,7 +175,9 @@ class NativeModel:
         name = self.name
         if traits.model_prefix and "/" not in name:
             name = traits.model_prefix + name
-        asked = replace(request, model=name, extra={**self._more, **request.extra} if self._more else request.extra)
+        asked = replace(
+            request, model=name, extra={**endpoint.more, **request.extra} if endpoint.more else request.extra
+        )
         for option in traits.untaken_options:
             if option in asked.extra:
                 raise ModelConfigError(
@@ -248,19 +246,17 @@ class NativeEmbedding:
     def __init__(self, name: str, provider: str, *, settings: Mapping[str, Any] | None = None) -> None:
         self.name = name
         self.provider = provider
-        given = settings or {}
-        connection = {name: value for name, value in given.items() if name in CONNECTION_SETTINGS}
-        self._more = {name: value for name, value in given.items() if name not in CONNECTION_SETTINGS}
         self._vendor = NATIVE[provider]
-        self._endpoint = VendorEndpoint(provider, name, self._vendor, connection)
+        self._endpoint = VendorEndpoint(provider, name, self._vendor, settings or {})
 
     async def complete(self, request: Request) -> Reply:
         """A vector for each of the messages."""
         endpoint = self._endpoint
         check_outbound(endpoint.full_name, {"api_base": endpoint.base})
         texts = [each.content for each in request.messages]
-        headers = PROTOCOLS[self._vendor.protocol].headers(endpoint.settings)
-        post = endpoint.post(self._path(), headers, {"model": self.name, "input": texts, **self._more})
+        protocol = AZURE_CHAT if self._vendor.protocol == "azure" else OPENAI_CHAT
+        path, headers = protocol.path(self.name, endpoint.settings, "embeddings"), protocol.headers(endpoint.settings)
+        post = endpoint.post(path, headers, {"model": self.name, "input": texts, **endpoint.more})
         started = time.perf_counter()
         body = await endpoint.exchange(post, request.timeout)
         entries = list_of_objects(body.get("data"))
@@ -278,21 +274,9 @@ class NativeEmbedding:
             vectors=vectors,
         )
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
         """Vectors come at once or not at all."""
-
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            yield await self.complete(request)
-
-        yield pieces()
-
-    def _path(self) -> str:
-        base = self._endpoint.base.rstrip("/")
-        if self._vendor.protocol != "azure" or base.endswith("/v1"):
-            return "/embeddings"
-        version = quote(str(self._endpoint.settings.get("api_version") or AZURE_VERSION), safe="")
-        return f"/openai/deployments/{quote(self.name, safe='')}/embeddings?api-version={version}"
+        return stream_whole(self.complete, request)
 
 
 def make_native_embedding(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> Model:

@@ -25,7 +25,7 @@ from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import PromptCache, Reply, Request, TokenUsage, read_token_count
 
-__all__ = ["AZURE_CHAT", "AZURE_VERSION", "OPENAI_CHAT", "AzureChat", "OpenAIChat", "read_chat_usage"]
+__all__ = ["AZURE_CHAT", "OPENAI_CHAT", "AzureChat", "ChatCollector", "OpenAIChat", "read_chat_usage"]
 
 # --- What is sent
 
@@ -33,8 +33,8 @@ __all__ = ["AZURE_CHAT", "AZURE_VERSION", "OPENAI_CHAT", "AzureChat", "OpenAICha
 class OpenAIChat:
     """`ChatProtocol` of `/chat/completions`."""
 
-    def path(self, model: str, settings: Mapping[str, Any]) -> str:
-        return "/chat/completions"
+    def path(self, model: str, settings: Mapping[str, Any], service: str = "chat/completions") -> str:
+        return f"/{service}"
 
     def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
         key = settings.get("api_key")
@@ -95,18 +95,18 @@ def _takes_cache_key(cache: PromptCache, traits: VendorTraits) -> bool:
 class AzureChat(OpenAIChat):
     """The same at Azure: a deployment stands in the path, and the key in a header of its own."""
 
-    def path(self, model: str, settings: Mapping[str, Any]) -> str:
+    def path(self, model: str, settings: Mapping[str, Any], service: str = "chat/completions") -> str:
         if str(settings.get("api_base") or "").rstrip("/").endswith("/v1"):
-            return "/chat/completions"
-        version = quote(str(settings.get("api_version") or AZURE_VERSION), safe="")
-        return f"/openai/deployments/{quote(model, safe='')}/chat/completions?api-version={version}"
+            return super().path(model, settings, service)
+        version = quote(str(settings.get("api_version") or _AZURE_VERSION), safe="")
+        return f"/openai/deployments/{quote(model, safe='')}/{service}?api-version={version}"
 
     def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
         key = settings.get("api_key")
         return {"api-key": str(key)} if key else {}
 
 
-AZURE_VERSION: Final = "2024-10-21"
+_AZURE_VERSION: Final = "2024-10-21"
 """The latest version that Azure calls generally available."""
 
 OPENAI_CHAT: Final = OpenAIChat()
@@ -265,6 +265,10 @@ class ChatCollector:
         chunk = event.read()
         if chunk.get("error") or event.kind == "error":
             raise StreamFailureError(chunk)
+        return self.add_chunk(chunk)
+
+    def add_chunk(self, chunk: Mapping[str, Any]) -> str:
+        """Take the content of an event."""
         self._model = as_text(chunk.get("model")) or self._model
         self._usage = chunk.get("usage") or self._usage
         choice = _first_choice(chunk)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from flowengine.core.secret_values import Secrets
@@ -18,7 +18,6 @@ from flowengine.errors import ModelError, PermanentModelError, TransientModelErr
 from flowengine.models.http.chat_protocol import as_object
 
 __all__ = [
-    "FailedAnswer",
     "error_of_answer",
     "may_work_later",
     "message_in",
@@ -53,26 +52,17 @@ _STATUS_OF_TYPE: Final = {
 """Words for failures that servers use where no HTTP status tells (in a stream that was begun)."""
 
 
-class FailedAnswer(NamedTuple):
-    """An error response."""
+def error_of_answer(status: int, text: str, headers: Mapping[str, str], label: str, secrets: Secrets) -> ModelError:
+    """Our error for a response with such a body. `label`: the vendor and the model; `secrets`: what must not be told.
 
-    status: int
-    text: str
-    """The body."""
-    headers: Mapping[str, str] = {}
-
-
-def error_of_answer(answer: FailedAnswer, label: str, secrets: Secrets) -> ModelError:
-    """Our error for it. `label`: the vendor and the model; `secrets`: what must not be told.
-
-    >>> error_of_answer(FailedAnswer(429, '{"error": {"message": "slow down"}}'), "openai/m", Secrets(()))
+    >>> error_of_answer(429, '{"error": {"message": "slow down"}}', {}, "openai/m", Secrets(()))
     TransientModelError('openai/m: slow down')
-    >>> error_of_answer(FailedAnswer(500, '{}'), "openai/m", Secrets(()))
+    >>> error_of_answer(500, "{}", {}, "openai/m", Secrets(()))
     TransientModelError('openai/m: the server answers with status 500: {}')
     """
-    message = secrets.hide(f"{label}: {_describe(answer)}")
-    if may_work_later(answer.status, answer.text):
-        return TransientModelError(message, read_retry_after(answer.headers), is_rate_limit=answer.status == 429)
+    message = secrets.hide(f"{label}: {_describe(status, text)}")
+    if may_work_later(status, text):
+        return TransientModelError(message, read_retry_after(headers), is_rate_limit=status == 429)
     return PermanentModelError(message)
 
 
@@ -102,12 +92,12 @@ def status_of_body(body: Mapping[str, Any]) -> int:
     return 500
 
 
-def _describe(answer: FailedAnswer) -> str:
-    said = " ".join(message_in(answer.text)[: 10 * _LONGEST].split())
-    if not said or "<html" in answer.text[:1000].lower() or "<!doctype" in answer.text[:1000].lower():
-        return f"the server answers with status {answer.status}{' and a web page' if said else ''}"
+def _describe(status: int, text: str) -> str:
+    said, beginning = " ".join(message_in(text)[: 10 * _LONGEST].split()), text[:1000].lower()
+    if not said or "<html" in beginning or "<!doctype" in beginning:
+        return f"the server answers with status {status}{' and a web page' if said else ''}"
     if said[0] in "{[":  # JSON without a message, which alone does not say that the call failed.
-        said = f"the server answers with status {answer.status}: {said}"
+        said = f"the server answers with status {status}: {said}"
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]} …"
 
 

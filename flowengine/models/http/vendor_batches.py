@@ -16,13 +16,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import anyio
 
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.chat_protocol import as_object, list_of_objects
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, send_call
+from flowengine.models.http.status_errors import status_of_body
 from flowengine.models.http.vendor_endpoint import VendorEndpoint
 
 __all__ = ["BatchAnswer", "BatchLook", "BatchableCall", "VendorBatches", "batches_of"]
@@ -71,28 +72,6 @@ class BatchAnswer(NamedTuple):
     """Why it was not answered; None with no body: it was not done, and may be asked again."""
 
 
-class VendorBatches(Protocol):
-    """The batch interface of one vendor, at one address."""
-
-    async def submit(self, requests: Mapping[str, bytes], mark: str) -> str:
-        """Send a batch (name of a request → its body); its id. `mark` is by what it is found again, where the vendor
-        keeps one."""
-        ...
-
-    async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
-        """The batch of a mark that was sent, if it was: its sender died before it knew the id. A
-        `TransientModelError` where that cannot be told yet."""
-        ...
-
-    async def look(self, batch: str) -> BatchLook: ...
-
-    async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
-        """Hand over the answers of a batch that has ended, one by one, under the names of their requests."""
-        ...
-
-    async def cancel(self, batch: str) -> None: ...
-
-
 class _Exchange:
     """Requests below the address that a call goes to."""
 
@@ -103,15 +82,12 @@ class _Exchange:
         self._query = f"?{query}" if query else ""
         self._headers = [pair for pair in call.post.headers if pair[0].lower() not in ("content-type", "accept")]
 
-    async def get(self, path: str) -> bytes:
-        return await self._send(HttpCall(self._address(path), self._headers, b"", "GET"))
-
     async def post(self, path: str, body: bytes, kind: str = "application/json") -> Mapping[str, Any]:
         call = HttpCall(self._address(path), [*self._headers, ("content-type", kind)], body)
-        return self.parse(await self._send(call))
+        return await self._endpoint.exchange(call, _SECONDS)
 
     async def look(self, path: str) -> Mapping[str, Any]:
-        return self.parse(await self.get(path))
+        return await self._endpoint.exchange(HttpCall(self._address(path), self._headers, b"", "GET"), _SECONDS)
 
     async def read_lines(self, path: str, take: Callable[[Mapping[str, Any]], None]) -> None:
         """Hand over the objects of a file of JSON lines as they come."""
@@ -147,9 +123,6 @@ class _Exchange:
             if not last or page.get("has_more") is not True:
                 return
 
-    def parse(self, body: bytes) -> Mapping[str, Any]:
-        return self._endpoint.parse(body)
-
     def failure(self, status: int, body: Mapping[str, Any]) -> ModelError:
         return self._endpoint.failure(status, json.dumps(body).encode(), {})
 
@@ -157,15 +130,6 @@ class _Exchange:
         if "?" in path and self._query:
             return f"{self._root}{path}&{self._query[1:]}"
         return f"{self._root}{path}{self._query}"
-
-    async def _send(self, call: HttpCall) -> bytes:
-        with self._endpoint.telling_errors(_SECONDS), anyio.fail_after(_SECONDS):
-            async with send_call(call) as answer:
-                body = await answer.read()
-                answer.keep_arrived()
-        if not answer.is_fine:
-            raise self._endpoint.failure(answer.status, body, answer.headers)
-        return body
 
 
 def _objects(lines: list[bytes]) -> Iterator[Mapping[str, Any]]:
@@ -204,6 +168,8 @@ class OpenAIBatches:
         self._server = _Exchange(call, "/chat/completions")
 
     async def submit(self, requests: Mapping[str, bytes], mark: str) -> str:
+        """Send a batch (name of a request → its body); its id. `mark` is by what it is found again, where the vendor
+        keeps one."""
         head = b'{"custom_id": "%b", "method": "POST", "url": "/v1/chat/completions", "body": %b}\n'
         uploaded = await self._upload([head % (name.encode(), body) for name, body in requests.items()], mark)
         asked = {
@@ -227,6 +193,8 @@ class OpenAIBatches:
         return _id_of(said)
 
     async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
+        """The batch of a mark that was sent, if it was: its sender died before it knew the id. A
+        `TransientModelError` where that cannot be told yet."""
         async with aclosing(self._server.list_batches(since, "created_at", "after")) as listed:
             async for each in listed:
                 if as_object(each.get("metadata")).get("flowengine") == mark:
@@ -245,6 +213,7 @@ class OpenAIBatches:
         return BatchLook("ended")
 
     async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
+        """Hand over the answers of a batch that has ended, one by one, under the names of their requests."""
         found = await self._server.look(f"/batches/{batch}")
         for name in ("error_file_id", "output_file_id"):
             if found.get(name):
@@ -318,17 +287,16 @@ class AnthropicBatches:
             return BatchAnswer(None, None)
         error = as_object(result.get("error"))
         inner = as_object(error.get("error")) or error
-        status = {"invalid_request_error": 400, "overloaded_error": 529, "rate_limit_error": 429}
-        return BatchAnswer(None, self._server.failure(status.get(str(inner.get("type")), 500), {"error": inner}))
+        return BatchAnswer(None, self._server.failure(status_of_body({"error": inner}), {"error": inner}))
 
     async def cancel(self, batch: str) -> None:
         await self._server.post(f"/batches/{batch}/cancel", b"{}")
 
 
-_VENDORS: Final[Mapping[str, Callable[[BatchableCall], VendorBatches]]] = {
-    "openai": OpenAIBatches,
-    "anthropic": AnthropicBatches,
-}
+VendorBatches: TypeAlias = OpenAIBatches | AnthropicBatches
+"""The batch interface of one vendor, at one address."""
+
+_VENDORS: Final[Mapping[str, type[VendorBatches]]] = {"openai": OpenAIBatches, "anthropic": AnthropicBatches}
 
 
 def batches_of(call: BatchableCall) -> VendorBatches:

@@ -19,7 +19,7 @@ from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamFa
 from flowengine.models.http.connection_pool import NoConnectionError
 from flowengine.models.http.http_connection import BrokenExchangeError
 from flowengine.models.http.loop_client import HttpCall, send_call
-from flowengine.models.http.status_errors import FailedAnswer, error_of_answer, show_address, status_of_body
+from flowengine.models.http.status_errors import error_of_answer, show_address, status_of_body
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
@@ -33,11 +33,13 @@ CONNECTION_SETTINGS: Final = frozenset(
 
 
 class VendorEndpoint:
-    """Of one model. `settings`: those of `CONNECTION_SETTINGS`."""
+    """Of one model. `settings`: those of `CONNECTION_SETTINGS`, and further parameters of every call."""
 
     def __init__(self, provider: str, name: str, vendor: VendorTraits, settings: Mapping[str, Any]) -> None:
-        self.provider = provider
         self.full_name = f"{provider}/{name}"
+        self.more = {name: value for name, value in settings.items() if name not in CONNECTION_SETTINGS}
+        """The further parameters."""
+        settings = {name: value for name, value in settings.items() if name in CONNECTION_SETTINGS}
         self.base = join_address(settings.get("api_base") or settings.get("base_url"), vendor)
         self.settings: Mapping[str, Any] = {**settings, "api_base": self.base}
         self.is_elsewhere = urlsplit(self.base).netloc != urlsplit(vendor.address).netloc
@@ -105,7 +107,7 @@ class VendorEndpoint:
     def failure(self, status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
         """Our error for an answer that is none."""
         text = body.decode("utf-8", "replace")
-        return error_of_answer(FailedAnswer(status, text, headers), self.full_name, self._secrets)
+        return error_of_answer(status, text, headers, self.full_name, self._secrets)
 
     def _error(self, kind: type[ModelError], text: str) -> ModelError:
         return kind(self._secrets.hide(f"{self.full_name}: {text}"))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -18,9 +18,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from flowengine.core.secret_values import HiddenStream, Secrets, find_secret_values, is_random
 from flowengine.core.threads import post_to_this_loop, postpone_cancellation
-from flowengine.errors import FlowEngineError, TransientModelError
+from flowengine.errors import TransientModelError
 from flowengine.models.attachments import openai_parts
 from flowengine.models.call_timeline import spent_on
+from flowengine.models.http.anthropic_answers import THINKING
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS
 from flowengine.models.litellm import loading as litellm_import
 from flowengine.models.litellm.loading import (
@@ -31,7 +32,6 @@ from flowengine.models.litellm.loading import (
     wait_for_litellm,
 )
 from flowengine.models.litellm.reply import (
-    THINKING,
     PieceCollector,
     as_model_error,
     read_reply,
@@ -40,7 +40,7 @@ from flowengine.models.litellm.reply import (
     tellable,
 )
 from flowengine.models.messages import Message, as_dict
-from flowengine.models.model import Model, Reply, Request
+from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import Vendor
 
@@ -59,12 +59,49 @@ def _find_secrets(settings: Mapping[str, Any]) -> _CallSecrets:
     return _CallSecrets(secrets_of(settings), Secrets(filter(is_random, find_secret_values(settings))))
 
 
-class LiteLLMModel:
+class _LiteLLMCaller:
     """One vendor's model.
 
     `prefix` is litellm's word for the vendor where it differs from `provider`; `settings` are
-    further arguments of every call: `api_key`, `api_base`, `api_version`. `structured_output`: `json_schema` where the
-    model is said to follow one, any other word where it is told the shape in the prompt; None: as litellm knows.
+    further arguments of every call: `api_key`, `api_base`, `api_version`.
+    """
+
+    def __init__(
+        self, name: str, provider: str, *, prefix: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self._full_name = f"{provider}/{name}"
+        self._prefix = prefix or provider
+        self._settings = dict(settings or {})
+
+    async def ready(self) -> None:
+        """Load what a first call would wait for: one that is made from now on goes out at once."""
+        await litellm_loaded()
+
+    async def _litellm(self) -> Any:
+        silence_warnings()
+        ready = litellm_import.litellm_ready()
+        if ready is not None:
+            return ready
+        with spent_on("loading"):
+            return await LITELLM_LOOP.call(wait_for_litellm)
+
+    @contextmanager
+    def _telling_errors(self, timeout: float, secrets: Secrets) -> Generator[None]:
+        """Raises errors inside the block as ours, without secrets. `timeout`: the seconds of the call."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise TransientModelError(f"{self._full_name} did not answer within {timeout:g} s") from error
+        except Exception as error:  # foreign code
+            address = self._settings.get("api_base")
+            raise as_model_error(error, self.provider, self.name, secrets, address) from tellable(error, secrets)
+
+
+class LiteLLMModel(_LiteLLMCaller):
+    """A model that answers. `structured_output`: `json_schema` where it is said to follow one, any other word where it
+    is told the shape in the prompt; None: as litellm knows.
     """
 
     def __init__(
@@ -76,22 +113,14 @@ class LiteLLMModel:
         settings: Mapping[str, Any] | None = None,
         structured_output: str | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name, provider, prefix=prefix, settings=settings)
         self._structured_output = structured_output
-        self.provider = provider
-        self._full_name = f"{provider}/{name}"
-        self._prefix = provider if prefix is None else prefix
-        self._settings = dict(settings or {})
         self._secrets = _find_secrets(self._settings)
 
     @staticmethod
     def preload() -> None:
         """Start loading litellm in the background, for a call that will come."""
         litellm_import.preload()
-
-    async def ready(self) -> None:
-        """Load what a first call would wait for: one that is made from now on goes out at once."""
-        await litellm_loaded()
 
     async def supports_schema(self) -> bool:
         """Tells whether litellm knows that the vendor follows a JSON Schema by itself."""
@@ -108,12 +137,8 @@ class LiteLLMModel:
             mute_background_logging(litellm)
             return await litellm.acompletion(**arguments)
 
-        try:
+        with self._telling_errors(request.timeout, secrets.all):
             response = await LITELLM_LOOP.call(call, request.timeout)
-        except TimeoutError as error:
-            raise self._timeout_error(request) from error
-        except Exception as error:  # foreign code
-            raise self._to_model_error(error, secrets) from tellable(error, secrets.all)
         return read_reply(response, self.provider, self.name, time.perf_counter() - started, secrets.keys)
 
     @asynccontextmanager
@@ -136,9 +161,10 @@ class LiteLLMModel:
             collector = PieceCollector(litellm, self.provider, self.name, arguments["model"], secrets.keys)
             shown = HiddenStream(secrets.keys)
             try:
-                async for chunk in await litellm.acompletion(**arguments):
-                    if piece := shown.feed(collector.add(chunk)):
-                        post(hand_on, piece)
+                async with aclosing(await litellm.acompletion(**arguments)) as chunks:
+                    async for chunk in chunks:
+                        if piece := shown.feed(collector.add(chunk)):
+                            post(hand_on, piece)
                 if piece := shown.close():
                     post(hand_on, piece)
                 post(hand_on, collector.reply(time.perf_counter() - started))
@@ -156,12 +182,8 @@ class LiteLLMModel:
                 postpone_cancellation(error)
                 yield reply
                 return
-            try:
+            with self._telling_errors(request.timeout, secrets.all):
                 await job.wait()
-            except TimeoutError as error:
-                raise self._timeout_error(request) from error
-            except Exception as error:  # foreign code
-                raise self._to_model_error(error, secrets) from tellable(error, secrets.all)
 
         job = LITELLM_LOOP.begin(call, request.timeout)
         iterator = pieces()
@@ -176,14 +198,6 @@ class LiteLLMModel:
 
     def _check_outbound(self, request: Request) -> None:
         check_outbound(self._full_name, self._settings, request.extra)
-
-    async def _litellm(self) -> Any:
-        silence_warnings()
-        ready = litellm_import.litellm_ready()
-        if ready is not None:
-            return ready
-        with spent_on("loading"):
-            return await LITELLM_LOOP.call(wait_for_litellm)
 
     def _to_arguments(self, litellm: Any, request: Request) -> dict[str, Any]:
         """The request as litellm's keyword arguments; what the caller left open is left out."""
@@ -219,12 +233,6 @@ class LiteLLMModel:
         """A request may name a key of its own."""
         own = {name: request.extra[name] for name in request.extra if name in CONNECTION_SETTINGS}
         return _find_secrets({**self._settings, **own}) if own else self._secrets
-
-    def _to_model_error(self, error: Exception, secrets: _CallSecrets) -> FlowEngineError:
-        return as_model_error(error, self.provider, self.name, secrets.all, self._settings.get("api_base"))
-
-    def _timeout_error(self, request: Request) -> TransientModelError:
-        return TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s")
 
 
 _TAKES_THINKING: Final = frozenset({"anthropic", "bedrock", "vertex_ai"})
@@ -271,54 +279,31 @@ def make_model(
 # --- Embeddings
 
 
-class LiteLLMEmbedding:
-    """One vendor's model. `prefix` and `settings` as for `LiteLLMModel`.
+class LiteLLMEmbedding(_LiteLLMCaller):
+    """A model for embeddings.
 
     litellm's client for OpenAI takes a 0 for its own 2 retries here, so that vendor is asked more often.
     """
 
-    def __init__(
-        self, name: str, provider: str, *, prefix: str | None = None, settings: Mapping[str, Any] | None = None
-    ) -> None:
-        self.name = name
-        self.provider = provider
-        self._full_name = f"{provider}/{name}"
-        self._model = f"{prefix or provider}/{name}"
-        self._settings = dict(settings or {})
-
-    async def ready(self) -> None:
-        """Load what a first call would wait for: one that is made from now on goes out at once."""
-        await litellm_loaded()
-
     async def complete(self, request: Request) -> Reply:
         """A vector for each of the messages."""
         check_outbound(self._full_name, self._settings)
-        silence_warnings()
-        litellm = litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
+        litellm = await self._litellm()
         texts = [each.content for each in request.messages]
+        arguments = {"model": f"{self._prefix}/{self.name}", "input": texts, "max_retries": 0, **self._settings}
         started = time.perf_counter()
 
         async def call() -> Any:
             mute_background_logging(litellm)
-            return await litellm.aembedding(model=self._model, input=texts, max_retries=0, **self._settings)
+            return await litellm.aembedding(**arguments)
 
-        try:
+        with self._telling_errors(request.timeout, secrets_of(self._settings)):
             response = await LITELLM_LOOP.call(call, request.timeout)
-        except TimeoutError as error:
-            raise TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s") from error
-        except Exception as error:  # foreign code
-            secrets = secrets_of(self._settings)
-            raise as_model_error(error, self.provider, self.name, secrets) from tellable(error, secrets)
         return read_vectors(response, self.provider, self.name, len(texts), time.perf_counter() - started)
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
         """Vectors come at once or not at all."""
-
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            yield await self.complete(request)
-
-        yield pieces()
+        return stream_whole(self.complete, request)
 
 
 def make_embedding(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> Model:

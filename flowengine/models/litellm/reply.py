@@ -7,24 +7,22 @@ same request may work later, or never will.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from json import JSONDecodeError
 from typing import Any, Final, cast
 
 from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
-from flowengine.models.http.status_errors import (
-    may_work_later,
-    message_in,
-    read_retry_after,
-    show_address,
-)
+from flowengine.models.http.chat_protocol import IncompleteAnswerError, as_object, as_text, list_of_objects
+from flowengine.models.http.openai_chat import OPENAI_CHAT, ChatCollector, read_chat_usage
+from flowengine.models.http.status_errors import may_work_later, message_in, read_retry_after, show_address
 from flowengine.models.http.vendor_endpoint import check_answer
-from flowengine.models.messages import ToolRequest, check_vectors
-from flowengine.models.model import Reply, TokenUsage, read_cost, read_token_count
+from flowengine.models.http.vendor_traits import VendorTraits
+from flowengine.models.messages import check_vectors
+from flowengine.models.model import Reply, TokenUsage, read_cost
 
 __all__ = [
-    "THINKING",
     "PieceCollector",
     "as_model_error",
     "read_reply",
@@ -34,29 +32,27 @@ __all__ = [
 ]
 
 
-THINKING: Final = frozenset({"thinking", "redacted_thinking"})
-"""Types of the parts that hold a model's signed thinking."""
+_TRAITS: Final = VendorTraits("openai", (), reasoning_tokens=())
+"""litellm gives every vendor's answers the shape of OpenAI's."""
 
 
 def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Secrets) -> Reply:
     """A whole answer, without these keys. Refused content is an error, since it is no answer to what was asked."""
-    if not response.choices:
-        raise TransientModelError(f"{provider}/{name}: the server's answer is empty, it has no choices")
-    choice = response.choices[0]
-    message = choice.message
-    fields: dict[str, Any] = getattr(message, "provider_specific_fields", None) or {}
-    reply = Reply(
-        content=message.content or "",
-        tool_calls=tuple(_tool_request(call, index) for index, call in enumerate(message.tool_calls or ())),
-        usage=(usage := _read_usage(getattr(response, "usage", None))),
-        cost_usd=_known_cost(response._hidden_params.get("response_cost"), usage),
-        finish_reason=choice.finish_reason or "stop",
-        model=response.model or name,
+    body = response.model_dump()
+    try:
+        reply, refusal = OPENAI_CHAT.read(body, _TRAITS)
+    except IncompleteAnswerError as error:
+        raise TransientModelError(f"{provider}/{name}: {error}") from None
+    message: Mapping[str, Any] = body["choices"][0]["message"]
+    refusal = refusal or as_text(as_object(message.get("provider_specific_fields")).get("refusal"))
+    reply = reply._replace(
+        cost_usd=_known_cost(response._hidden_params.get("response_cost"), reply.usage),
+        model=reply.model or name,
         provider=provider,
         seconds=seconds,
-        vendor_parts=_read_thinking(message) if message.tool_calls else (),
+        vendor_parts=_read_thinking(message) if reply.tool_calls else (),
     )
-    return check_answer(reply, fields.get("refusal") or "", keys)
+    return check_answer(reply, refusal, keys)
 
 
 def read_vectors(response: Any, provider: str, name: str, count: int, seconds: float) -> Reply:
@@ -65,13 +61,17 @@ def read_vectors(response: Any, provider: str, name: str, count: int, seconds: f
     vectors = check_vectors([each["embedding"] for each in ordered], count, f"{provider}/{name}")
     return Reply(
         content="",
-        usage=(usage := _read_usage(getattr(response, "usage", None))),
+        usage=(usage := read_chat_usage(response.model_dump().get("usage"), _TRAITS)),
         cost_usd=_known_cost(response._hidden_params.get("response_cost"), usage),
         model=response.model or name,
         provider=provider,
         seconds=seconds,
         vectors=vectors,
     )
+
+
+_LARGEST: Final = 64 * 1024 * 1024
+"""Characters of a streamed answer, with what stands around its pieces."""
 
 
 class PieceCollector:
@@ -83,64 +83,37 @@ class PieceCollector:
         self._name = name
         self._model_id = model_id
         self._keys = keys
-        self._texts: list[str] = []
-        self._calls: dict[int, list[str]] = {}
+        self._answer = ChatCollector(_TRAITS)
         self._usage: Any = None
-        self._model = ""
-        self._finish_reason = ""
-        self._refusal = ""
-        self._thinking: list[dict[str, Any]] = []
+        self._thinking: list[Mapping[str, Any]] = []
+        self._size = 0
 
     def add(self, chunk: Any) -> str:
-        """Take a chunk; its piece of the text, which may be empty."""
-        self._model = getattr(chunk, "model", None) or self._model
+        """Take a chunk; its piece of the text, which may be empty. An answer without an end is an error."""
         self._usage = getattr(chunk, "usage", None) or self._usage
-        if not chunk.choices:
-            return ""
-        choice = chunk.choices[0]
-        self._finish_reason = choice.finish_reason or self._finish_reason
-        for call in choice.delta.tool_calls or ():
-            self._add_call(call)
-        for block in _read_thinking(choice.delta):
-            self._add_thinking(block)
-        self._refusal += getattr(choice.delta, "refusal", None) or ""
-        piece = choice.delta.content or ""
-        self._texts.append(piece)
-        return piece
+        body = chunk.model_dump()
+        for choice in body["choices"][:1]:
+            self._thinking += _read_thinking(choice["delta"])
+        self._size += len(repr(body["choices"]))
+        if self._size > _LARGEST:
+            told = f"{self._provider}/{self._name}: the server's answer has more than {_LARGEST:,} characters"
+            raise PermanentModelError(told)
+        return self._answer.add_chunk(body)
 
     def reply(self, seconds: float) -> Reply:
         """The whole answer, once the last chunk was taken."""
-        if not self._finish_reason:
-            raise TransientModelError(f"{self._provider}/{self._name}: the answer broke off before its end")
-        usage = _read_usage(self._usage)
-        reply = Reply(
-            content="".join(self._texts),
-            tool_calls=tuple(ToolRequest(*self._calls[index]) for index in sorted(self._calls)),
-            usage=usage,
-            cost_usd=_known_cost(self._cost(usage), usage),
-            finish_reason=self._finish_reason,
-            model=self._model or self._name,
+        try:
+            reply, refusal = self._answer.answer()
+        except IncompleteAnswerError as error:
+            raise TransientModelError(f"{self._provider}/{self._name}: {error}") from None
+        reply = reply._replace(
+            cost_usd=_known_cost(self._cost(reply.usage), reply.usage),
+            model=reply.model or self._name,
             provider=self._provider,
             seconds=seconds,
-            vendor_parts=tuple(self._thinking) if self._calls else (),
+            vendor_parts=tuple(_join_thinking(self._thinking)) if reply.tool_calls else (),
         )
-        return check_answer(reply, self._refusal, self._keys)
-
-    def _add_call(self, call: Any) -> None:
-        """Name and id come with the first piece of a tool call, its arguments bit by bit."""
-        parts = self._calls.setdefault(call.index, [f"call_{call.index}", "", ""])
-        parts[0] = call.id or parts[0]
-        parts[1] += call.function.name or ""
-        parts[2] += call.function.arguments or ""
-
-    def _add_thinking(self, block: Mapping[str, Any]) -> None:
-        """A block comes bit by bit, its signature with the last one."""
-        last = self._thinking[-1] if self._thinking else {"data": ""}
-        if "data" in block or "data" in last or last.get("signature"):
-            self._thinking.append(dict(block))
-            return
-        for name in ("thinking", "signature"):
-            last[name] = (last.get(name) or "") + (block.get(name) or "")
+        return check_answer(reply, refusal, self._keys)
 
     def _cost(self, usage: TokenUsage) -> float | None:
         if usage.prompt_tokens is None:
@@ -152,26 +125,28 @@ class PieceCollector:
         return prompt + completion
 
 
-def _read_thinking(message: Any) -> tuple[Mapping[str, Any], ...]:
+def _read_thinking(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Signed thinking, which goes back with the answer. litellm gives it in one piece where the answer is whole."""
-    blocks: list[dict[str, Any]] = getattr(message, "thinking_blocks", None) or []
+    blocks = list_of_objects(message.get("thinking_blocks"))
     return tuple({name: value for name, value in each.items() if name in _SIGNED} for each in blocks)
+
+
+def _join_thinking(pieces: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The blocks of a stream, in which one comes bit by bit, its signature with the last one."""
+    begun: list[Mapping[str, Any]] = []
+    for number, piece in enumerate(pieces, 1):
+        if "data" in piece:
+            yield piece
+            continue
+        begun.append(piece)
+        if piece.get("signature") or number == len(pieces) or "data" in pieces[number]:
+            texts = {name: "".join(each.get(name) or "" for each in begun) for name in ("thinking", "signature")}
+            yield {**begun[0], **texts}
+            begun = []
 
 
 _SIGNED: Final = frozenset({"type", "thinking", "signature", "data"})
 """What a block of thinking consists of; litellm adds marks for caches."""
-
-
-def _tool_request(call: Any, index: int) -> ToolRequest:
-    return ToolRequest(call.id or f"call_{index}", call.function.name or "", call.function.arguments or "")
-
-
-def _read_usage(usage: Any) -> TokenUsage:
-    if usage is None or not (usage.prompt_tokens or usage.completion_tokens):
-        return TokenUsage()
-    details = getattr(usage, "prompt_tokens_details", None)
-    told = (usage.prompt_tokens, usage.completion_tokens, getattr(details, "cached_tokens", None))
-    return TokenUsage(*map(read_token_count, told))
 
 
 def _known_cost(cost: float | None, usage: TokenUsage) -> float | None:
@@ -241,27 +216,23 @@ def _message(error: Exception, address: str | None) -> str:
 
 def _address_asked(error: BaseException) -> str | None:
     """The address that was asked, where a cause of the error knows it."""
-    cause: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if cause is None:
-            return None
-        try:
-            url: Any = cast("Any", cause).request.url
-        except (AttributeError, RuntimeError):  # httpx raises the second where there was none
-            cause = cause.__cause__ or cause.__context__
-        else:
-            return show_address(str(url))
+    for cause in _list_causes(error):
+        with suppress(AttributeError, RuntimeError):  # httpx raises the second where there was none
+            return show_address(str(cast("Any", cause).request.url))
     return None
 
 
 def _is_unreadable(error: BaseException) -> bool:
     """Tells whether a body that is no JSON is behind it."""
+    return any(isinstance(each, JSONDecodeError | UnicodeDecodeError) for each in _list_causes(error))
+
+
+def _list_causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     for _ in range(_DEEPEST):
-        if cause is None or isinstance(cause, JSONDecodeError | UnicodeDecodeError):
-            return cause is not None
-        cause = cause.__cause__ or cause.__context__
-    return False
+        if cause is not None:
+            yield cause
+            cause = cause.__cause__ or cause.__context__
 
 
 def _headers(error: Exception) -> Mapping[str, str]:

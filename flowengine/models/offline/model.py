@@ -7,16 +7,15 @@ model. Flows run with it from end to end, so that they can be tried, drawn and t
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, cast
 
 import anyio.lowlevel
 
 from flowengine.core.user_code import describe_error
 from flowengine.errors import PermanentModelError
-from flowengine.models.model import Reply, Request, TokenUsage, estimate_tokens
+from flowengine.models.model import Reply, Request, TokenUsage, estimate_tokens, stream_whole
 from flowengine.models.offline.decisions import (
     OfflineMaterial,
     choose,
@@ -66,16 +65,8 @@ class OfflineModel:
             provider=self.provider,
         )
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            for piece in re.findall(r"\s*\S{1,12}\s*", reply.content):
-                yield piece
-            yield reply
-
-        reply = await self.complete(request)
-        async with aclosing(pieces()) as written:
-            yield written
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
+        return stream_whole(self.complete, request, r"\s*\S{1,12}\s*")
 
 
 def _answer(request: Request) -> str:

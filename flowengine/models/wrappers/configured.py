@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from flowengine.core.context import EMPTY
 from flowengine.models.definitions import ModelDefinition
-from flowengine.models.model import Model, PassThroughModel, Reply, Request
+from flowengine.models.model import Finish, Model, PassThroughModel, Request
 from flowengine.models.wrappers.retrying import RetryingModel
 
 __all__ = ["ConfiguredModel", "configure_model"]
@@ -40,13 +40,9 @@ class ConfiguredModel(PassThroughModel):
     def options(self) -> Mapping[str, Any]:
         return EMPTY if self.definition is None else self.definition.options
 
-    async def complete(self, request: Request) -> Reply:
-        return await self._model.complete(self._with_options(request))
-
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        async with self._model.stream(self._with_options(request)) as pieces:
-            yield pieces
+    async def _around(self, request: Request) -> AsyncGenerator[tuple[Request, Finish]]:
+        yield self._with_options(request), lambda reply: reply
 
     def _with_options(self, request: Request) -> Request:
         given = {name: each for name, each in request.extra.items() if not self._is_anothers(name, each)}

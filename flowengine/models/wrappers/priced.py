@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 from flowengine.core.batching import CALL
 from flowengine.errors import ModelError
 from flowengine.models.definitions import SaysItsPrice, has_own_price
-from flowengine.models.model import Model, PassThroughModel, Reply, Request, TokenUsage
+from flowengine.models.model import Finish, Model, PassThroughModel, Reply, Request, TokenUsage
 from flowengine.models.pricing import Price, listed_entry, listed_price
 from flowengine.models.vendors import BATCH_PRICE
 from flowengine.models.wrappers.retrying import RetryingModel
@@ -86,32 +86,17 @@ class PricedModel(PassThroughModel):
         super().__init__(model)
         self._price = price
 
-    async def complete(self, request: Request) -> Reply:
-        with self._pricing_refusals():
-            reply = await self._model.complete(request)
-        return self._add_cost(reply)
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            async for piece in stream:
-                yield self._add_cost(piece) if isinstance(piece, Reply) else piece
-
-        with self._pricing_refusals():
-            async with self._model.stream(request) as stream:
-                yield pieces()
-
     def own_price(self) -> Price:
         """Returns the price of its calls, regardless of price lists."""
         return self._price
 
-    @contextmanager
-    def _pricing_refusals(self) -> Generator[None]:
+    @asynccontextmanager
+    async def _around(self, request: Request) -> AsyncGenerator[tuple[Request, Finish]]:
         place = CALL.get()
         if place is not None:
             place.is_cheap = False
         try:
-            yield
+            yield request, self._add_cost
         except ModelError as error:
             error.reply = error.reply and self._add_cost(error.reply)
             raise

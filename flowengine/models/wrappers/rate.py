@@ -11,7 +11,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -22,7 +22,7 @@ import anyio
 from flowengine.models.attachments import attachment_kind
 from flowengine.models.call_timeline import spent_on
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, PassThroughModel, Reply, Request, estimate_tokens
+from flowengine.models.model import Finish, Model, PassThroughModel, Reply, Request, estimate_tokens
 from flowengine.models.throttle import CallSlots
 from flowengine.models.vendors import RateLimits
 
@@ -151,25 +151,11 @@ class RateLimitedModel(PassThroughModel):
         self._limiter = limiter
         self._ready: Callable[[], Awaitable[Any]] | None = getattr(model, "ready", None)
 
-    async def complete(self, request: Request) -> Reply:
-        async with AsyncExitStack() as stack:
-            turn = await self._turn_of(request, stack)
-            reply = await self._model.complete(request)
-            _correct(turn, reply)
-            return reply
-
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            async for piece in stream:
-                if isinstance(piece, Reply):
-                    _correct(turn, piece)
-                yield piece
-
+    async def _around(self, request: Request) -> AsyncGenerator[tuple[Request, Finish]]:
         async with AsyncExitStack() as stack:
             turn = await self._turn_of(request, stack)
-            stream = await stack.enter_async_context(self._model.stream(request))
-            yield pieces()
+            yield request, lambda reply: _correct(turn, reply)
 
     async def _turn_of(self, request: Request, stack: AsyncExitStack) -> RateTurn | None:
         """The call's turn, held until the stack is left."""
@@ -185,10 +171,11 @@ def _expected_tokens(request: Request) -> int:
     return sum(_estimate_message(each) for each in request.messages) + (request.max_tokens or 0)
 
 
-def _correct(turn: RateTurn | None, reply: Reply) -> None:
+def _correct(turn: RateTurn | None, reply: Reply) -> Reply:
     prompt, completion = reply.usage[:2]
     if turn is not None and prompt is not None:
         turn.took(prompt + (completion or 0))
+    return reply
 
 
 def _estimate_message(message: Message) -> int:

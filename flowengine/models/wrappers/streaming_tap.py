@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from flowengine.core.context import Tell
 from flowengine.errors import TransientModelError
-from flowengine.models.model import Model, PassThroughModel, Reply, Request
+from flowengine.models.model import Finish, Model, PassThroughModel, Reply, Request
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
 __all__ = ["tap_model"]
@@ -32,33 +32,25 @@ def tap_model(model: Model, tell: Tell, *, is_read: bool = True) -> Model:
     """
     if isinstance(model, RetryingModel | FallbackModel):
         return model.around(lambda each: tap_model(each, tell, is_read=is_read))
-    return _StreamingTap(model, tell) if is_read else _AskingTap(model, tell)
+    return _Tap(model, tell, is_read)
 
 
-class _AskingTap(PassThroughModel):
-    """Tell of an answer that is read only when it is whole that it was asked for, and no more."""
+class _Tap(PassThroughModel):
+    """Tells that an answer was asked for; and its pieces, unless it is read only when it is whole."""
 
-    def __init__(self, model: Model, tell: Tell) -> None:
+    def __init__(self, model: Model, tell: Tell, is_read: bool) -> None:
         super().__init__(model)
         self._tell = tell
-
-    async def complete(self, request: Request) -> Reply:
-        self._tell("", True, self.name)
-        return await self._model.complete(request)
+        self._is_read = is_read
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+    async def _around(self, request: Request) -> AsyncGenerator[tuple[Request, Finish]]:
         self._tell("", True, self.name)
-        async with self._model.stream(request) as pieces:
-            yield pieces
-
-
-class _StreamingTap(PassThroughModel):
-    def __init__(self, model: Model, tell: Tell) -> None:
-        super().__init__(model)
-        self._tell = tell
+        yield request, lambda reply: reply
 
     async def complete(self, request: Request) -> Reply:
+        if not self._is_read:
+            return await super().complete(request)
         reply = None
         async with self.stream(request) as pieces:
             async for piece in pieces:
@@ -73,11 +65,10 @@ class _StreamingTap(PassThroughModel):
         async def pass_pieces() -> AsyncGenerator[str | Reply]:
             begins = True
             async for piece in pieces:
-                if not isinstance(piece, Reply):
+                if self._is_read and not isinstance(piece, Reply):
                     self._tell(piece, begins)
                     begins = False
                 yield piece
 
-        self._tell("", True, self.name)
-        async with self._model.stream(request) as pieces, aclosing(pass_pieces()) as heard_pieces:
+        async with super().stream(request) as pieces, aclosing(pass_pieces()) as heard_pieces:
             yield heard_pieces

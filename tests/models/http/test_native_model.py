@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import subprocess
 import sys
 import time
@@ -601,6 +602,18 @@ async def test_a_line_of_a_batch_s_answers_that_does_not_end_is_not_gathered(
             await batches_of(call).read_answers("b", lambda name, answer: None)
         script.closed.wait(20)
     assert script.parts < 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("authentication_error", PermanentModelError), ("?", TransientModelError)]
+)
+async def test_what_a_batch_is_refused_for_good_is_permanent(kind: str, expected: type[Exception]) -> None:
+    refusal = {"type": "errored", "error": {"type": "error", "error": {"type": kind, "message": "no"}}}
+    with ScriptedHttp(head(json.dumps({"custom_id": "a", "result": refusal}).encode())) as address:
+        model, found = model_at(address, "anthropic"), dict[str, Any]()
+        call = BatchableCall(model._endpoint, model._post(asking(), stream=False), "anthropic", "m")
+        await batches_of(call).read_answers("b", found.__setitem__)
+    assert type(found["a"].error) is expected
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])

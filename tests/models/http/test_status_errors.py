@@ -8,7 +8,7 @@ import time
 import pytest
 
 from flowengine.core.secret_values import Secrets
-from flowengine.models.http.status_errors import FailedAnswer, error_of_answer, message_in, read_retry_after
+from flowengine.models.http.status_errors import error_of_answer, message_in, read_retry_after
 from tests.support.pace import slowness
 
 
@@ -46,6 +46,6 @@ def test_a_message_is_found_however_deep_it_lies() -> None:
 )
 def test_a_failure_is_told_in_time_in_proportion_to_its_length(text: str) -> None:
     begun = time.process_time()
-    error = error_of_answer(FailedAnswer(500, text), "openai/m", Secrets(["sk-0a1b2c3d4e5f"]))
+    error = error_of_answer(500, text, {}, "openai/m", Secrets(["sk-0a1b2c3d4e5f"]))
     assert time.process_time() - begun < slowness()
     assert len(str(error)) < 2_100
