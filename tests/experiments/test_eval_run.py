@@ -220,7 +220,7 @@ def _check_formats(report: EvalReport, store: MemoryStore) -> None:
     assert int(suite.attrib["failures"]) == sum(len(each) for each in suite)
     bound = make_report(report.of, report.comparison and report.comparison.before, {"odd": 0.9})
     [error, *_] = to_annotations(bound, "a,b:c.yaml")
-    assert error.startswith("::error file=a%2Cb%3Ac.yaml,title=shout%3A odd::the mean is ")
+    assert error.startswith("::error file=a%2Cb%3Ac.yaml,title=shout%3A odd::no row has a score, ")
     assert "| scorer | mean \\[95 %\\] |" in to_markdown(report)
     page = report_page(report, run_link=lambda run: f"/runs/{run}")
     assert "<script" not in page
