@@ -25,7 +25,7 @@ from visualize.layout import arrange, place_boxes
 from visualize.picture import Picture, PictureEdge, PictureNode, picture_of_flow, picture_of_run, picture_of_skeleton
 from visualize.render import render, to_dot, to_mermaid
 from visualize.style import cut, heats_of
-from visualize.svg import to_svg
+from visualize.svg import to_svg, width_of
 
 HOSTILE = [
     "end",
@@ -272,6 +272,27 @@ def test_our_own_svg_is_well_formed_and_escapes_hostile_labels():
     texts = svg_texts(to_svg(hostile_picture()))
     assert "4<script>alert(1)</script>"[:32] in " ".join(texts)
     assert "8日本語のラベル" in texts
+
+
+def test_no_line_goes_through_the_label_of_an_edge():
+    edges = [Edge("a", "b", "yes"), Edge("a", "c", "no"), Edge("b", "c")]
+    drawn = to_svg(picture_of_flow("f", Graph(map(Vertex, "abc"), edges)))
+    assert drawn.rindex('class="edge') < drawn.index('class="label"')
+
+
+def test_the_labels_of_two_routes_are_apart():
+    label = "a longer label"
+    edges = [Edge("a", target, f"{label} {target}") for target in "bc"]
+    drawn = to_svg(picture_of_flow("f", Graph(map(Vertex, "abc"), edges)))
+    one, other = (float(x) for x in re.findall('class="label" x="([0-9.]+)"', drawn))
+    assert abs(one - other) > 0.8 * width_of(f"{label} b")  # Which is on the safe side.
+
+
+def test_wide_letters_stay_in_their_box():
+    """Widths of Helvetica at 12 px."""
+    assert all(
+        width_of(each) >= width for each, width in {"W": 11.3, "M": 10.0, "O": 9.3, "m": 10.0, "…": 12.0}.items()
+    )
 
 
 @pytest.mark.long
