@@ -178,13 +178,19 @@ class BatchCollector:
     ) -> bool | None:
         BATCHING.reset(self._token)
         self._tasks.cancel_scope.cancel()
-        if error is None and not self._wakes:
-            self._store.revise(_KIND, self._scope, lambda before: None)
         try:
-            return await self._tasks.__aexit__(kind, error, trace)
+            is_caught = await self._tasks.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:  # What ended the runs, or the sending of batches, comes out alone.
+            first: BaseException = group.exceptions[0]
+            if first is error:
+                return False
+            raise first from None
         finally:
             self._requests.close()
             self._answers.close()
+        if error is None and not self._wakes:
+            self._store.revise(_KIND, self._scope, lambda before: None)
+        return is_caught
 
     # --- Calls
 
@@ -331,7 +337,7 @@ class BatchCollector:
                 found = await vendor.find(mark, kept["ids"], kept["at"])
             except TransientModelError:
                 if self._is_live:
-                    self._end(kept["ids"], None)
+                    self._give_up(mark, None)
                     return
                 continue
             except ModelError as error:
@@ -405,10 +411,10 @@ class BatchCollector:
                 self._wake(run_id)
         self._wake_short()
 
-    def _give_up(self, mark: str, error: ModelError) -> None:
-        """Fail the calls that wait for a batch; a later call looks at it anew."""
+    def _give_up(self, mark: str, known: ModelError | None) -> None:
+        """End the wait for a batch: its calls fail, or are asked alone. A later call looks at it anew."""
         self._followed.discard(mark)
-        self._end(self._kept[mark]["ids"], error)
+        self._end(self._kept[mark]["ids"], known)
 
     # --- The deadline
 

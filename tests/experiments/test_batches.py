@@ -13,6 +13,7 @@ import pytest
 
 from flowengine import Flow, RowResult, RunError
 from flowengine.core.budget import Budget
+from flowengine.errors import JournalError
 from flowengine.experiments.batch_collector import BatchCollector, BatchPace
 from flowengine.journal.memory import MemoryStore
 from flowengine.runners.row_runs import DataRow, RowRuns, open_row_set
@@ -200,6 +201,38 @@ async def test_a_batch_that_cannot_be_looked_at_fails_rows_that_come_later_too(
         found = await run(tmp_path, store, concurrency=5)
     assert {each.status for each in found} == {"failed"}
     assert set(server.posted.values()) == {1}
+
+
+async def test_after_the_deadline_rows_that_come_later_do_not_wait_for_a_batch_that_nobody_follows(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    """Stopped before the batch's id was known; only its answers would tell whose it is, and there are none."""
+    store, stop, loop = MemoryStore(), anyio.Event(), anyio.lowlevel.current_token()
+    server.never_ends, server.lost_posts = True, 1
+    server.heard = lambda told: anyio.from_thread.run_sync(stop.set, token=loop) if told == "taken" else None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, tmp_path, store, "anthropic")
+        await stop.wait()
+        tasks.cancel_scope.cancel()
+    server.heard = lambda told: None
+    late = BatchPace(linger=0.05, first_look=0.01, longest_pause=0.02, deadline=0.0)
+    with anyio.fail_after(10):
+        check(await run(tmp_path, store, "anthropic", late, concurrency=1))
+    assert server.live == 2 * ROWS
+
+
+async def test_a_store_that_cannot_keep_a_batch_ends_the_runs_with_its_own_error(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    class Full(MemoryStore):
+        def revise(self, kind: str, key: str, change: Any) -> Any:
+            if kind == "batches":
+                raise JournalError("the disk is full")
+            return super().revise(kind, key, change)
+
+    with pytest.raises(JournalError, match="the disk is full"):
+        await run(tmp_path, Full())
+    assert not server.posted
 
 
 async def test_a_limit_holds_for_batches_too(server: BatchServer, tmp_path: Path, anyio_backend: str) -> None:
