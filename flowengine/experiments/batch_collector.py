@@ -188,7 +188,7 @@ class BatchCollector:
         finally:
             self._requests.close()
             self._answers.close()
-        if error is None and not self._wakes:
+        if error is None and not self._wakes and not self._sent:  # Nothing is left to be had from a batch.
             self._store.revise(_KIND, self._scope, lambda before: None)
         return is_caught
 

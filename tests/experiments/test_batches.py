@@ -283,3 +283,35 @@ async def test_a_row_that_waits_is_put_aside_and_keeps_what_it_has_reserved(
     tight = await run(tmp_path, MemoryStore(), text=KINDS.replace("model_calls: 3", "model_calls: 2"))
     assert {each.status for each in tight} == {"failed"}
     assert server.posted.total() == 3 * ROWS + 2 * ROWS
+
+
+PAIR = """flowengine: v1
+name: pair
+inputs: {n: {type: integer}}
+nodes:
+  one: {model: anthropic/claude-haiku-4-5, max_retries: 0, prompt: "first {{ inputs.n }}"}
+  two: {model: openai/gpt-4o-mini, max_retries: 0, prompt: "second {{ inputs.n }}"}
+outputs: {said: "{{ nodes.one.output }} {{ nodes.two.output }}"}
+"""
+
+
+async def test_what_is_in_a_batch_when_its_runs_fail_is_not_posted_again_for_them(
+    server: BatchServer, tmp_path: Path, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One vendor fails the runs, while the other one is at work on their other calls."""
+    show, store = server.shown, MemoryStore()
+
+    def show_slow(batch: dict[str, Any]) -> dict[str, Any]:
+        server.never_ends = batch["kind"] == "anthropic"
+        return show(batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "shown", show_slow)
+        server.failing = lambda asked: asked.startswith("second")
+        found = await run(tmp_path, store, text=PAIR)
+        assert {each.status for each in found} == {"failed"}
+    server.never_ends, server.failing = False, lambda asked: False
+    found = await run(tmp_path, store, text=PAIR, retry_failed=True)
+    assert {each.status for each in found} == {"succeeded"}
+    assert {count for asked, count in server.posted.items() if asked.startswith("first")} == {1}
+    assert server.live == 0
