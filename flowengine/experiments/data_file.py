@@ -43,6 +43,7 @@ class RawRow(NamedTuple):
 
     number: int
     line: int
+    """The first one that it takes."""
     values: Mapping[str, Any]
     is_text: bool
     """Whether its values are texts whose meaning the flow's inputs tell."""
@@ -104,37 +105,35 @@ def _read_table(path: Path, file: IO[bytes], delimiter: str) -> Iterator[RawRow]
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))  # One for all readers: it is never lowered.
     reader, began = csv.reader(_decode_file(path, file), delimiter=delimiter, strict=True), 1
     try:
-        head = next(reader, None)
+        head = next((cells for cells in reader if cells), None)
         if head is None:
             return
         head = [name.strip() for name in head]
-        _check_head(path, head, delimiter)
+        _check_head(path, reader.line_num, head, delimiter)
         number, began = 0, reader.line_num + 1
         for cells in reader:
-            began = reader.line_num + 1
+            line, began = began, reader.line_num + 1
             if not cells:
                 continue
             number += 1
             if len(cells) != len(head):
-                raise _make_error(
-                    path, f"expected {len(head)} cells as in the head, found {len(cells)}", reader.line_num
-                )
-            yield RawRow(number, reader.line_num, dict(zip(head, cells, strict=True)), True)
+                raise _make_error(path, f"expected {len(head)} cells as in the head, found {len(cells)}", line)
+            yield RawRow(number, line, dict(zip(head, cells, strict=True)), True)
     except csv.Error as error:
         said = next((ours for theirs, ours in _TABLE_ERRORS.items() if str(error).startswith(theirs)), str(error))
         raise _make_error(path, f"expected comma-separated values: {said}", began) from None
 
 
-def _check_head(path: Path, head: Sequence[str], delimiter: str) -> None:
+def _check_head(path: Path, line: int, head: Sequence[str], delimiter: str) -> None:
     other = next((each for each in ",;\t" if len(head) == 1 and each != delimiter and each in head[0]), None)
     if other is not None:
         said = "cells with tabs between them" if delimiter == "\t" else "comma-separated values (.tsv: with tabs)"
-        raise _make_error(path, f"expected {said}, found one column {head[0]!r:.80}: is {other!r} between them?", 1)
+        raise _make_error(path, f"expected {said}, found one column {head[0]!r:.80}: is {other!r} between them?", line)
     for place, name in enumerate(head, 1):
         if not name:
-            raise _make_error(path, f"column {place} has no name in the head", 1)
+            raise _make_error(path, f"column {place} has no name in the head", line)
         if head.index(name) != place - 1:
-            raise _make_error(path, f"two columns are called '{name}'", 1)
+            raise _make_error(path, f"two columns are called '{name}'", line)
 
 
 def _decode_file(path: Path, file: IO[bytes]) -> Iterator[str]:
