@@ -322,7 +322,9 @@ def _brief(value: Any) -> str:
 
 def _changed_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(
-        name for name in {*one, *other} if name not in one or name not in other or one[name] != other[name]
+        name
+        for name in {*one, *other}
+        if name not in one or name not in other or jsonable(one[name]) != jsonable(other[name])
     )
 
 

@@ -93,6 +93,8 @@ def _explain_edge(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> Wor
         return ["taken"] if not labels else ["taken: the route is ", CodeText(str(route))]
     if before.status != "succeeded" and not (before.status == "failed" and ON_ERROR in labels):
         return [f"not taken, since the node {_describe_standing(before)}"]
+    if before.status == "succeeded" and set(labels) == {ON_ERROR}:
+        return ["not taken, since the node did not fail"]
     if labels and before.status == "succeeded" and route not in labels:
         return ["not taken: the route is ", CodeText("none" if route is None else route)]
     return ["not taken, since ", _name(after), f" {_describe_standing(after)}"]

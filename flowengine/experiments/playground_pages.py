@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from time import time
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +38,7 @@ from visualize.viewer.reading import Reading
 __all__ = ["add_playground"]
 
 _MAX_TRIES: Final = 20
+_MAX_NUMBER: Final = 2**63
 
 
 def add_playground(app: Starlette) -> None:
@@ -179,7 +179,7 @@ def _parse_option(name: str, text: str) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise InputError(f"{OPTION_LABELS[name]}: expected a JSON object, found '{text:.60}'")
         return value  # pyright: ignore[reportUnknownVariableType] - checked by `ChangedCall`
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER
     if not is_number or (name == "max_tokens" and not isinstance(value, int)):
         raise InputError(f"{OPTION_LABELS[name]}: expected a number, found '{text:.60}'")
     return {name: value}
