@@ -135,16 +135,17 @@ def _read_sample(fields: Mapping[str, str]) -> int:
 
 def _read_form(recorded: RecordedCall, fields: Mapping[str, str]) -> EditedCall:
     texts = [
-        fields.get(f"text.{number}", "").replace("\r\n", "\n") if f"text.{number}" in fields else _text_of(message)
+        _read_text(fields.get(f"text.{number}"), _text_of(message))
         for number, message in enumerate(recorded.call.messages)
-    ]
-    # A form has its line ends as the browser sends them.
-    texts = [
-        old if new == old.replace("\r\n", "\n") else new
-        for new, old in zip(texts, map(_text_of, recorded.call.messages), strict=True)
     ]
     options = {name: fields.get(f"option.{name}", "").strip() for name in OPTION_LABELS}
     return EditedCall(texts, fields.get("model", "").strip(), options, fields.get("cost_usd", ""), _read_sample(fields))
+
+
+def _read_text(said: str | None, before: str) -> str:
+    """A form has its line ends as the browser sends them."""
+    text = before if said is None else said.replace("\r\n", "\n")
+    return before if text == before.replace("\r\n", "\n") else text
 
 
 def _text_of(message: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from flowengine.experiments.eval_report import (
     EvalReport,
     Moved,
     ScorerReport,
+    SliceReport,
     format_dollars_short,
     format_totals,
 )
@@ -221,25 +222,15 @@ def to_json(report: EvalReport) -> str:
 
 
 def _scorer_object(each: ScorerReport) -> dict[str, Any]:
-    return {
-        **each.estimate._asdict(),
-        "failures": each.failures,
-        "unscored": each.unscored,
-        "passes_from": each.passes_from,
-        "cost_usd": each.cost_usd,
-        "unpriced_calls": each.unpriced_calls,
-        "slices": [
-            {
-                "column": part.column,
-                "value": part.value,
-                **part.estimate._asdict(),
-                "failures": part.failures,
-                "cost_usd": part.cost_usd,
-                "unpriced_calls": part.unpriced_calls,
-            }
-            for part in each.slices
-        ],
-    }
+    found = _with_estimate(each)
+    del found["name"]
+    return {**found, "slices": [_with_estimate(part) for part in each.slices]}
+
+
+def _with_estimate(each: ScorerReport | SliceReport) -> dict[str, Any]:
+    fields = each._asdict()
+    estimate: Estimate = fields.pop("estimate")
+    return {**estimate._asdict(), **fields}
 
 
 def _comparison_object(found: Comparison) -> dict[str, Any]:
