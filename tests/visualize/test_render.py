@@ -339,6 +339,7 @@ def test_a_cycle_is_laid_out_all_the_same():
 
 def test_nothing_is_drawn_as_an_empty_page():
     ElementTree.fromstring(to_svg(Picture("empty", (), ())))
+    assert to_dot(Picture("empty", (), ())).startswith("digraph {")
 
 
 # --- text formats -----------------------------------------------------------------------------------------
