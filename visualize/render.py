@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
 from flowengine.core.node_traits import TRAITS
@@ -263,8 +264,11 @@ def _run_dot(picture: Picture, form: str, timeout: float) -> bytes:
     with process:
         try:
             drawn, said = process.communicate(to_dot(picture).encode(), timeout)
-        except subprocess.TimeoutExpired as error:
-            os.killpg(process.pid, signal.SIGKILL)
+        except BaseException as error:  # An interrupt leaves no `dot` behind, either.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
             raise PictureError(
                 f"`dot` did not finish within {timeout:g} s; ask for svg, or for a smaller picture"
             ) from error

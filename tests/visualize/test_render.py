@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import signal
 import stat
 import subprocess
 import time
@@ -201,6 +202,21 @@ def test_a_png_that_dot_cannot_draw_is_a_clear_error(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PictureError, match=message):
         render(Picture("f", (PictureNode("a", "agent"),), ()), "png", timeout=0.2 if "sleep" in script else 30.0)
+
+
+def test_an_interrupt_leaves_no_dot_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def interrupt(process: subprocess.Popen[bytes], *given: object) -> None:
+        begun.append(process)
+        raise KeyboardInterrupt
+
+    fake_dot(tmp_path, "exec /bin/sleep 60")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        render(Picture("f", (PictureNode("a", "agent"),), ()), "png")
+    assert begun[0].wait(10) == -signal.SIGKILL
 
 
 def test_without_dot_a_png_says_what_to_install_and_an_svg_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
