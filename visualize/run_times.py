@@ -219,8 +219,6 @@ _ENDINGS: Final = {
 class _Fold:
     def __init__(self) -> None:
         self._skeleton = Skeleton({})
-        self._parents: dict[tuple[str, str], list[str]] = defaultdict(list)
-        """Path of a container's site and id in its body → ids of the nodes before it."""
         self._rows: dict[str, _Row] = {}
         self._begun: float | None = None
         self._last = 0.0
@@ -236,9 +234,6 @@ class _Fold:
         if isinstance(event, RunStarted):
             self._begun = at
             self._skeleton = Skeleton(event.graph)
-            for site, level in self._skeleton.levels():
-                for source, target, _ in level.edges:
-                    self._parents["" if site is None else site.path, target].append(source)
         elif isinstance(event, RunFinished):
             self._stopped, self._is_over = at, event.status not in ("waiting", "running")
         elif isinstance(event, RunResumed):
@@ -298,8 +293,7 @@ class _Fold:
         around = None if container is None else self._rows.get(container)
         ready = [self._begun or 0.0 if around is None else around.ready or 0.0]
         ready += [to for _, to in self._breaks[-1:]]
-        site = "" if container is None else self._skeleton.spot(container).site
-        for parent in self._parents.get((site, path[len(unit) :]), ()):
+        for parent in self._skeleton.level_of(row.spot.site).parents.get(path[len(unit) :], ()):
             before = self._rows.get(unit + parent)
             ready += [] if before is None or before.settled is None else [before.settled]
         return max(ready)
