@@ -296,7 +296,10 @@ class BatchCollector:
             asked, self._asked, self._news = self._asked, {}, anyio.Event()
             self._sent.update((name, each.run_id) for name, each in asked.items())
             for group in _group_requests(asked):
-                await self._send(group, self._groups[asked[group[0]].group], asked)
+                if self._is_live:  # The deadline has come while another batch was sent.
+                    self._end(group, None)
+                else:
+                    await self._send(group, self._groups[asked[group[0]].group], asked)
             if not self._asked:
                 self._requests.clear()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import anyio
@@ -56,6 +57,7 @@ async def run(
     *,
     concurrency: int = 100,
     text: str = FLOW,
+    tell: Callable[[str], object] = lambda text: None,
     **options: Any,
 ) -> Sequence[RowResult]:
     path = folder / "two.yaml"
@@ -67,7 +69,7 @@ async def run(
     if pace is None:
         async with aclosing(runs.results(data)) as results:
             return [each async for each in results]
-    async with BatchCollector(store, rows.id, pace), aclosing(runs.results(data)) as results:
+    async with BatchCollector(store, rows.id, pace, tell), aclosing(runs.results(data)) as results:
         return [each async for each in results]
 
 
@@ -315,3 +317,15 @@ async def test_what_is_in_a_batch_when_its_runs_fail_is_not_posted_again_for_the
     assert {each.status for each in found} == {"succeeded"}
     assert {count for asked, count in server.posted.items() if asked.startswith("first")} == {1}
     assert server.live == 0
+
+
+async def test_no_batch_is_sent_after_the_deadline(server: BatchServer, tmp_path: Path, anyio_backend: str) -> None:
+    """It comes while one vendor takes its batch, and before the other one is given its own."""
+    late = Event()
+    server.heard = lambda told: late.wait(10) if told == "taken" else None
+    pace = BatchPace(linger=0.05, first_look=0.01, longest_pause=0.02, deadline=0.3)
+    found = await run(
+        tmp_path, MemoryStore(), pace=pace, text=PAIR, tell=lambda text: "deadline" in text and late.set()
+    )
+    assert {each.status for each in found} == {"succeeded"}
+    assert len(server.batches) <= 1
