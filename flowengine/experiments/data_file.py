@@ -18,6 +18,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.flow_paths import open_regular
 from flowengine.core.json_values import load_json
 from flowengine.errors import Diagnostic, FlowError, InputError, did_you_mean
+from flowengine.journal.encode_values import MAX_DEPTH
 from flowengine.nodes.run_inputs import REQUIRED, InputField, checked_inputs, parse_text
 from flowengine.runners.row_runs import DataRow
 
@@ -25,6 +26,7 @@ __all__ = ["DataError", "DataFile", "RawRow", "open_data", "parse_mapping", "rea
 
 _MAX_LINE: Final = 64_000_000
 """Bytes of one row."""
+_TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
 _NO_TEXT: Final = (b"PAR1", b"PK\x03\x04", b"\x1f\x8b", b"SQLite format 3\0", b"Obj\x01", b"ARROW1")
 """How files begin that people have rows in: Parquet, workbooks, gzip, databases, Avro, Arrow."""
 _TABLE_ERRORS: Final = {
@@ -78,16 +80,34 @@ def _read_json_lines(path: Path, file: IO[bytes]) -> Iterator[RawRow]:
         number += 1
         try:
             value: Any = load_json(text.decode("utf-8"))
+            _check_depth(value)
         except json.JSONDecodeError as error:
             raise _make_error(path, f"expected one JSON object on the line: {error.msg}", line, error.colno) from None
         except (ValueError, RecursionError) as error:
             said = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            said = _TOO_DEEP if isinstance(error, RecursionError) else said
             raise _make_error(path, f"expected one JSON object on the line: {said}", line) from None
         if not isinstance(value, dict):
             raise _make_error(
                 path, f"expected one JSON object on the line, found {text[:40].decode('utf-8', 'replace')}", line
             )
         yield RawRow(number, line, cast("dict[str, Any]", value), False)
+
+
+def _check_depth(value: Any) -> None:
+    """Raise `ValueError` for a value that neither a journal nor a file of results could hold."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [each for value in level for each in _list_parts(value)]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
+def _list_parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:

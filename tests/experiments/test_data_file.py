@@ -37,7 +37,12 @@ def written(folder: Path, name: str, text: str) -> Path:
         ),
         ("rows.jsonl", f'{{"n": -{"1" * 6000}}}\n', "… is an integer of 6,000 digits, more than any may have"),
         ("rows.jsonl", "[1]\n", "found [1]"),
-        ("rows.jsonl", "[" * 100_000, "expected one JSON object"),
+        ("rows.jsonl", "[" * 100_000, "expected one JSON object on the line: it is nested more than 120 levels deep"),
+        (
+            "rows.jsonl",
+            f'{{"text": {"[" * 600}{"]" * 600}}}',
+            "rows.jsonl:1: FE117 expected one JSON object on the line: it is nested more than 120 levels deep",
+        ),
         ("rows.jsonl", '{"text": "\udc80"}\n', "it is not UTF-8"),
         ("rows.jsonl", "\n\n", "it has no rows"),
         ("rows.csv", "", "it has no rows"),
