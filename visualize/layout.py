@@ -302,9 +302,7 @@ def _lay_out_levels(
     picture: Picture, size_of: Callable[[PictureNode], tuple[float, float]]
 ) -> dict[str | None, _Level]:
     """Container (None: the top) → its laid out body."""
-    members: dict[str | None, list[PictureNode]] = {None: []}
-    for node in picture.nodes:
-        members.setdefault(node.parent, []).append(node)
+    members = picture.bodies()
     parents = {node.id: node.parent for node in picture.nodes}
     edges: dict[str | None, list[int]] = {}
     for number, edge in enumerate(picture.edges):

@@ -119,6 +119,13 @@ class Picture(NamedTuple):
     edges: tuple[PictureEdge, ...]
     run: RunHead | None = None
 
+    def bodies(self) -> dict[str | None, list[PictureNode]]:
+        """Container (None: the top) → the nodes directly in it, in an order in which containers come before theirs."""
+        found: dict[str | None, list[PictureNode]] = {None: []}
+        for node in self.nodes:
+            found.setdefault(node.parent, []).append(node)
+        return found
+
 
 def picture_of_flow(name: str, graph: Graph) -> Picture:
     """The picture of a flow's top level, from its graph.

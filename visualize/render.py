@@ -10,8 +10,9 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Literal, TypeAlias
 
 from flowengine.core.node_traits import TRAITS
 from flowengine.errors import PictureError
@@ -48,48 +49,49 @@ def to_dot(picture: Picture) -> str:
     >>> print(to_dot(Picture("f", (PictureNode("a", "agent"),), ())).splitlines()[0])
     digraph {
     """
-    return "\n".join(_Lines(picture).document()) + "\n"
+    return "\n".join(_list_dot_lines(picture)) + "\n"
 
 
-class _Lines:
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
-        self._names = {node.id: f"n{number}" for number, node in enumerate(picture.nodes)}
-        self._members: dict[str | None, list[PictureNode]] = {}
-        for node in picture.nodes:
-            self._members.setdefault(node.parent, []).append(node)
+_Bodies: TypeAlias = Mapping[str | None, Sequence[PictureNode]]
+_Names: TypeAlias = Mapping[str, str]
 
-    def document(self) -> Iterator[str]:
-        yield "digraph {"
-        yield f"  graph [label={quote_lines(heading(self._picture))} labelloc=t fontsize=15 rankdir=TB nodesep=0.35"
-        yield '    ranksep=0.5 fontname="Helvetica,Arial,sans-serif" bgcolor="white" pad=0.25 compound=true]'
-        yield '  node [fontname="Helvetica,Arial,sans-serif" fontsize=11 margin="0.16,0.08"]'
-        yield '  edge [fontname="Helvetica,Arial,sans-serif" fontsize=10 arrowsize=0.7]'
-        yield from self._level(None, "  ")
-        for edge in self._picture.edges:
-            yield f"  {self._end(edge.source, -1)} -> {self._end(edge.target, 0)} [{_edge(edge)}{self._clip(edge)}]"
-        yield "}"
 
-    def _level(self, parent: str | None, indent: str) -> Iterator[str]:
-        for node in self._members[parent]:
-            if node.id in self._members:
-                yield f"{indent}subgraph cluster_{self._names[node.id]} {{"
-                yield f"{indent}  graph [{_format_cluster(node)}]"
-                yield from self._level(node.id, indent + "  ")
-                yield f"{indent}}}"
-            else:
-                yield f"{indent}{self._names[node.id]} [{_format_node(node)}]"
+def _name_nodes(picture: Picture) -> _Names:
+    return {node.id: f"n{number}" for number, node in enumerate(picture.nodes)}
 
-    def _end(self, node: str, which: int) -> str:
-        """An edge leads to the first node of a cluster and from its last one, and is cut off at its border."""
-        while node in self._members:
-            node = self._members[node][which].id
-        return self._names[node]
 
-    def _clip(self, edge: PictureEdge) -> str:
-        tail = f" ltail=cluster_{self._names[edge.source]}" if edge.source in self._members else ""
-        head = f" lhead=cluster_{self._names[edge.target]}" if edge.target in self._members else ""
-        return tail + head
+def _list_dot_lines(picture: Picture) -> Iterator[str]:
+    bodies, names = picture.bodies(), _name_nodes(picture)
+    yield "digraph {"
+    yield f"  graph [label={quote_lines(heading(picture))} labelloc=t fontsize=15 rankdir=TB nodesep=0.35"
+    yield '    ranksep=0.5 fontname="Helvetica,Arial,sans-serif" bgcolor="white" pad=0.25 compound=true]'
+    yield '  node [fontname="Helvetica,Arial,sans-serif" fontsize=11 margin="0.16,0.08"]'
+    yield '  edge [fontname="Helvetica,Arial,sans-serif" fontsize=10 arrowsize=0.7]'
+    yield from _list_dot_nodes(bodies, names, None, "  ")
+    for edge in picture.edges:
+        # An edge leads to the first node of a cluster and from its last one, and is cut off at its border.
+        tail = f" ltail=cluster_{names[edge.source]}" if edge.source in bodies else ""
+        head = f" lhead=cluster_{names[edge.target]}" if edge.target in bodies else ""
+        ends = names[_find_end(bodies, edge.source, -1)], names[_find_end(bodies, edge.target, 0)]
+        yield f"  {ends[0]} -> {ends[1]} [{_edge(edge)}{tail}{head}]"
+    yield "}"
+
+
+def _list_dot_nodes(bodies: _Bodies, names: _Names, parent: str | None, indent: str) -> Iterator[str]:
+    for node in bodies[parent]:
+        if node.id in bodies:
+            yield f"{indent}subgraph cluster_{names[node.id]} {{"
+            yield f"{indent}  graph [{_format_cluster(node)}]"
+            yield from _list_dot_nodes(bodies, names, node.id, indent + "  ")
+            yield f"{indent}}}"
+        else:
+            yield f"{indent}{names[node.id]} [{_format_node(node)}]"
+
+
+def _find_end(bodies: _Bodies, node: str, which: int) -> str:
+    while node in bodies:
+        node = bodies[node][which].id
+    return node
 
 
 def _format_node(node: PictureNode) -> str:
@@ -161,12 +163,9 @@ def to_mermaid(picture: Picture) -> str:
 
 
 def _format_lines(picture: Picture) -> Iterator[str]:
-    names = {node.id: f"n{number}" for number, node in enumerate(picture.nodes)}
+    names = _name_nodes(picture)
     yield from ("---", f'title: "{_escape_title(" — ".join(heading(picture)))}"', "---", "flowchart TD")
-    members: dict[str | None, list[PictureNode]] = {None: []}
-    for node in picture.nodes:
-        members.setdefault(node.parent, []).append(node)
-    yield from _format_level(members, names, None, "    ")
+    yield from _format_level(picture.bodies(), names, None, "    ")
     for edge in picture.edges:
         yield f"    {names[edge.source]} {_format_arrow(edge)} {names[edge.target]}"
     for status in sorted({each for node in picture.nodes if (each := node.status or node.risk)}):
@@ -177,13 +176,11 @@ def _format_lines(picture: Picture) -> Iterator[str]:
         yield f"    class {marked} {status}"
 
 
-def _format_level(
-    members: Mapping[str | None, list[PictureNode]], names: Mapping[str, str], parent: str | None, indent: str
-) -> Iterator[str]:
-    for node in members[parent]:
-        if node.id in members:
+def _format_level(bodies: _Bodies, names: _Names, parent: str | None, indent: str) -> Iterator[str]:
+    for node in bodies[parent]:
+        if node.id in bodies:
             yield f"{indent}subgraph {names[node.id]}[{_quote_words(node)}]"
-            yield from _format_level(members, names, node.id, indent + "    ")
+            yield from _format_level(bodies, names, node.id, indent + "    ")
             yield f"{indent}end"
         else:
             opening, closing = _BRACKETS[TRAITS[node.kind].shape]
@@ -267,8 +264,11 @@ def _run_dot(picture: Picture, form: str, timeout: float) -> bytes:
     with process:
         try:
             drawn, said = process.communicate(to_dot(picture).encode(), timeout)
-        except subprocess.TimeoutExpired as error:
-            os.killpg(process.pid, signal.SIGKILL)
+        except BaseException as error:  # An interrupt leaves no `dot` behind, either.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
             raise PictureError(
                 f"`dot` did not finish within {timeout:g} s; ask for svg, or for a smaller picture"
             ) from error

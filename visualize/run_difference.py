@@ -18,6 +18,7 @@ from visualize.edge_states import in_order
 from visualize.plain import format_value, jsonable
 from visualize.progress import NodeRow, Progress, fold_events
 from visualize.run_times import RunTimes, times_of
+from visualize.style import cut
 
 __all__ = [
     "CAUSES",
@@ -316,13 +317,14 @@ def _title_of(kind: str, path: str, change: tuple[Any, Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = "not set" if value is None else " ".join(format_value(value).split())
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    return "not set" if value is None else cut(format_value(value), 40)
 
 
 def _changed_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(
-        name for name in {*one, *other} if name not in one or name not in other or one[name] != other[name]
+        name
+        for name in {*one, *other}
+        if name not in one or name not in other or jsonable(one[name]) != jsonable(other[name])
     )
 
 

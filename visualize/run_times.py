@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
@@ -45,7 +46,7 @@ from flowengine.engine.events import (
 from visualize.record_text import steps_of
 from visualize.skeleton import Skeleton, Spot
 
-__all__ = ["PARTS", "Bar", "Part", "RunTimes", "Stretch", "explain_parts", "times_of"]
+__all__ = ["PARTS", "Bar", "Part", "RunTimes", "Stretch", "times_of"]
 
 Part = Literal["worked", "loading", "retried", "queued", "waited", "stopped"]
 PARTS: Final[tuple[Part, ...]] = ("worked", "loading", "retried", "queued", "waited", "stopped")
@@ -123,9 +124,10 @@ class RunTimes:
         parts = self.parts
         least = max(_LEAST_BREAK, sum(seconds for part, seconds in parts.items() if part not in _IDLE) / 2)
         found: list[Stretch] = []
-        for idle in _idle_stretches(self.spans):
+        for is_idle, spans in groupby(self.spans, lambda span: span.part in _IDLE):
+            idle = list(spans)
             start, end = idle[0].start, idle[-1].end
-            if end - start >= least:
+            if is_idle and end - start >= least:
                 longest = max(idle, key=lambda span: span.end - span.start)
                 found.append(Stretch(longest.part, start, end, longest.note))
         return found
@@ -152,18 +154,6 @@ class RunTimes:
         }
 
 
-def explain_parts(parts: Mapping[Part, float]) -> str:
-    """The parts in words, the longest first; nothing where all was work.
-
-    >>> explain_parts({"worked": 2.0, "waited": 600.0, "queued": 0.0})
-    'waited 10 min 0 s, worked 2.0 s'
-    """
-    told = sorted(((seconds, part) for part, seconds in parts.items() if seconds >= 0.001), reverse=True)
-    if [part for _, part in told] in ([], ["worked"]):
-        return ""
-    return ", ".join(f"{part} {seconds_text(seconds)}" for seconds, part in told)
-
-
 def times_of(events: Iterable[Event], now: float | None = None) -> RunTimes:
     """Computes where a run's time went. `now`: the end for a run that still runs or waits."""
     fold = _Fold()
@@ -183,18 +173,6 @@ def _fill_gap(start: float, end: float, resumed: Sequence[float]) -> Iterator[St
     """Between two bars of a node the run had stopped, until it was resumed."""
     again = next((each for each in resumed if start <= each <= end), start)
     yield from (Stretch("stopped", start, again), Stretch("queued", again, end))
-
-
-def _idle_stretches(spans: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:
-    found: list[Stretch] = []
-    for span in spans:
-        if span.part in _IDLE:
-            found.append(span)
-        elif found:
-            yield found
-            found = []
-    if found:
-        yield found
 
 
 # --- The fold
@@ -241,8 +219,6 @@ _ENDINGS: Final = {
 class _Fold:
     def __init__(self) -> None:
         self._skeleton = Skeleton({})
-        self._parents: dict[tuple[str, str], list[str]] = defaultdict(list)
-        """Path of a container's site and id in its body → ids of the nodes before it."""
         self._rows: dict[str, _Row] = {}
         self._begun: float | None = None
         self._last = 0.0
@@ -258,9 +234,6 @@ class _Fold:
         if isinstance(event, RunStarted):
             self._begun = at
             self._skeleton = Skeleton(event.graph)
-            for site, level in self._skeleton.levels():
-                for source, target, _ in level.edges:
-                    self._parents["" if site is None else site.path, target].append(source)
         elif isinstance(event, RunFinished):
             self._stopped, self._is_over = at, event.status not in ("waiting", "running")
         elif isinstance(event, RunResumed):
@@ -320,8 +293,7 @@ class _Fold:
         around = None if container is None else self._rows.get(container)
         ready = [self._begun or 0.0 if around is None else around.ready or 0.0]
         ready += [to for _, to in self._breaks[-1:]]
-        site = "" if container is None else self._skeleton.spot(container).site
-        for parent in self._parents.get((site, path[len(unit) :]), ()):
+        for parent in self._skeleton.level_of(row.spot.site).parents.get(path[len(unit) :], ()):
             before = self._rows.get(unit + parent)
             ready += [] if before is None or before.settled is None else [before.settled]
         return max(ready)

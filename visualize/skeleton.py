@@ -8,7 +8,9 @@ site of its own.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
 __all__ = ["Site", "Skeleton", "SkeletonLevel", "Spot"]
@@ -71,17 +73,25 @@ class SkeletonLevel:
             if source in self.sites and target in self.sites
         ]
         """Source, target and the labels that open the edge; by ids."""
-        self._at: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
         inside = (site for site in self.sites.values() if site.body is not None)
         self._containers = sorted(inside, key=lambda site: -len(site.id))
 
-    def edges_at(self, name: str) -> Sequence[tuple[str, str, tuple[str, ...]]]:
-        """The edges that begin or end at a node."""
-        if not self._at and self.edges:
-            for edge in self.edges:
-                for end in edge[:2]:
-                    self._at.setdefault(end, []).append(edge)
-        return self._at.get(name, ())
+    @cached_property
+    def edges_at(self) -> Mapping[str, Sequence[tuple[str, str, tuple[str, ...]]]]:
+        """Id of a node → the edges that begin or end at it."""
+        found: defaultdict[str, list[tuple[str, str, tuple[str, ...]]]] = defaultdict(list)
+        for edge in self.edges:
+            for end in edge[:2]:
+                found[end].append(edge)
+        return found
+
+    @cached_property
+    def parents(self) -> Mapping[str, Sequence[str]]:
+        """Id of a node → the nodes with an edge to it."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for source, target, _ in self.edges:
+            found[target].append(source)
+        return found
 
     def walk(self) -> Iterator[Site]:
         """All sites, each container before its body."""
@@ -130,6 +140,12 @@ class Skeleton:
 
     def spot(self, path: str) -> Spot:
         return self.top.spot(path) or Spot(path)
+
+    def level_of(self, site: str) -> SkeletonLevel:
+        """The level that a site stands in: the top, or the body of a container."""
+        known = self.sites.get(site)
+        around = None if known is None or known.parent is None else self.sites[known.parent]
+        return self.top if around is None or around.body is None else around.body
 
     def levels(self) -> Iterator[tuple[Site | None, SkeletonLevel]]:
         """Every level with the container that it is the body of."""

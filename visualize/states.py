@@ -159,12 +159,9 @@ class States:
             return wrote
 
     def _walk(self, level: SkeletonLevel, unit: str, store: StateStore) -> dict[str, _Place]:
-        parents: dict[str, list[str]] = {}
-        for source, target, _ in level.edges:
-            parents.setdefault(target, []).append(source)
         places: dict[str, _Place] = {}
         for number, name in enumerate(level.sites):  # In topological order.
-            above = [places[unit + each].left for each in parents.get(name, ()) if unit + each in places]
+            above = [places[unit + each].left for each in level.parents.get(name, ()) if unit + each in places]
             seen = store.meet(number, above) if above else store.root
             row = self._progress.nodes.get(unit + name)
             writes = None if row is None or row.result is None else row.result.state

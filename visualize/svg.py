@@ -27,6 +27,8 @@ _PAD: Final = 40.0
 """Pixels left of a box's words, where the sign is."""
 _BAR: Final = 10.0
 _LEGEND: Final = 40.0
+_LABEL_AT: Final = (0.72, 0.62)
+"""Where a label is on the last part of its edge: shares of its width and its height, on the line that `curve` draws."""
 _DASHES: Final = {"solid": "none", "dashed": "6 4", "dotted": "2 3"}
 _FONT: Final = "Helvetica, Arial, 'Noto Sans', 'Noto Sans CJK JP', sans-serif"
 
@@ -124,7 +126,13 @@ class _Document:
             if node.id in placed.frames:
                 yield from self._draw_box(node, is_frame=True)
         for edge, points in zip(picture.edges, placed.paths, strict=True):
-            yield from _draw_edge(edge, points)
+            classes = f"edge {edge.state}{' critical' if edge.critical else ''}{' moving' if edge.moving else ''}"
+            yield f'<path class="{classes}" d="{curve(points)}" marker-end="url(#arrow)"/>'
+        for edge, points in zip(
+            picture.edges, placed.paths, strict=True
+        ):  # Above all lines, which go through them else.
+            if edge.labels:
+                yield _draw_label(edge, points)
         for node in picture.nodes:
             if node.id not in placed.frames:
                 yield from self._draw_box(node)
@@ -170,13 +178,11 @@ def _legend_width(kind: str) -> float:
     return SIGN_SIZE + 26 + width_of(cut(kind, 30))
 
 
-def _draw_edge(edge: PictureEdge, points: list[Point]) -> Iterator[str]:
-    classes = f"edge {edge.state}{' critical' if edge.critical else ''}{' moving' if edge.moving else ''}"
-    yield f'<path class="{classes}" d="{curve(points)}" marker-end="url(#arrow)"/>'
-    if edge.labels:
-        (x1, y1), (x2, y2) = points[-2:]
-        text = _escape(cut(" | ".join(edge.labels), 40))
-        yield f'<text class="label" x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 + 4:.1f}">{text}</text>'
+def _draw_label(edge: PictureEdge, points: list[Point]) -> str:
+    """On the edge's line, nearer to its target: the labels of one node's routes are further apart there."""
+    (x1, y1), (x2, y2) = points[-2:]
+    x, y = x1 + (x2 - x1) * _LABEL_AT[0], y1 + (y2 - y1) * _LABEL_AT[1]
+    return f'<text class="label" x="{x:.1f}" y="{y + 4:.1f}">{_escape(cut(" | ".join(edge.labels), 40))}</text>'
 
 
 def curve(points: list[Point]) -> str:
@@ -203,8 +209,14 @@ def _measure_node(node: PictureNode, lines: list[str]) -> tuple[float, float]:
 
 
 def width_of(text: str) -> float:
-    """Pixels that a line takes at 12 px, on the safe side: wide characters count twice."""
-    return sum(12.5 if east_asian_width(each) in "WF" else 6.8 for each in text)
+    """Pixels that a line takes at 12 px, on the safe side."""
+    return sum(map(_width_of_character, text))
+
+
+def _width_of_character(each: str) -> float:
+    if each.isascii():
+        return 11.4 if each in "mMwW@%" else 9.4 if each.isupper() else 6.8
+    return 12.5 if east_asian_width(each) in "WF" or each in "…—" else 9.4 if each.isupper() else 6.8
 
 
 def _escape(text: str) -> str:

@@ -62,12 +62,9 @@ def time_left(progress: Progress, usual: Mapping[str, float], now: float) -> flo
     """
     if not usual or progress.finished is not None:
         return None
-    parents: dict[str, list[str]] = {}
-    for source, target, _ in progress.skeleton.top.edges:
-        parents.setdefault(target, []).append(source)
-    until: dict[str, float] = {}
-    for name in progress.skeleton.top.sites:
-        before = max((until.get(each, 0.0) for each in parents.get(name, ())), default=0.0)
+    top, until = progress.skeleton.top, dict[str, float]()
+    for name in top.sites:
+        before = max((until.get(each, 0.0) for each in top.parents.get(name, ())), default=0.0)
         until[name] = before + _left_of(progress, name, usual.get(name, 0.0), now)
     return max(until.values(), default=0.0)
 

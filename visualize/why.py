@@ -13,7 +13,6 @@ from flowengine.core.records import Decided
 from flowengine.engine.graph import ON_ERROR
 from visualize.edge_states import edge_state
 from visualize.progress import NodeRow, Progress
-from visualize.skeleton import SkeletonLevel
 
 __all__ = [
     "CodeText",
@@ -93,6 +92,8 @@ def _explain_edge(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> Wor
         return ["taken"] if not labels else ["taken: the route is ", CodeText(str(route))]
     if before.status != "succeeded" and not (before.status == "failed" and ON_ERROR in labels):
         return [f"not taken, since the node {_describe_standing(before)}"]
+    if before.status == "succeeded" and set(labels) == {ON_ERROR}:
+        return ["not taken, since the node did not fail"]
     if labels and before.status == "succeeded" and route not in labels:
         return ["not taken: the route is ", CodeText("none" if route is None else route)]
     return ["not taken, since ", _name(after), f" {_describe_standing(after)}"]
@@ -229,24 +230,15 @@ def rows_before(progress: Progress, row: NodeRow) -> list[NodeRow]:
 
 def _edges(progress: Progress, row: NodeRow, *, outward: bool) -> list[tuple[NodeRow, NodeRow, Sequence[str]]]:
     """The edges from or to a node: source, target, labels."""
-    unit, level = row.spot.unit, _level_of(progress, row)
+    unit = row.spot.unit
     name = row.id[len(unit) :]
     found: list[tuple[NodeRow, NodeRow, Sequence[str]]] = []
-    for source, target, labels in () if level is None else level.edges_at(name):
+    for source, target, labels in progress.skeleton.level_of(row.spot.site).edges_at.get(name, ()):
         if (source if outward else target) == name:
             before, after = progress.nodes.get(unit + source), progress.nodes.get(unit + target)
             if before is not None and after is not None:
                 found.append((before, after, labels))
     return found
-
-
-def _level_of(progress: Progress, row: NodeRow) -> SkeletonLevel | None:
-    """The level of the graph that a node stands in."""
-    site = progress.skeleton.sites.get(row.spot.site)
-    if site is None or site.parent is None:
-        return progress.skeleton.top
-    parent = progress.skeleton.sites.get(site.parent)
-    return None if parent is None else parent.body
 
 
 def _name(row: NodeRow) -> NodeName:

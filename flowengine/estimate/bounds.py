@@ -85,7 +85,7 @@ def bound_of(
         list(_list_rows(nodes, "", 1, 0)),
         unlimited,
         unlimited.within(spec.limits),
-        _find_longest_path(spec),
+        longest_way(list(level_of(spec)), edges_of(spec)),
         Waves(*(_count_waves(nodes, edges_of(spec), usual=usual) for usual in (True, False))),
     )
 
@@ -124,7 +124,8 @@ class _File:
     def together(self, level: NodePath, nodes: Sequence[_Node]) -> Most:
         """Adds up one run of a level."""
         most = {each.name: each.most for each in nodes}
-        return dearest_way(most, edges_of(self._spec, level), _find_always_run(level_of(self._spec, level)))
+        always = [name for name, node in level_of(self._spec, level).items() if node.join == "always"]
+        return dearest_way(most, edges_of(self._spec, level), always)
 
     def _node(self, path: NodePath, node: NodeSpec, is_capped: bool) -> _Node:
         limits = node.limits if isinstance(node, BoundedKeys) else None
@@ -167,10 +168,6 @@ def _bounds_answers(limits: NodeLimitsSpec | None) -> bool:
     return limits is not None and (limits.cost_usd is not None or limits.tokens is not None)
 
 
-def _find_always_run(nodes: Mapping[str, NodeSpec]) -> frozenset[str]:
-    return frozenset(name for name, node in nodes.items() if node.join == "always")
-
-
 def _list_rows(nodes: Sequence[_Node], prefix: str, runs: int | None, depth: int) -> Iterator[NodeBound]:
     for each in nodes:
         yield NodeBound(f"{prefix}{each.name}", each.kind, runs, each.most.times(runs), depth)
@@ -198,7 +195,3 @@ def _count_waves(nodes: Sequence[_Node], edges: Iterable[Edge], *, usual: bool) 
             return None
         found[name] = calls + max((found[each] for each in graph[name]), default=0)
     return max(found.values(), default=0)
-
-
-def _find_longest_path(spec: FlowSpec) -> list[str]:
-    return longest_way(list(level_of(spec)), edges_of(spec))

@@ -22,7 +22,7 @@ from flowengine.models.http.vendor_traits import cache_minimum
 from flowengine.models.pricing import Price, listed_cache_price
 from flowengine.models.worst_case import KnownModel
 
-__all__ = ["NONE", "Most", "dearest_way", "longest_way", "most_of_calls"]
+__all__ = ["NONE", "Most", "add", "dearest_way", "longest_way", "most_of_calls", "multiply", "take_greater"]
 
 # --- Upper bounds and their sums
 
@@ -50,7 +50,7 @@ class Most(NamedTuple):
     @property
     def cost_at_best(self) -> float | None:
         """The cost of the same calls with all that caches could serve."""
-        served = _add(self.served_usd, self.first_usd)
+        served = add(self.served_usd, self.first_usd)
         return None if served is None or self.cost_usd is None else min(served, self.cost_usd)
 
     def to_data(self) -> dict[str, float | None]:
@@ -59,21 +59,21 @@ class Most(NamedTuple):
 
     def and_(self, other: Most) -> Most:
         """Both."""
-        calls, tokens = _add(self.calls, other.calls), _add(self.tokens, other.tokens)
-        both = self._with(other, calls, tokens, _add(self.cost_usd, other.cost_usd))
-        served, first = _add(self.served_usd, other.served_usd), _add(self.first_usd, other.first_usd)
+        calls, tokens = add(self.calls, other.calls), add(self.tokens, other.tokens)
+        both = self._with(other, calls, tokens, add(self.cost_usd, other.cost_usd))
+        served, first = add(self.served_usd, other.served_usd), add(self.first_usd, other.first_usd)
         return both._replace(served_usd=served, first_usd=first)
 
     def or_(self, other: Most) -> Most:
         """One of both, whichever takes more."""
-        calls, tokens = _take_greater(self.calls, other.calls), _take_greater(self.tokens, other.tokens)
-        either = self._with(other, calls, tokens, _take_greater(self.cost_usd, other.cost_usd))
-        served = _take_greater(self.served_usd, other.served_usd)
-        return either._replace(served_usd=served, first_usd=_take_greater(self.first_usd, other.first_usd))
+        calls, tokens = take_greater(self.calls, other.calls), take_greater(self.tokens, other.tokens)
+        either = self._with(other, calls, tokens, take_greater(self.cost_usd, other.cost_usd))
+        served = take_greater(self.served_usd, other.served_usd)
+        return either._replace(served_usd=served, first_usd=take_greater(self.first_usd, other.first_usd))
 
     def _with(self, other: Most, calls: int | None, tokens: int | None, cost: float | None) -> Most:
-        largest = _take_greater(self.call_tokens, other.call_tokens)
-        dearest = _take_greater(self.call_cost, other.call_cost)
+        largest = take_greater(self.call_tokens, other.call_tokens)
+        dearest = take_greater(self.call_cost, other.call_cost)
         return Most(calls, tokens, cost, self.unpriced | other.unpriced, largest, dearest)
 
     def times(self, number: int | None) -> Most:
@@ -82,9 +82,9 @@ class Most(NamedTuple):
         >>> Most(2, 100, None).times(3)[:3], Most(0, 0, 0.0).times(None)[:3]
         ((6, 300, None), (0, 0, 0.0))
         """
-        calls, tokens = _multiply(self.calls, number), _multiply(self.tokens, number)
+        calls, tokens = multiply(self.calls, number), multiply(self.tokens, number)
         factor = None if number is None else float(number)
-        cost, served = _multiply(self.cost_usd, factor), _multiply(self.served_usd, factor)
+        cost, served = multiply(self.cost_usd, factor), multiply(self.served_usd, factor)
         first = 0.0 if number == 0 else self.first_usd
         return self._replace(calls=calls, tokens=tokens, cost_usd=cost, served_usd=served, first_usd=first)
 
@@ -93,11 +93,11 @@ class Most(NamedTuple):
         if limits is None:
             return self
         calls = _take_least(self.calls, limits.model_calls)
-        tokens = _take_least(self.tokens, limits.tokens, _multiply(self.call_tokens, calls))
+        tokens = _take_least(self.tokens, limits.tokens, multiply(self.call_tokens, calls))
         if self.unpriced:
             return self._replace(calls=calls, tokens=tokens)  # Their cost is not kept by any limit.
         factor = None if calls is None else float(calls)
-        cost = _take_least(self.cost_usd, limits.cost_usd, _multiply(self.call_cost, factor))
+        cost = _take_least(self.cost_usd, limits.cost_usd, multiply(self.call_cost, factor))
         return self._replace(calls=calls, tokens=tokens, cost_usd=cost)
 
 
@@ -115,7 +115,7 @@ def most_of_calls(
     longest = max(asked, key=lambda tokens: float("inf") if tokens is None else tokens)
     prices = [(each, each.price(longest or 0)) for each in models]
     unpriced = frozenset(str(model) for model, price in prices if price is None)
-    tokens, cost, served = _add(longest, answer), None, None
+    tokens, cost, served = add(longest, answer), None, None
     if not unpriced:
         costs = [_cost_of_call(price, longest, answer) for _, price in prices if price is not None]
         cost = None if None in costs else max(each for each in costs if each is not None)
@@ -141,15 +141,17 @@ def _cost_of_call(price: Price, question: int | None, answer: int | None) -> flo
     return price.of(question or 0, answer or 0)
 
 
-def _add(one: N | None, other: N | None) -> N | None:
+def add(one: N | None, other: N | None) -> N | None:
+    """The sum of two bounds, each None where there is no bound."""
     return None if one is None or other is None else one + other
 
 
-def _take_greater(one: N | None, other: N | None) -> N | None:
+def take_greater(one: N | None, other: N | None) -> N | None:
+    """The bound of what is one or the other."""
     return None if one is None or other is None else max(one, other)
 
 
-def _multiply(one: N | None, other: N | None) -> N | None:
+def multiply(one: N | None, other: N | None) -> N | None:
     """Nothing, however often, is nothing."""
     for nothing in (one, other):
         if nothing == 0:

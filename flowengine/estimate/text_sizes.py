@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from jinja2 import nodes
 
 from flowengine.errors import TemplateSyntaxError
+from flowengine.estimate.cost_bound import add, multiply, take_greater
 from flowengine.models.tokens import count_tokens
 from flowengine.templating.parse import parse_expression, parse_template
 
@@ -30,11 +31,11 @@ class Size(NamedTuple):
 
     def either(self, other: Size) -> Size:
         """The bound of a value that is one or the other."""
-        return Size(_take_larger(self.tokens, other.tokens), _take_larger(self.items, other.items))
+        return Size(take_greater(self.tokens, other.tokens), take_greater(self.items, other.items))
 
     def and_(self, other: Size) -> Size:
         """The bound of both, one after the other."""
-        return Size(_add(self.tokens, other.tokens))
+        return Size(add(self.tokens, other.tokens))
 
 
 UNKNOWN: Final = Size(None)
@@ -153,12 +154,12 @@ class _Measure:
         if part.name in _ALTERNATIVE:
             return size.either(arguments[0]) if arguments else size
         if part.name == "join" and arguments and size.items is not None:
-            return Size(_add(size.tokens, _multiply(size.items, arguments[0].tokens)))
+            return Size(add(size.tokens, multiply(size.items, arguments[0].tokens)))
         if part.name in _REORDERING:
             return UNKNOWN if size.items is None else size
         if part.name in _KEEPS_SIZE or (part.name == "join" and not arguments):
             return Size(size.tokens)
-        return Size(_multiply(3, size.tokens)) if part.name == "tojson" and not arguments else UNKNOWN
+        return Size(multiply(3, size.tokens)) if part.name == "tojson" and not arguments else UNKNOWN
 
     def measure_list(self, part: nodes.List) -> Size:
         total = Size(len(part.items) * 2 + 2)
@@ -201,15 +202,3 @@ def _read_path(part: nodes.Node) -> tuple[str, ...] | None:
         key = part.arg.value
         return None if above is None else (*above, key) if isinstance(key, str) else above
     return None
-
-
-def _add(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
-
-
-def _take_larger(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else max(one, other)
-
-
-def _multiply(number: int, size: int | None) -> int | None:
-    return None if size is None else number * size

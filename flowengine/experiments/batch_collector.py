@@ -178,13 +178,19 @@ class BatchCollector:
     ) -> bool | None:
         BATCHING.reset(self._token)
         self._tasks.cancel_scope.cancel()
-        if error is None and not self._wakes:
-            self._store.revise(_KIND, self._scope, lambda before: None)
         try:
-            return await self._tasks.__aexit__(kind, error, trace)
+            is_caught = await self._tasks.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:  # What ended the runs, or the sending of batches, comes out alone.
+            first: BaseException = group.exceptions[0]
+            if first is error:
+                return False
+            raise first from None
         finally:
             self._requests.close()
             self._answers.close()
+        if error is None and not self._wakes and not self._sent:  # Nothing is left to be had from a batch.
+            self._store.revise(_KIND, self._scope, lambda before: None)
+        return is_caught
 
     # --- Calls
 
@@ -290,7 +296,10 @@ class BatchCollector:
             asked, self._asked, self._news = self._asked, {}, anyio.Event()
             self._sent.update((name, each.run_id) for name, each in asked.items())
             for group in _group_requests(asked):
-                await self._send(group, self._groups[asked[group[0]].group], asked)
+                if self._is_live:  # The deadline has come while another batch was sent.
+                    self._end(group, None)
+                else:
+                    await self._send(group, self._groups[asked[group[0]].group], asked)
             if not self._asked:
                 self._requests.clear()
 
@@ -331,7 +340,7 @@ class BatchCollector:
                 found = await vendor.find(mark, kept["ids"], kept["at"])
             except TransientModelError:
                 if self._is_live:
-                    self._end(kept["ids"], None)
+                    self._give_up(mark, None)
                     return
                 continue
             except ModelError as error:
@@ -405,10 +414,10 @@ class BatchCollector:
                 self._wake(run_id)
         self._wake_short()
 
-    def _give_up(self, mark: str, error: ModelError) -> None:
-        """Fail the calls that wait for a batch; a later call looks at it anew."""
+    def _give_up(self, mark: str, known: ModelError | None) -> None:
+        """End the wait for a batch: its calls fail, or are asked alone. A later call looks at it anew."""
         self._followed.discard(mark)
-        self._end(self._kept[mark]["ids"], error)
+        self._end(self._kept[mark]["ids"], known)
 
     # --- The deadline
 

@@ -323,8 +323,13 @@ def _as_argument(text: str) -> str:
 
 
 def _as_template(text: str) -> str:
-    """The text as a template that gives it, whatever stands in it."""
-    return re.sub(r"\{[{%#]", lambda found: f"{{{{ '{found[0]}' }}}}", text)
+    """The text as a template that gives it, whatever stands in it; of line ends, templates keep only some.
+
+    >>> print(_as_template("{{ x }}\\r\\ny\\n"))
+    {{ '{{' }} x }}{{ '\\r' }}
+    y{{ '\\n' }}
+    """
+    return re.sub(r"\{[{%#]|\r|\n\Z", lambda found: f"{{{{ {found[0]!r} }}}}", text)
 
 
 def read_answer(events: Sequence[Event]) -> tuple[ModelCall | None, float | None, str]:

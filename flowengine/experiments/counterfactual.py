@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EvaluationResult
@@ -247,17 +247,15 @@ def _answers(finished: Mapping[str, NodeFinished], node: str) -> Mapping[str, st
 
 def _verdicts(before: Mapping[str, NodeFinished], after: Mapping[str, NodeFinished]) -> Iterator[VerdictChange]:
     for path in dict.fromkeys([*before, *after]):
-        one, two = (_evaluation(each.get(path)) for each in (before, after))
-        if one is not None or two is not None:
-            yield VerdictChange(
-                path,
-                None if one is None else one.score,
-                None if two is None else two.score,
-                None if one is None else one.passed,
-                None if two is None else two.passed,
-            )
+        one, two = (_verdict(each.get(path)) for each in (before, after))
+        if one != _NO_VERDICT or two != _NO_VERDICT:
+            yield VerdictChange(path, one[0], two[0], one[1], two[1])
 
 
-def _evaluation(finished: NodeFinished | None) -> EvaluationResult | None:
+_NO_VERDICT: Final = (None, None)
+
+
+def _verdict(finished: NodeFinished | None) -> tuple[float | None, bool | None]:
+    """The score, and whether it passes."""
     found = None if finished is None else finished.result.evaluation
-    return found if isinstance(found, EvaluationResult) else None
+    return (found.score, found.passed) if isinstance(found, EvaluationResult) else _NO_VERDICT

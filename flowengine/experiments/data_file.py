@@ -18,6 +18,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.flow_paths import open_regular
 from flowengine.core.json_values import load_json
 from flowengine.errors import Diagnostic, FlowError, InputError, did_you_mean
+from flowengine.journal.encode_values import MAX_DEPTH
 from flowengine.nodes.run_inputs import REQUIRED, InputField, checked_inputs, parse_text
 from flowengine.runners.row_runs import DataRow
 
@@ -25,6 +26,7 @@ __all__ = ["DataError", "DataFile", "RawRow", "open_data", "parse_mapping", "rea
 
 _MAX_LINE: Final = 64_000_000
 """Bytes of one row."""
+_TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
 _NO_TEXT: Final = (b"PAR1", b"PK\x03\x04", b"\x1f\x8b", b"SQLite format 3\0", b"Obj\x01", b"ARROW1")
 """How files begin that people have rows in: Parquet, workbooks, gzip, databases, Avro, Arrow."""
 _TABLE_ERRORS: Final = {
@@ -43,6 +45,7 @@ class RawRow(NamedTuple):
 
     number: int
     line: int
+    """The first one that it takes."""
     values: Mapping[str, Any]
     is_text: bool
     """Whether its values are texts whose meaning the flow's inputs tell."""
@@ -77,16 +80,34 @@ def _read_json_lines(path: Path, file: IO[bytes]) -> Iterator[RawRow]:
         number += 1
         try:
             value: Any = load_json(text.decode("utf-8"))
+            _check_depth(value)
         except json.JSONDecodeError as error:
             raise _make_error(path, f"expected one JSON object on the line: {error.msg}", line, error.colno) from None
         except (ValueError, RecursionError) as error:
             said = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            said = _TOO_DEEP if isinstance(error, RecursionError) else said
             raise _make_error(path, f"expected one JSON object on the line: {said}", line) from None
         if not isinstance(value, dict):
             raise _make_error(
                 path, f"expected one JSON object on the line, found {text[:40].decode('utf-8', 'replace')}", line
             )
         yield RawRow(number, line, cast("dict[str, Any]", value), False)
+
+
+def _check_depth(value: Any) -> None:
+    """Raise `ValueError` for a value that neither a journal nor a file of results could hold."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [each for value in level for each in _list_parts(value)]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
+def _list_parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
@@ -104,37 +125,35 @@ def _read_table(path: Path, file: IO[bytes], delimiter: str) -> Iterator[RawRow]
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))  # One for all readers: it is never lowered.
     reader, began = csv.reader(_decode_file(path, file), delimiter=delimiter, strict=True), 1
     try:
-        head = next(reader, None)
+        head = next((cells for cells in reader if cells), None)
         if head is None:
             return
         head = [name.strip() for name in head]
-        _check_head(path, head, delimiter)
+        _check_head(path, reader.line_num, head, delimiter)
         number, began = 0, reader.line_num + 1
         for cells in reader:
-            began = reader.line_num + 1
+            line, began = began, reader.line_num + 1
             if not cells:
                 continue
             number += 1
             if len(cells) != len(head):
-                raise _make_error(
-                    path, f"expected {len(head)} cells as in the head, found {len(cells)}", reader.line_num
-                )
-            yield RawRow(number, reader.line_num, dict(zip(head, cells, strict=True)), True)
+                raise _make_error(path, f"expected {len(head)} cells as in the head, found {len(cells)}", line)
+            yield RawRow(number, line, dict(zip(head, cells, strict=True)), True)
     except csv.Error as error:
         said = next((ours for theirs, ours in _TABLE_ERRORS.items() if str(error).startswith(theirs)), str(error))
         raise _make_error(path, f"expected comma-separated values: {said}", began) from None
 
 
-def _check_head(path: Path, head: Sequence[str], delimiter: str) -> None:
+def _check_head(path: Path, line: int, head: Sequence[str], delimiter: str) -> None:
     other = next((each for each in ",;\t" if len(head) == 1 and each != delimiter and each in head[0]), None)
     if other is not None:
         said = "cells with tabs between them" if delimiter == "\t" else "comma-separated values (.tsv: with tabs)"
-        raise _make_error(path, f"expected {said}, found one column {head[0]!r:.80}: is {other!r} between them?", 1)
+        raise _make_error(path, f"expected {said}, found one column {head[0]!r:.80}: is {other!r} between them?", line)
     for place, name in enumerate(head, 1):
         if not name:
-            raise _make_error(path, f"column {place} has no name in the head", 1)
+            raise _make_error(path, f"column {place} has no name in the head", line)
         if head.index(name) != place - 1:
-            raise _make_error(path, f"two columns are called '{name}'", 1)
+            raise _make_error(path, f"two columns are called '{name}'", line)
 
 
 def _decode_file(path: Path, file: IO[bytes]) -> Iterator[str]:

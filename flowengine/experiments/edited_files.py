@@ -83,8 +83,9 @@ def edits_between(good: Flow, good_path: Path, bad: Flow, bad_path: Path) -> lis
 
 
 def _text_in(file: Path) -> str | None:
+    """A file's text; line ends are a part of it, as of a prompt, but not of code."""
     try:
-        return file.read_text("utf-8-sig")
+        return file.read_text("utf-8-sig") if file.suffix == ".py" else file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -171,7 +172,7 @@ def version_with(edits: Iterable[FileEdit], good: Path, bad: Path) -> Generator[
             place.unlink(missing_ok=True)
             if text is not None:
                 place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(text, "utf-8")
+                place.write_bytes(text.encode())
         yield there / below(now, bad)
 
 

@@ -127,6 +127,21 @@ class EvalReport(NamedTuple):
         )
 
     @property
+    def statuses_line(self) -> str:
+        return ", ".join(f"{count:,} {status}" for status, count in self.statuses.items())
+
+    @property
+    def seconds_line(self) -> str:
+        median, most, longest = self.seconds
+        return f"a run takes {median:.3g} s, nine of ten at most {most:.3g} s, the longest {longest:.3g} s"
+
+    def explain_bound(self, scorer: str) -> str:
+        """Why a scorer that is in `under` is there."""
+        mean = next(each.estimate.mean for each in self.scorers if each.name == scorer)
+        said = "no row has a score" if math.isnan(mean) else f"the mean is {mean:.3f}"
+        return f"{said}, and {self.under[scorer]:g} was asked for"
+
+    @property
     def runs(self) -> int:
         return len(self.of.rows)
 

@@ -37,6 +37,7 @@ from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import read_run
 from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet, content_key
 from flowengine.runners.run import RunOptions
+from flowengine.runners.set_lease import hold_set
 
 __all__ = ["EvalRun", "definition_of", "fingerprints_of"]
 
@@ -171,12 +172,13 @@ class EvalRun:
         made, known = self._begin()
         name = os.path.basename(self.file.name)
         rows = RowSet(made.id, name, known)
-        try:
-            async with open_collector(self.store, made.id, self.batch, self.tell):
-                await self._collect(rows, made.rows)
-        finally:
-            made.finished = len(made.rows) == self.total and not self.ledger.has_refused
-            keep_set(self.store, made)
+        with hold_set(self.store, made.id):  # What another process is at work on stays as it is.
+            try:
+                async with open_collector(self.store, made.id, self.batch, self.tell):
+                    await self._collect(rows, made.rows)
+            finally:
+                made.finished = len(made.rows) == self.total and not self.ledger.has_refused
+                keep_set(self.store, made)
         return made
 
     def _row_runs(self, plan: CompiledFlow, rows: RowSet, part: str) -> RowRuns:

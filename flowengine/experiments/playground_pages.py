@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from time import time
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +38,7 @@ from visualize.viewer.reading import Reading
 __all__ = ["add_playground"]
 
 _MAX_TRIES: Final = 20
+_MAX_NUMBER: Final = 2**63
 
 
 def add_playground(app: Starlette) -> None:
@@ -135,16 +135,17 @@ def _read_sample(fields: Mapping[str, str]) -> int:
 
 def _read_form(recorded: RecordedCall, fields: Mapping[str, str]) -> EditedCall:
     texts = [
-        fields.get(f"text.{number}", "").replace("\r\n", "\n") if f"text.{number}" in fields else _text_of(message)
+        _read_text(fields.get(f"text.{number}"), _text_of(message))
         for number, message in enumerate(recorded.call.messages)
-    ]
-    # A form has its line ends as the browser sends them.
-    texts = [
-        old if new == old.replace("\r\n", "\n") else new
-        for new, old in zip(texts, map(_text_of, recorded.call.messages), strict=True)
     ]
     options = {name: fields.get(f"option.{name}", "").strip() for name in OPTION_LABELS}
     return EditedCall(texts, fields.get("model", "").strip(), options, fields.get("cost_usd", ""), _read_sample(fields))
+
+
+def _read_text(said: str | None, before: str) -> str:
+    """A form has its line ends as the browser sends them."""
+    text = before if said is None else said.replace("\r\n", "\n")
+    return before if text == before.replace("\r\n", "\n") else text
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
@@ -179,7 +180,7 @@ def _parse_option(name: str, text: str) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise InputError(f"{OPTION_LABELS[name]}: expected a JSON object, found '{text:.60}'")
         return value  # pyright: ignore[reportUnknownVariableType] - checked by `ChangedCall`
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER
     if not is_number or (name == "max_tokens" and not isinstance(value, int)):
         raise InputError(f"{OPTION_LABELS[name]}: expected a number, found '{text:.60}'")
     return {name: value}

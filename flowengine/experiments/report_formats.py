@@ -14,16 +14,24 @@ from flowengine.experiments.eval_report import (
     EvalReport,
     Moved,
     ScorerReport,
+    SliceReport,
     format_dollars_short,
     format_totals,
 )
 from flowengine.experiments.eval_sets import EvalRow
 from flowengine.experiments.score_statistics import Difference, Estimate
+from flowengine.experiments.scoring import Score
 
 __all__ = [
-    "format_estimate",
+    "CHANGE_HEADS",
+    "SCORER_HEADS",
+    "SLICE_HEADS",
+    "change_cells",
+    "falls_short",
     "format_number",
     "report_lines",
+    "scorer_cells",
+    "slice_rows",
     "to_annotations",
     "to_json",
     "to_junit",
@@ -36,6 +44,13 @@ _CONTROLS: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U00
 """What XML cannot hold."""
 
 
+# --- Cells of tables, in whatever format
+
+SCORER_HEADS: Final = ("scorer", "mean [95 %]", "p10", "rows", "failures", "unscored", "cost")
+SLICE_HEADS: Final = ("scorer", "slice", "mean [95 %]", "p10", "rows", "failures", "cost")
+CHANGE_HEADS: Final = ("scorer", "change [95 %]", "p", "better", "worse")
+
+
 def format_number(value: float) -> str:
     """
     >>> format_number(0.8125), format_number(float("nan"))
@@ -44,33 +59,16 @@ def format_number(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.2f}"
 
 
-def format_estimate(found: Estimate) -> str:
-    """A mean with its interval; a single row has none."""
-    if not found.n:
-        return "-"
-    if not math.isfinite(found.low) or found.n < 2:
-        return format_number(found.mean)
-    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+def scorer_cells(each: ScorerReport) -> list[str]:
+    """What is said of one scorer, under `SCORER_HEADS`."""
+    unscored = f"{each.unscored:,}" if each.unscored else ""
+    cost = format_dollars_short(each.cost_usd, each.unpriced_calls)
+    return [each.name, *_estimate_cells(each.estimate, each.failures), unscored, cost]
 
 
-# --- Text
-
-
-def report_lines(report: EvalReport) -> Iterator[str | Sequence[Sequence[str]]]:
-    """The report for people: lines, and tables whose columns are for the caller to align."""
-    made = report.of
-    statuses = ", ".join(f"{count:,} {status}" for status, count in report.statuses.items())
-    version = f" ({made.version})" if made.version else ""
-    yield f"{made.eval}{version}: {report.runs:,} runs of '{made.flow}' ({statuses}), set {made.id}"
-    yield report.paid_line
-    median, most, longest = report.seconds
-    yield f"a run takes {median:.3g} s, nine of ten at most {most:.3g} s, the longest {longest:.3g} s"
-    yield ""
-    yield [
-        ["SCORER", "MEAN [95 %]", "P10", "ROWS", "FAILURES", "UNSCORED", "COST"],
-        *(_scorer_row(each) for each in report.scorers),
-    ]
-    slices = [
+def slice_rows(report: EvalReport) -> list[list[str]]:
+    """What is said of each slice, under `SLICE_HEADS`."""
+    return [
         [
             each.name,
             f"{part.column}={part.value}",
@@ -80,36 +78,64 @@ def report_lines(report: EvalReport) -> Iterator[str | Sequence[Sequence[str]]]:
         for each in report.scorers
         for part in each.slices
     ]
-    if slices:
+
+
+def _estimate_cells(found: Estimate, failures: int) -> list[str]:
+    interval = f" [{found.low:.2f}, {found.high:.2f}]" if found.n > 1 else ""
+    return [f"{format_number(found.mean)}{interval}", format_number(found.p10), f"{found.n:,}", f"{failures:,}"]
+
+
+def change_cells(name: str, each: Difference) -> list[str]:
+    """What is said of a scorer's change, under `CHANGE_HEADS`. One row has no interval; without a row nothing is known.
+
+    >>> change_cells("quality", Difference(1, 0.5, -math.inf, math.inf, 1.0, 1, 0))
+    ['quality', '+0.500', '1.000', '1', '0']
+    """
+    if not each.n:
+        return [name, "-", "-", "0", "0"]
+    interval = f" [{each.low:+.3f}, {each.high:+.3f}]" if each.n > 1 else ""
+    return [name, f"{each.mean:+.3f}{interval}", f"{each.p:.3f}", f"{each.better:,}", f"{each.worse:,}"]
+
+
+# --- Text
+
+
+def report_lines(report: EvalReport) -> Iterator[str | Sequence[Sequence[str]]]:
+    """The report for people: lines, and tables whose columns are for the caller to align."""
+    made = report.of
+    version = f" ({made.version})" if made.version else ""
+    yield f"{made.eval}{version}: {report.runs:,} runs of '{made.flow}' ({report.statuses_line}), set {made.id}"
+    yield report.paid_line
+    yield report.seconds_line
+    yield ""
+    yield [_to_capitals(SCORER_HEADS), *map(scorer_cells, report.scorers)]
+    if slices := slice_rows(report):
         yield ""
-        yield [["SCORER", "SLICE", "MEAN [95 %]", "P10", "ROWS", "FAILURES", "COST"], *slices]
+        yield [_to_capitals(SLICE_HEADS), *slices]
     if report.comparison is not None:
         yield ""
         yield from _comparison_lines(report.comparison)
-    failing = [each for each in report.worst if _falls_short(report, each)]
+    failing = [each for each in report.worst if _has_shortfall(report, each)]
     if failing:
         yield ""
         yield "the worst rows"
         for row in failing:
             yield from _row_lines(report, row)
-    for name, bound in report.under.items():
-        mean = next(each.estimate.mean for each in report.scorers if each.name == name)
-        yield f"under: the mean of '{name}' is {mean:.3f}, and {bound:g} was asked for"
+    for name in report.under:
+        yield f"under: '{name}': {report.explain_bound(name)}"
 
 
-def _scorer_row(each: ScorerReport) -> list[str]:
-    cells = _estimate_cells(each.estimate, each.failures)
-    cost = format_dollars_short(each.cost_usd, each.unpriced_calls)
-    return [each.name, *cells, f"{each.unscored:,}" if each.unscored else "", cost]
+def _to_capitals(heads: Sequence[str]) -> list[str]:
+    return [each.upper() for each in heads]
 
 
-def _estimate_cells(found: Estimate, failures: int) -> list[str]:
-    return [format_estimate(found), format_number(found.p10), f"{found.n:,}", f"{failures:,}"]
+def falls_short(report: EvalReport, scorer: str, score: Score) -> bool:
+    """Tells whether a score is none, or below the scorer's threshold."""
+    return score.value is None or score.value < report.of.passes_from.get(scorer, 1.0)
 
 
-def _falls_short(report: EvalReport, row: EvalRow) -> bool:
-    passes_from = report.of.passes_from
-    return any(each.value is None or each.value < passes_from.get(name, 1.0) for name, each in row.scores.items())
+def _has_shortfall(report: EvalReport, row: EvalRow) -> bool:
+    return any(falls_short(report, name, each) for name, each in row.scores.items())
 
 
 def _row_lines(report: EvalReport, row: EvalRow) -> Iterator[str]:
@@ -117,7 +143,7 @@ def _row_lines(report: EvalReport, row: EvalRow) -> Iterator[str]:
     shown = "" if row.run_id is None else f"  flowengine runs show {row.run_id}"
     yield f"  row {row.number}{sample}: {row.status}{shown}"
     for name, score in row.scores.items():
-        if score.value is None or score.value < report.of.passes_from.get(name, 1.0):
+        if falls_short(report, name, score):
             reason = score.reason.split("\n")[0][:160]
             value = "no score" if score.value is None else f"{score.value:.2f}"
             yield f"    {name}: {value}{f': {reason}' if reason else ''}"
@@ -130,20 +156,8 @@ def _comparison_lines(found: Comparison) -> Iterator[str | Sequence[Sequence[str
     if found.unpaired:
         yield f"{found.unpaired:,} rows are in one of both sets, and are not compared"
     yield format_totals(found.totals)
-    yield [
-        ["SCORER", "CHANGE [95 %]", "P", "BETTER", "WORSE", ""],
-        *(
-            [
-                name,
-                f"{each.mean:+.3f} [{each.low:+.3f}, {each.high:+.3f}]" if each.n > 1 else f"{each.mean:+.3f}",
-                f"{each.p:.3f}",
-                f"{each.better:,}",
-                f"{each.worse:,}",
-                _describe_change(each),
-            ]
-            for name, each in found.differences.items()
-        ),
-    ]
+    changes = [[*change_cells(name, each), _describe_change(each)] for name, each in found.differences.items()]
+    yield [[*_to_capitals(CHANGE_HEADS), ""], *changes]
     for word, moved in (("worse", found.worse), ("better", found.better)):
         for name, rows in moved.items():
             if rows:
@@ -153,6 +167,8 @@ def _comparison_lines(found: Comparison) -> Iterator[str | Sequence[Sequence[str
 
 
 def _describe_change(each: Difference) -> str:
+    if not each.n:
+        return "no row to compare"
     if not each.better and not each.worse:
         return "the same"
     return ("better" if each.mean > 0 else "worse") if each.is_certain else "may be chance"
@@ -160,8 +176,9 @@ def _describe_change(each: Difference) -> str:
 
 def _moved_lines(each: Moved, scorer: str) -> Iterator[str]:
     old, new = each.before.scores[scorer].value, each.after.scores[scorer].value
-    runs = f"flowengine diff {each.before.run_id} {each.after.run_id}"
-    yield f"  row {each.after.number}: {old:.2f} → {new:.2f}  {runs}"
+    runs = each.before.run_id, each.after.run_id
+    command = "" if None in runs else f"  flowengine diff {runs[0]} {runs[1]}"
+    yield f"  row {each.after.number}: {old:.2f} → {new:.2f}{command}"
     yield f"    before: {_one_line(each.before.shown)}"
     yield f"    after:  {_one_line(each.after.shown)}"
 
@@ -205,25 +222,15 @@ def to_json(report: EvalReport) -> str:
 
 
 def _scorer_object(each: ScorerReport) -> dict[str, Any]:
-    return {
-        **each.estimate._asdict(),
-        "failures": each.failures,
-        "unscored": each.unscored,
-        "passes_from": each.passes_from,
-        "cost_usd": each.cost_usd,
-        "unpriced_calls": each.unpriced_calls,
-        "slices": [
-            {
-                "column": part.column,
-                "value": part.value,
-                **part.estimate._asdict(),
-                "failures": part.failures,
-                "cost_usd": part.cost_usd,
-                "unpriced_calls": part.unpriced_calls,
-            }
-            for part in each.slices
-        ],
-    }
+    found = _with_estimate(each)
+    del found["name"]
+    return {**found, "slices": [_with_estimate(part) for part in each.slices]}
+
+
+def _with_estimate(each: ScorerReport | SliceReport) -> dict[str, Any]:
+    fields = each._asdict()
+    estimate: Estimate = fields.pop("estimate")
+    return {**estimate._asdict(), **fields}
 
 
 def _comparison_object(found: Comparison) -> dict[str, Any]:
@@ -267,8 +274,7 @@ def to_junit(report: EvalReport) -> str:
     made = report.of
     cases = [_junit_row(report, row) for row in made.rows]
     for each in report.scorers:
-        bound = report.under.get(each.name)
-        told = "" if bound is None else _junit_failure(f"mean {each.estimate.mean:.3f} is under {bound:g}", "")
+        told = _junit_failure(report.explain_bound(each.name), "") if each.name in report.under else ""
         cases.append(f"<testcase classname={_quote(made.eval)} name={_quote(f'mean of {each.name}')}>{told}</testcase>")
     failures = sum("<failure" in each for each in cases)
     seconds = math.fsum(each.seconds for each in made.rows)
@@ -281,9 +287,10 @@ def _junit_row(report: EvalReport, row: EvalRow) -> str:
     sample = f" sample {row.sample}" if row.sample > 1 else ""
     name = _quote(f"row {row.number}{sample}")
     told = ""
-    if _falls_short(report, row):
+    if _has_shortfall(report, row):
         short = [line.strip() for line in list(_row_lines(report, row))[1:]]
-        told = _junit_failure(short[0], "\n".join([*short, row.error, f"run {row.run_id}"]))
+        run = "no run" if row.run_id is None else f"run {row.run_id}"
+        told = _junit_failure(short[0], "\n".join([*short, row.error, run]))
     return f'<testcase classname={_quote(report.of.eval)} name={name} time="{row.seconds:.3f}">{told}</testcase>'
 
 
@@ -292,7 +299,7 @@ def _junit_failure(message: str, text: str) -> str:
 
 
 def _quote(text: str) -> str:
-    return quoteattr(_clean(text), {"\n": "&#10;"})
+    return quoteattr(_clean(text))
 
 
 def _clean(text: str) -> str:
@@ -304,10 +311,8 @@ def _clean(text: str) -> str:
 
 def to_annotations(report: EvalReport, file: str) -> Iterator[str]:
     """Workflow commands: an error for each bound that is not reached, a warning for what got worse for certain."""
-    for name, bound in report.under.items():
-        mean = next(each.estimate.mean for each in report.scorers if each.name == name)
-        text = f"the mean is {mean:.3f}, and {bound:g} was asked for"
-        yield _command("error", file, f"{report.of.eval}: {name}", text)
+    for name in report.under:
+        yield _command("error", file, f"{report.of.eval}: {name}", report.explain_bound(name))
     for name, each in report.comparison.differences.items() if report.comparison is not None else ():
         if each.is_certain and each.mean < 0:
             text = f"the mean changed by {each.mean:+.3f} [{each.low:+.3f}, {each.high:+.3f}]"
@@ -328,19 +333,14 @@ def to_markdown(report: EvalReport) -> str:
     made, found = report.of, report.comparison
     counts = f"{report.runs:,} runs, {report.failed_runs:,} failed; {report.paid_line}."
     lines = [f"### {_cell(made.eval)}", "", counts, ""]
-    head = ["scorer", "mean [95 %]", "p10", "failures"]
+    rows = [[*SCORER_HEADS], *map(scorer_cells, report.scorers)]
+    table = [[cells[place] for place in (0, 1, 2, 4)] for cells in rows]
     if found is not None:
-        head += ["change [95 %]", "better", "worse"]
-    lines += [_table_line(head), _table_line(["---"] * len(head))]
-    for each in report.scorers:
-        cells = [each.name, format_estimate(each.estimate), format_number(each.estimate.p10), f"{each.failures:,}"]
-        change = None if found is None else found.differences.get(each.name)
-        if change is not None:
-            interval = f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
-            cells += [interval, str(change.better), str(change.worse)]
-        elif found is not None:
-            cells += ["", "", ""]
-        lines.append(_table_line(cells))
+        changes = {name: change_cells(name, each) for name, each in found.differences.items()}
+        changed = [CHANGE_HEADS, *(changes.get(each.name, [""] * len(CHANGE_HEADS)) for each in report.scorers)]
+        table = [[*cells, *(more[place] for place in (1, 3, 4))] for cells, more in zip(table, changed, strict=True)]
+    head, *body = map(_table_line, table)
+    lines += [head, f"|{' --- |' * len(table[0])}", *body]
     if found is not None:
         nodes = ", ".join(f"`{each}`" for each in found.nodes) or "none"
         lines += [
@@ -356,4 +356,4 @@ def _table_line(cells: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"([\\|<>&`*_\[\]])", r"\\\1", " ".join(text.split())) if not text.startswith("---") else text
+    return re.sub(r"([\\|<>&`*_\[\]])", r"\\\1", " ".join(text.split()))

@@ -8,9 +8,18 @@ from html import escape
 from time import localtime, strftime
 from typing import Final
 
-from flowengine.experiments.eval_report import Comparison, EvalReport, Moved, format_dollars_short, format_totals
+from flowengine.experiments.eval_report import Comparison, EvalReport, Moved, format_totals
 from flowengine.experiments.eval_sets import EvalRow, SetInfo
-from flowengine.experiments.report_formats import format_estimate, format_number
+from flowengine.experiments.report_formats import (
+    CHANGE_HEADS,
+    SCORER_HEADS,
+    SLICE_HEADS,
+    change_cells,
+    falls_short,
+    format_number,
+    scorer_cells,
+    slice_rows,
+)
 
 __all__ = ["STYLE", "evals_page", "report_page"]
 
@@ -30,6 +39,8 @@ table.rows{table-layout:fixed}.group{content-visibility:auto;contain-intrinsic-s
 """
 _GROUP: Final = 50
 """Rows that a browser lays out together, when they come into view."""
+_MAX_CELL: Final = 120
+"""Characters of a slice's name."""
 _WIDTHS: Final = {"row": "5rem", "status": "6rem", "scores": "auto", "output": "auto", "run": "15rem"}
 _COLUMNS: Final = "".join(["<colgroup>", *(f'<col style="width:{each}">' for each in _WIDTHS.values()), "</colgroup>"])
 """Of the groups behind the first one, which has the heads."""
@@ -99,18 +110,15 @@ def _head(title: str, stylesheet: str | None) -> str:
 
 def _summary(report: EvalReport) -> str:
     made = report.of
-    statuses = ", ".join(f"{count:,} {status}" for status, count in report.statuses.items())
-    median, most, longest = report.seconds
     began = strftime("%Y-%m-%d %H:%M", localtime(made.at))
     unfinished = "" if made.finished else ' <strong class="bad">Not finished.</strong>'
     under = "".join(
-        f' <strong class="bad">The mean of {escape(name)} is under {bound:g}.</strong>'
-        for name, bound in report.under.items()
+        f' <strong class="bad">{escape(name)}: {report.explain_bound(name)}.</strong>' for name in report.under
     )
     return (
-        f"{report.runs:,} runs of <code>{escape(made.flow)}</code> ({escape(statuses)}), "
-        f"set <code>{escape(made.id)}</code> of {began}: {escape(report.paid_line)}. A run takes {median:.3g} s, nine "
-        f"of ten at most {most:.3g} s, the longest {longest:.3g} s.{unfinished}{under}"
+        f"{report.runs:,} runs of <code>{escape(made.flow)}</code> ({escape(report.statuses_line)}), "
+        f"set <code>{escape(made.id)}</code> of {began}: {escape(report.paid_line)}. "
+        f"{report.seconds_line.capitalize()}.{unfinished}{under}"
     )
 
 
@@ -125,21 +133,11 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
 
 
 def _scorers_table(report: EvalReport) -> str:
-    rows = [
-        [
-            escape(each.name),
-            _bar(each.estimate.mean),
-            format_estimate(each.estimate),
-            format_number(each.estimate.p10),
-            f"{each.estimate.n:,}",
-            f"{each.failures:,}",
-            f"{each.unscored:,}",
-            format_dollars_short(each.cost_usd, each.unpriced_calls),
-        ]
-        for each in report.scorers
-    ]
-    heads = ["scorer", "", "mean [95 %]", "p10", "rows", "failures", "unscored", "cost"]
-    return f"<h2>Scores</h2>{_table(heads, rows, range(2, 8))}"
+    rows: list[list[str]] = []
+    for each in report.scorers:
+        name, *cells = map(escape, scorer_cells(each))
+        rows.append([name, _bar(each.estimate.mean), *cells])
+    return f"<h2>Scores</h2>{_table([SCORER_HEADS[0], '', *SCORER_HEADS[1:]], rows, range(2, 8))}"
 
 
 def _bar(mean: float) -> str:
@@ -147,41 +145,22 @@ def _bar(mean: float) -> str:
 
 
 def _slices_table(report: EvalReport) -> str:
-    rows = [
-        [
-            escape(each.name),
-            f"{escape(part.column)} = {escape(part.value[:80])}",
-            format_estimate(part.estimate),
-            format_number(part.estimate.p10),
-            f"{part.estimate.n:,}",
-            f"{part.failures:,}",
-            format_dollars_short(part.cost_usd, part.unpriced_calls),
-        ]
-        for each in report.scorers
-        for part in each.slices
-    ]
-    heads = ["scorer", "slice", "mean [95 %]", "p10", "rows", "failures", "cost"]
-    return f"<h2>Slices</h2>{_table(heads, rows, range(2, 7))}" if rows else ""
+    rows = [[escape(cell[:_MAX_CELL]) for cell in cells] for cells in slice_rows(report)]
+    return f"<h2>Slices</h2>{_table(SLICE_HEADS, rows, range(2, 7))}" if rows else ""
 
 
 def _comparison(found: Comparison, run_link: RunLink | None) -> str:
     nodes = ", ".join(f"<code>{escape(each)}</code>" for each in found.nodes) or "none"
-    rows = [
-        [
-            escape(name),
-            f'<span class="{_mood(each.mean if each.is_certain else 0)}">{each.mean:+.3f} '
-            f"[{each.low:+.3f}, {each.high:+.3f}]</span>",
-            f"{each.p:.3f}",
-            f"{each.better:,}",
-            f"{each.worse:,}",
-        ]
-        for name, each in found.differences.items()
-    ]
+    rows: list[list[str]] = []
+    for scorer, each in found.differences.items():
+        name, change, *cells = map(escape, change_cells(scorer, each))
+        mood = "dim" if not each.is_certain else "good" if each.mean > 0 else "bad"
+        rows.append([name, f'<span class="{mood}">{change}</span>', *cells])
     against = escape(f"{found.before.version} {found.before.id}".strip())
     parts = [
         f"<h2>Against {against}</h2><p>Nodes that are defined in another way: {nodes}. "
         f"{escape(format_totals(found.totals).capitalize())}.</p>",
-        _table(["scorer", "change [95 %]", "p", "better", "worse"], rows, range(1, 5)),
+        _table(CHANGE_HEADS, rows, range(1, 5)),
     ]
     for word, moved in (("Worse", found.worse), ("Better", found.better)):
         for name, each in moved.items():
@@ -197,10 +176,6 @@ def _moved_table(moved: Sequence[Moved], scorer: str, run_link: RunLink | None) 
 
     rows = [[str(each.after.number), side(each.before), side(each.after)] for each in moved[:100]]
     return _table(["row", "before", "after"], rows)
-
-
-def _mood(change: float) -> str:
-    return "good" if change > 0 else "bad" if change < 0 else "dim"
 
 
 def _run(row: EvalRow, run_link: RunLink | None) -> str:
@@ -226,10 +201,10 @@ def _worst(report: EvalReport, run_link: RunLink | None) -> str:
 def _scores(report: EvalReport, row: EvalRow, *, reasons: bool) -> str:
     told: list[str] = []
     for name, each in row.scores.items():
-        passes = each.value is not None and each.value >= report.of.passes_from.get(name, 1.0)
+        mood = "bad" if falls_short(report, name, each) else "good"
         value = "no score" if each.value is None else f"{each.value:.2f}"
         reason = f' <span class="dim">{escape(each.reason[:300])}</span>' if reasons and each.reason else ""
-        told.append(f'<span class="{"good" if passes else "bad"}">{escape(name)} {value}</span>{reason}')
+        told.append(f'<span class="{mood}">{escape(name)} {value}</span>{reason}')
     error = f'<br><span class="bad">{escape(row.error)}</span>' if row.error else ""
     return ("<br>" if reasons else " ").join(told) + error
 

@@ -55,10 +55,13 @@ class ResultsFile:
         file = self._opened.enter_context(open_output(path))
         self._file = TextIOWrapper(file, "utf-8", "backslashreplace", newline="")
         self._columns = list(columns)
-        self._outputs = {name: name if name not in columns else f"output.{name}" for name in outputs}
+        self._outputs = list(outputs)
         if self._is_table:
             self._table = csv.writer(self._file, delimiter="\t" if self.path.suffix.lower() == ".tsv" else ",")
-            self._table.writerow(["row", *columns, *self._outputs.values(), "status", "error", "cost_usd", "run"])
+            taken = {*columns}
+            row, *own = (_find_free_name(name, "run", taken) for name in ("row", "status", "error", "cost_usd", "run"))
+            named = [_find_free_name(name, "output", taken) for name in outputs]
+            self._table.writerow([row, *columns, *named, *own])
 
     def write(self, result: RowResult) -> None:
         """Write the next result."""
@@ -85,6 +88,14 @@ class ResultsFile:
     ) -> None:
         with self._opened, tells_refusals(self.path):
             self._file.flush()
+
+
+def _find_free_name(name: str, prefix: str, taken: set[str]) -> str:
+    """A column's name that no other one has: the data's columns keep theirs."""
+    while name in taken:
+        name = f"{prefix}.{name}"
+    taken.add(name)
+    return name
 
 
 def _to_cell(value: Any) -> str:

@@ -291,7 +291,7 @@ def _to_score(found: Any) -> Score:
         told = cast("Mapping[str, Any]", found)
         if "score" not in told:
             raise RunError("a scorer gives a number, true or false, or {score, reason}")
-        return _to_score(told["score"])._replace(reason=_shorten(str(told.get("reason", ""))))
+        return _to_score(told["score"])._replace(reason=_shorten(str(told.get("reason") or "")))
     if found is None:
         return Score(None, "the scorer gave nothing")
     if not isinstance(found, bool | int | float) or not math.isfinite(found) or not 0 <= found <= 1:

@@ -42,6 +42,13 @@ class _Call(NamedTuple):
     call: ModelCall
 
 
+def _day_of(moment: float) -> str:
+    try:
+        return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d")
+    except (OverflowError, ValueError, OSError):  # A clock that was never right.
+        return ""
+
+
 def _all_labels(each: _Call) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(each.run.labels.items()) if name not in _OF_ONE_ROW)
 
@@ -53,7 +60,7 @@ DIMENSIONS: Final[Mapping[str, Callable[[_Call], str]]] = {
     "label": _all_labels,
     "provider": lambda each: each.call.provider,
     "purpose": lambda each: each.call.purpose,
-    "day": lambda each: datetime.fromtimestamp(each.run.started).astimezone().strftime("%Y-%m-%d"),
+    "day": lambda each: _day_of(each.run.started),
     "run": lambda each: each.run.run_id,
 }
 """What calls can be grouped by; beside these `label:NAME`, the value of one label."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import anyio
@@ -13,6 +14,7 @@ import pytest
 
 from flowengine import Flow, RowResult, RunError
 from flowengine.core.budget import Budget
+from flowengine.errors import JournalError
 from flowengine.experiments.batch_collector import BatchCollector, BatchPace
 from flowengine.journal.memory import MemoryStore
 from flowengine.runners.row_runs import DataRow, RowRuns, open_row_set
@@ -55,6 +57,7 @@ async def run(
     *,
     concurrency: int = 100,
     text: str = FLOW,
+    tell: Callable[[str], object] = lambda text: None,
     **options: Any,
 ) -> Sequence[RowResult]:
     path = folder / "two.yaml"
@@ -66,7 +69,7 @@ async def run(
     if pace is None:
         async with aclosing(runs.results(data)) as results:
             return [each async for each in results]
-    async with BatchCollector(store, rows.id, pace), aclosing(runs.results(data)) as results:
+    async with BatchCollector(store, rows.id, pace, tell), aclosing(runs.results(data)) as results:
         return [each async for each in results]
 
 
@@ -202,6 +205,38 @@ async def test_a_batch_that_cannot_be_looked_at_fails_rows_that_come_later_too(
     assert set(server.posted.values()) == {1}
 
 
+async def test_after_the_deadline_rows_that_come_later_do_not_wait_for_a_batch_that_nobody_follows(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    """Stopped before the batch's id was known; only its answers would tell whose it is, and there are none."""
+    store, stop, loop = MemoryStore(), anyio.Event(), anyio.lowlevel.current_token()
+    server.never_ends, server.lost_posts = True, 1
+    server.heard = lambda told: anyio.from_thread.run_sync(stop.set, token=loop) if told == "taken" else None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, tmp_path, store, "anthropic")
+        await stop.wait()
+        tasks.cancel_scope.cancel()
+    server.heard = lambda told: None
+    late = BatchPace(linger=0.05, first_look=0.01, longest_pause=0.02, deadline=0.0)
+    with anyio.fail_after(10):
+        check(await run(tmp_path, store, "anthropic", late, concurrency=1))
+    assert server.live == 2 * ROWS
+
+
+async def test_a_store_that_cannot_keep_a_batch_ends_the_runs_with_its_own_error(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    class Full(MemoryStore):
+        def revise(self, kind: str, key: str, change: Any) -> Any:
+            if kind == "batches":
+                raise JournalError("the disk is full")
+            return super().revise(kind, key, change)
+
+    with pytest.raises(JournalError, match="the disk is full"):
+        await run(tmp_path, Full())
+    assert not server.posted
+
+
 async def test_a_limit_holds_for_batches_too(server: BatchServer, tmp_path: Path, anyio_backend: str) -> None:
     store = MemoryStore()
     found = await run(tmp_path, store, budget=Budget(model_calls=ROWS + 3))
@@ -250,3 +285,47 @@ async def test_a_row_that_waits_is_put_aside_and_keeps_what_it_has_reserved(
     tight = await run(tmp_path, MemoryStore(), text=KINDS.replace("model_calls: 3", "model_calls: 2"))
     assert {each.status for each in tight} == {"failed"}
     assert server.posted.total() == 3 * ROWS + 2 * ROWS
+
+
+PAIR = """flowengine: v1
+name: pair
+inputs: {n: {type: integer}}
+nodes:
+  one: {model: anthropic/claude-haiku-4-5, max_retries: 0, prompt: "first {{ inputs.n }}"}
+  two: {model: openai/gpt-4o-mini, max_retries: 0, prompt: "second {{ inputs.n }}"}
+outputs: {said: "{{ nodes.one.output }} {{ nodes.two.output }}"}
+"""
+
+
+async def test_what_is_in_a_batch_when_its_runs_fail_is_not_posted_again_for_them(
+    server: BatchServer, tmp_path: Path, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One vendor fails the runs, while the other one is at work on their other calls."""
+    show, store = server.shown, MemoryStore()
+
+    def show_slow(batch: dict[str, Any]) -> dict[str, Any]:
+        server.never_ends = batch["kind"] == "anthropic"
+        return show(batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "shown", show_slow)
+        server.failing = lambda asked: asked.startswith("second")
+        found = await run(tmp_path, store, text=PAIR)
+        assert {each.status for each in found} == {"failed"}
+    server.never_ends, server.failing = False, lambda asked: False
+    found = await run(tmp_path, store, text=PAIR, retry_failed=True)
+    assert {each.status for each in found} == {"succeeded"}
+    assert {count for asked, count in server.posted.items() if asked.startswith("first")} == {1}
+    assert server.live == 0
+
+
+async def test_no_batch_is_sent_after_the_deadline(server: BatchServer, tmp_path: Path, anyio_backend: str) -> None:
+    """It comes while one vendor takes its batch, and before the other one is given its own."""
+    late = Event()
+    server.heard = lambda told: late.wait(10) if told == "taken" else None
+    pace = BatchPace(linger=0.05, first_look=0.01, longest_pause=0.02, deadline=0.3)
+    found = await run(
+        tmp_path, MemoryStore(), pace=pace, text=PAIR, tell=lambda text: "deadline" in text and late.set()
+    )
+    assert {each.status for each in found} == {"succeeded"}
+    assert len(server.batches) <= 1

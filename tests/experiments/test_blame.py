@@ -9,8 +9,9 @@ import pytest
 
 from flowengine.errors import InputError
 from flowengine.experiments.edit_search import Blame, BlameReport, changed_parts, with_parts
-from flowengine.experiments.edited_files import FileEdit, version_with
+from flowengine.experiments.edited_files import FileEdit, edits_between, version_with
 from flowengine.experiments.eval_file import load_eval
+from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 
 STEPS = """
@@ -164,3 +165,19 @@ def test_a_function_is_taken_back_whatever_breaks_lines_above_it(tmp_path: Path)
     with version_with([FileEdit("steps.py", "f")], good, bad) as place:
         made = (place.parent / "steps.py").read_text("utf-8")
     assert made.endswith("def f():\n    return 1\n\ndef g():\n    return 2\n")
+
+
+def test_line_ends_of_a_text_are_an_edit_and_are_taken_back_as_they_were(tmp_path: Path) -> None:
+    ends = {"good": b"one\r\ntwo", "bad": b"one\ntwo"}
+    for name, text in ends.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "flowengine.toml").write_text("")
+        (tmp_path / name / "prompt.md").write_bytes(text)
+        (tmp_path / name / "f.yaml").write_text(
+            "flowengine: v1\nname: f\nnodes: {a: {model: offline, prompt: {file: prompt.md}}}\n"
+        )
+    good, bad = (tmp_path / name / "f.yaml" for name in ends)
+    [edit] = edits_between(Flow.from_yaml(good), good, Flow.from_yaml(bad), bad)
+    assert edit == FileEdit("prompt.md")
+    with version_with([edit], good, bad) as place:
+        assert (place.parent / "prompt.md").read_bytes() == ends["good"]

@@ -21,6 +21,7 @@ from flowengine.experiments.call_change import ChangedCall, RecordedCall, replac
 from flowengine.experiments.playground_pages import add_playground
 from flowengine.flow import Flow
 from flowengine.server.app import make_app
+from flowengine.templating.compile import compile_template
 from tests.support.ui_server import Served, served
 
 POEM = """flowengine: v1
@@ -122,6 +123,7 @@ def test_what_is_wrong_is_told_above_the_form_and_nothing_is_asked(server: Serve
         ({"model": "no/such"}, "unknown provider 'no'"),
         ({"option__temperature": "9"}, "temperature must be between 0 and 2"),
         ({"option__temperature": "NaN"}, "Temperature: expected a number"),
+        ({"option__temperature": "9" * 400}, "Temperature: expected a number"),
         ({"option__max_tokens": "1.5"}, "Most tokens of the answer: expected a number"),
         ({"option__other": '{"api_base": "https://evil.example"}'}, "'api_base' is no option of a call"),
         ({"option__other": '{"topp": 1}'}, "did you mean 'top_p'?"),
@@ -220,6 +222,13 @@ def test_a_fork_keeps_what_a_key_of_the_node_says():
             refused.change()
         assert refused.command() == ""
     assert ChangedCall(recorded("evaluation", ("user", "a")), ["a"], "gpt-4o").change() == {"model": "gpt-4o"}
+
+
+@pytest.mark.parametrize("text", ["a\r\nb\rc", "a\n", "a\n\n", "\n", "{{ x }}\r", "\\r{%", "{{{#"])
+def test_what_a_fork_keeps_is_the_text_as_it_was_with_its_line_ends(text: str):
+    call = recorded("generation", ("system", "Be short."), ("user", "User input: Hello"))
+    kept = ChangedCall(call, [text, "User input: Hello"]).change()["instructions"]
+    assert compile_template(kept)({}) == text
 
 
 def test_the_terminal_asks_a_call_again_as_the_page_does(server: Served, capsys: pytest.CaptureFixture[str]):

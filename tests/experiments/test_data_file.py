@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from flowengine.core.budget import Spending
 from flowengine.errors import InputError
 from flowengine.experiments.data_file import DataError, open_data, parse_mapping, read_rows
 from flowengine.experiments.results_file import ResultsFile
 from flowengine.nodes.run_inputs import InputField
+from flowengine.runners.row_runs import DataRow, RowResult
 
 FIELDS = {"text": InputField("string"), "n": InputField("integer", default=1), "items": InputField("array", default=[])}
 
@@ -35,7 +37,12 @@ def written(folder: Path, name: str, text: str) -> Path:
         ),
         ("rows.jsonl", f'{{"n": -{"1" * 6000}}}\n', "… is an integer of 6,000 digits, more than any may have"),
         ("rows.jsonl", "[1]\n", "found [1]"),
-        ("rows.jsonl", "[" * 100_000, "expected one JSON object"),
+        ("rows.jsonl", "[" * 100_000, "expected one JSON object on the line: it is nested more than 120 levels deep"),
+        (
+            "rows.jsonl",
+            f'{{"text": {"[" * 600}{"]" * 600}}}',
+            "rows.jsonl:1: FE117 expected one JSON object on the line: it is nested more than 120 levels deep",
+        ),
         ("rows.jsonl", '{"text": "\udc80"}\n', "it is not UTF-8"),
         ("rows.jsonl", "\n\n", "it has no rows"),
         ("rows.csv", "", "it has no rows"),
@@ -44,6 +51,8 @@ def written(folder: Path, name: str, text: str) -> Path:
         ("rows.csv", "text,n\na\n", "rows.csv:2: FE117 expected 2 cells as in the head, found 1"),
         ("rows.csv", 'text,n\na,1\n"b,1\nc,2\n', "rows.csv:3: FE117 expected comma-separated values: a quoted cell of"),
         ("rows.csv", "text,n\ra,1\r", "rows.csv:1: FE117 expected comma-separated values: a line ends in a carriage"),
+        ("rows.csv", '\n\ntext,n\n"a\nb",1,2\n', "rows.csv:4: FE117 expected 2 cells as in the head, found 3"),
+        ("rows.csv", "\ntext,text\n", "rows.csv:2: FE117 two columns are called 'text'"),
         ("rows.csv", "text;n\na;1\n", "rows.csv:1: FE117 expected comma-separated values (.tsv: with tabs), found one"),
         ("rows.tsv", "text,n\na,1\n", "found one column 'text,n': is ',' between them?"),
         ("rows.parquet", "PAR1....PAR1", "rows.parquet: FE117 it is no text: expected .csv, .tsv, or one JSON object"),
@@ -63,6 +72,7 @@ def test_what_is_no_row_is_told_with_its_line(name: str, text: str | None, says:
     [
         ("a.jsonl", '\ufeff{"text": "a\u2028b", "n": 2, "other": 0}\r\n\n', {"text": "a\u2028b", "n": 2}),
         ("a.csv", '\ufefftext,n,items\n"a,\nb",,"[1, 2]"\n', {"text": "a,\nb", "items": [1, 2]}),
+        ("a.csv", "\r\n\r\ntext,n\r\na,2\r\n", {"text": "a", "n": 2}),
         ("a.tsv", "n\ttext\n3\t\n", {"text": "", "n": 3}),
     ],
 )
@@ -112,6 +122,20 @@ def test_a_mapping_that_is_none_is_refused(pairs: list[str]) -> None:
 def test_a_long_cell_is_read(tmp_path: Path) -> None:
     [row] = read_rows(written(tmp_path, "a.csv", "text\n" + "x" * 500_000 + "\n"))
     assert len(row.values["text"]) == 500_000
+
+
+def test_a_table_of_results_has_no_two_columns_of_one_name(tmp_path: Path) -> None:
+    """Whatever the columns of the data and the outputs of the flow are called: it can be the data of another run."""
+    path = tmp_path / "results.csv"
+    row = DataRow(1, {}, data={"status": "new", "text": "a"})
+    outputs = {"text": "A", "run": "ran", "error": "no error"}
+    with ResultsFile(str(path), columns=["status", "text"], outputs=list(outputs)) as file:
+        file.write(RowResult(row, "r1", "succeeded", outputs, None, None, Spending(), 0.0))
+    [read] = read_rows(path)
+    assert read.values == {
+        "row": "1", "status": "new", "text": "a", "output.text": "A", "output.run": "ran", "output.error": "no error",
+        "run.status": "succeeded", "error": "", "cost_usd": "0", "run": "r1",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["", ".", "none/results.jsonl"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from flowengine.core.budget import Budget
-from flowengine.errors import InputError, JournalError
+from flowengine.errors import InputError, JournalError, RunBusyError
 from flowengine.experiments.eval_file import EvalFileError, load_eval
 from flowengine.experiments.eval_report import EvalReport, make_report, parse_bounds
 from flowengine.experiments.eval_run import EvalRun
@@ -21,6 +23,7 @@ from flowengine.experiments.report_formats import report_lines, to_annotations, 
 from flowengine.experiments.report_page import evals_page, report_page
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryJournal, MemoryStore
+from flowengine.runners.set_lease import born_at
 
 STEPS = """
 def shout(text):
@@ -39,6 +42,9 @@ async def told(row, inputs, outputs, run):
 
 def odd(outputs):
     return 7
+
+def silent():
+    return {"score": 1, "reason": None}
 """
 FLOW = """flowengine: v1
 name: shout
@@ -100,6 +106,11 @@ async def test_claims_and_functions_score_and_say_why(tmp_path: Path) -> None:
     assert (found["equal"].failures, found["odd"].unscored) == (2, 2)
     assert [(each.value, each.estimate.mean) for each in found["equal"].slices] == [("x", 0.5), ("y", 0.0)]
     assert report.worst[0].number == 3
+
+
+async def test_a_scorer_may_have_no_reason(tmp_path: Path) -> None:
+    path = project(tmp_path, EVAL.partition("scorers:")[0] + "scorers: {silent: {call: 'scorers:silent'}}\n")
+    assert (await score(path, MemoryStore())).rows[0].scores["silent"] == (1.0, "", 0.0, 0)
 
 
 async def test_a_scorer_that_ends_its_process_fails_and_nothing_else(tmp_path: Path) -> None:
@@ -178,6 +189,19 @@ async def test_an_eval_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert load_set(store, made.id) == made
 
 
+async def test_a_set_that_another_process_is_at_work_on_stays_as_it_is(tmp_path: Path) -> None:
+    judge = '  kind: {judge: {model: offline, target: "{{ outputs.loud }}"}}\n'
+    path = project(tmp_path, EVAL.partition("  equal")[0] + judge + "limits: {model_calls: 1}\n")
+    store, parent = MemoryStore(), os.getppid()
+    made = await score(path, store, concurrency=1)
+    assert made.rows
+    holder = {"host": socket.gethostname(), "process": parent, "born": born_at(parent), "at": 0.0}
+    store.revise("rows.held", made.id, lambda before: holder)
+    with pytest.raises(RunBusyError, match=f"set {made.id} are being run by process {parent}"):
+        await score(path, store)
+    assert load_set(store, made.id) == made
+
+
 async def test_a_limit_stops_the_whole_eval(tmp_path: Path) -> None:
     judge = '  kind: {judge: {model: offline, target: "{{ outputs.loud }}"}}\n'
     path = project(tmp_path, EVAL.partition("  equal")[0] + judge + "limits: {model_calls: 1}\n")
@@ -220,7 +244,7 @@ def _check_formats(report: EvalReport, store: MemoryStore) -> None:
     assert int(suite.attrib["failures"]) == sum(len(each) for each in suite)
     bound = make_report(report.of, report.comparison and report.comparison.before, {"odd": 0.9})
     [error, *_] = to_annotations(bound, "a,b:c.yaml")
-    assert error.startswith("::error file=a%2Cb%3Ac.yaml,title=shout%3A odd::the mean is ")
+    assert error.startswith("::error file=a%2Cb%3Ac.yaml,title=shout%3A odd::no row has a score, ")
     assert "| scorer | mean \\[95 %\\] |" in to_markdown(report)
     page = report_page(report, run_link=lambda run: f"/runs/{run}")
     assert "<script" not in page

@@ -54,6 +54,12 @@ async def test_labels_of_single_rows_do_not_tell_groups_apart(store: MemoryStore
     assert sorted(row.group[0] for row in rows) == ["", "x", "y"]
 
 
+async def test_a_run_whose_clock_was_never_right_has_no_day(store: MemoryStore) -> None:
+    runs = [each._replace(started=1e20) for each in store.list()]
+    rows, _ = spending_of(store, runs, ["day"])
+    assert [row.group[0] for row in rows] == [""]
+
+
 @pytest.mark.parametrize("text", ["", "flow,flow", "colour"])
 def test_a_dimension_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError):

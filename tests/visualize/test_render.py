@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import signal
 import stat
 import subprocess
 import time
@@ -25,7 +26,7 @@ from visualize.layout import arrange, place_boxes
 from visualize.picture import Picture, PictureEdge, PictureNode, picture_of_flow, picture_of_run, picture_of_skeleton
 from visualize.render import render, to_dot, to_mermaid
 from visualize.style import cut, heats_of
-from visualize.svg import to_svg
+from visualize.svg import to_svg, width_of
 
 HOSTILE = [
     "end",
@@ -203,6 +204,21 @@ def test_a_png_that_dot_cannot_draw_is_a_clear_error(
         render(Picture("f", (PictureNode("a", "agent"),), ()), "png", timeout=0.2 if "sleep" in script else 30.0)
 
 
+def test_an_interrupt_leaves_no_dot_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def interrupt(process: subprocess.Popen[bytes], *given: object) -> None:
+        begun.append(process)
+        raise KeyboardInterrupt
+
+    fake_dot(tmp_path, "exec /bin/sleep 60")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        render(Picture("f", (PictureNode("a", "agent"),), ()), "png")
+    assert begun[0].wait(10) == -signal.SIGKILL
+
+
 def test_without_dot_a_png_says_what_to_install_and_an_svg_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     picture = Picture("f", (PictureNode("a", "agent"),), ())
@@ -274,6 +290,27 @@ def test_our_own_svg_is_well_formed_and_escapes_hostile_labels():
     assert "8日本語のラベル" in texts
 
 
+def test_no_line_goes_through_the_label_of_an_edge():
+    edges = [Edge("a", "b", "yes"), Edge("a", "c", "no"), Edge("b", "c")]
+    drawn = to_svg(picture_of_flow("f", Graph(map(Vertex, "abc"), edges)))
+    assert drawn.rindex('class="edge') < drawn.index('class="label"')
+
+
+def test_the_labels_of_two_routes_are_apart():
+    label = "a longer label"
+    edges = [Edge("a", target, f"{label} {target}") for target in "bc"]
+    drawn = to_svg(picture_of_flow("f", Graph(map(Vertex, "abc"), edges)))
+    one, other = (float(x) for x in re.findall('class="label" x="([0-9.]+)"', drawn))
+    assert abs(one - other) > 0.8 * width_of(f"{label} b")  # Which is on the safe side.
+
+
+def test_wide_letters_stay_in_their_box():
+    """Widths of Helvetica at 12 px."""
+    assert all(
+        width_of(each) >= width for each, width in {"W": 11.3, "M": 10.0, "O": 9.3, "m": 10.0, "…": 12.0}.items()
+    )
+
+
 @pytest.mark.long
 def test_a_graph_of_1600_nodes_is_drawn_without_asking_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fake_dot(tmp_path, f'echo asked > "{tmp_path}/asked"')
@@ -318,6 +355,7 @@ def test_a_cycle_is_laid_out_all_the_same():
 
 def test_nothing_is_drawn_as_an_empty_page():
     ElementTree.fromstring(to_svg(Picture("empty", (), ())))
+    assert to_dot(Picture("empty", (), ())).startswith("digraph {")
 
 
 # --- text formats -----------------------------------------------------------------------------------------

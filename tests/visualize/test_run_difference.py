@@ -106,6 +106,11 @@ def test_an_input_explains_the_prompts_that_have_it_in_them() -> None:
     assert causes(a, b) == [("inputs", "Input topic")]
 
 
+def test_an_input_that_is_no_number_is_the_same_in_both_runs() -> None:
+    a, b = (run(inputs={"size": float("nan"), "all": [float("inf")]}) for _ in range(2))
+    assert causes(a, b) == []
+
+
 def test_a_prompt_that_nothing_explains_is_a_cause() -> None:
     """What a provider of context or a memory brought is no edit, but stands before everything else."""
     assert causes(run(), run(prompt="Write about tea (it is raining)")) == [("prompt", "The prompt of draft")]

@@ -26,7 +26,7 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from tests.support.sample_run import GRAPH, research_run
-from visualize.run_times import PARTS, Stretch, explain_parts, times_of
+from visualize.run_times import PARTS, Stretch, times_of
 
 ITEMS = {"nodes": [["leaf", "function"]], "edges": []}
 SMALL = {
@@ -79,7 +79,6 @@ def test_an_approval_of_two_days_is_waited_for_and_what_came_between_answer_and_
         "worked": 7.0, "queued": 30.0, "waited": 2 * DAY - 4,
     }  # fmt: skip
     assert [(each.part, each.start, each.end) for each in times.breaks] == [("waited", 4.0, 2 * DAY + 30)]
-    assert explain_parts(times.parts) == "waited 2 d 0 h, queued 30.0 s, worked 7.0 s"
     waiting = times_of(events[:6], now=DAY)
     assert (waiting.rows["ask"][0].status, waiting.parts["waited"]) == ("waiting", DAY - 4)
 

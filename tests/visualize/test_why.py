@@ -133,6 +133,13 @@ def test_an_earlier_run_tells_the_failure_that_a_node_was_skipped_for_through_al
     ]
 
 
+def test_the_way_for_a_failure_is_not_taken_by_a_node_that_did_not_fail():
+    graph = {"nodes": [["a", "function"], ["b", "function"]], "edges": [["a", "b", ["on_error"]]]}
+    done = NodeFinished("a", 2.0, NodeResult(1)), NodeSkipped("b", 2.0, "not_selected")
+    events = [RunStarted("r", "f", 1.0, {}, {}, {}, graph=graph), NodeStarted("a", 1.0), *done]
+    assert ways(events, "a") == ["To b by on_error: not taken, since the node did not fail"]
+
+
 def test_a_node_that_waits_says_for_which_and_a_node_without_a_graph_says_nothing_wrong():
     begun = old_run(NodeStarted("a", 1.0), NodeFinished("a", 2.0, NodeResult(1)), NodeStarted("b", 2.0))
     assert why(begun, "c") == ["It waits for b (running)"]
