@@ -38,7 +38,7 @@ from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
 from flowengine.runners import local
 from flowengine.runners.driven_run import DrivenRun, Followed
-from flowengine.runners.queue.run_positions import queue_of, standing_of
+from flowengine.runners.queue.run_positions import check_queue_name, queue_of, standing_of
 from flowengine.runners.run import RunOptions
 from flowengine.runners.run_driver import Admission, RunDriver
 from flowengine.runners.sessions import check_session_name
@@ -103,7 +103,7 @@ class FlowService:
         self._follower = RunFollower(store, self.driver.feed_of, self.driver.drives)
         self._local = LocalRuns(store, self.flows, self.driver, self._follower)
         self._grace = grace
-        self._queue = queue if hasattr(store, "transact") else None
+        self._queue = check_queue_name(queue) if hasattr(store, "transact") else None
         """None: runs go on here."""
 
     @property
