@@ -1,4 +1,5 @@
-"""A run whose nodes or outputs give what no journal can keep ends as failed, and is not left as running."""
+"""A run ends as failed, and is not left as running, where its nodes or outputs give what no journal can keep, or where
+a function fails with the record of another run."""
 
 from __future__ import annotations
 
@@ -100,4 +101,22 @@ async def test_a_limit_that_pauses_and_cannot_be_written_fails_the_run(store: Jo
     assert (run.status, run.failed_node) == ("failed", "node")
     assert run.error is not None
     assert "'needed' of ErrorInfo cannot be nan" in run.error.message
+    assert [each.status for each in store.list()] == ["failed"]
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_an_error_of_another_runs_record_is_the_nodes_failure(store: JournalStore, is_plain: bool):
+    other = Flow("other", {"node": FunctionNode(pay)})
+
+    async def resume(context: Context) -> None:
+        await other.resume("nope", store=store)
+
+    def open_other(context: Context) -> None:
+        open_store("nothing:here")
+
+    run = await flow_of(open_other if is_plain else resume).run(store=store, run_id="r")
+    assert (run.status, run.failed_node) == ("failed", "node")
+    assert run.error is not None
+    said = "StoreUnavailableError: 'nothing:here' names no kind" if is_plain else "RunNotFoundError: no run 'nope' in "
+    assert run.error.message.startswith(said)
     assert [each.status for each in store.list()] == ["failed"]
