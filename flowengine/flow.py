@@ -44,7 +44,7 @@ from flowengine.errors import (
     unknown_argument,
 )
 from flowengine.journal.approvals import answer
-from flowengine.journal.stores import TeeStore, as_store, open_store
+from flowengine.journal.stores import as_store, open_store, tell_events
 from flowengine.nodes.compiled_flow import CompiledFlow, assemble
 from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.nodes.run_inputs import InputField
@@ -478,7 +478,7 @@ async def _open_stream(
     with _opened(store, durability) as journals:
         try:
             async with anyio.create_task_group() as tasks:
-                teed = TeeStore(journals, send.send_nowait)
+                teed = tell_events(journals, send.send_nowait)
                 tasks.start_soon(_run_into, stream, send, partial(begin, options, teed))
                 try:
                     yield stream

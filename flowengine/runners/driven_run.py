@@ -18,7 +18,7 @@ from flowengine.core.context import NodeResult, RunStatus
 from flowengine.core.values import copy_mutable
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted, TokenStreamed
 from flowengine.engine.ports import Journal, JournalStore
-from flowengine.journal.stores import Listener, TeeJournal, TeeStore
+from flowengine.journal.stores import Listener, TeeJournal, tell_events
 from flowengine.runners.run import Run
 
 __all__ = ["DrivenRun", "Followed", "RunFeed"]
@@ -135,7 +135,7 @@ class DrivenRun:
         """Whether no other run goes on here now."""
         self.flow = flow
         self.feed = RunFeed()
-        self.store: JournalStore = TeeStore(store, self.hear, partial(_ToldJournal, self))
+        self.store = tell_events(store, self.hear, partial(_ToldJournal, self))
         """Its own view of the store: whatever writes the run through it is heard by the followers."""
         self.scope = anyio.CancelScope()
         self.begun = anyio.Event()
