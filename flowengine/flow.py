@@ -13,11 +13,12 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Generator,
     Iterable,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -557,19 +558,15 @@ def as_node(step: Step) -> FlowNode:
     return node_of_agent(step)
 
 
-class _opened:  # noqa: N801 - used as a statement, like `open`
+@contextmanager
+def _opened(store: Store, durability: Durability) -> Generator[JournalStore]:
     """A store as given, or the store of a URL for as long as the block lasts."""
-
-    def __init__(self, store: Store, durability: Durability) -> None:
-        self._mine = store is None or isinstance(store, str)
-        self._store = as_store(store, durability)
-
-    def __enter__(self) -> JournalStore:
-        return self._store
-
-    def __exit__(self, *exception: Iterable[object]) -> None:
-        if self._mine:
-            self._store.close()
+    opened = as_store(store, durability)
+    try:
+        yield opened
+    finally:
+        if store is None or isinstance(store, str):
+            opened.close()
 
 
 def _keep_run(run: Run, store: Store) -> Run:

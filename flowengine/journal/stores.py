@@ -6,8 +6,10 @@ takes the URL and the durability and gives a `JournalStore`. They are looked for
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from inspect import isfunction
@@ -24,6 +26,7 @@ from flowengine.errors import (
     DefinitionError,
     FlowEngineError,
     InputError,
+    RunBusyError,
     StoreUnavailableError,
     did_you_mean,
     refuse_other_kind,
@@ -32,9 +35,11 @@ from flowengine.version import Extra, install_hint
 
 __all__ = [
     "Listener",
+    "OpenRuns",
     "TeeJournal",
     "TeeStore",
     "as_store",
+    "busy_error",
     "check_run_id",
     "now_of",
     "open_store",
@@ -59,6 +64,43 @@ def check_run_id(run_id: str) -> str:
     if not _RUN_ID.fullmatch(run_id):
         raise InputError(f"{run_id!r:.80} is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first")
     return run_id
+
+
+# --- Writers of runs
+
+
+class OpenRuns:
+    """The runs that the journals of a store write, by process: a forked child writes none of its parent's."""
+
+    def __init__(self) -> None:
+        self._writers: dict[tuple[int, str], object] = {}
+
+    @contextmanager
+    def reserve(self, run_id: str) -> Generator[Callable[[], None]]:
+        """Be the only one in this process that writes the run, until what is given is called, or the block fails."""
+        key, mine = (os.getpid(), run_id), object()
+        if self._writers.setdefault(key, mine) is not mine:
+            raise busy_error(run_id, str(os.getpid()))
+
+        def release() -> None:
+            self._writers.pop(key, None)
+
+        try:
+            yield release
+        except BaseException:
+            release()
+            raise
+
+    def clear(self) -> None:
+        self._writers.clear()
+
+
+def busy_error(run_id: str, process: str) -> RunBusyError:
+    """The error for a run that a process of this machine writes."""
+    return RunBusyError(
+        f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process",
+        f"process {process}",
+    )
 
 
 # --- A store's address as it may be shown
