@@ -37,10 +37,11 @@ from flowengine.journal.approvals import answer
 from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
 from flowengine.runners import local
-from flowengine.runners.driven_run import DrivenRun, Followed
+from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.queue.run_positions import check_queue_name, queue_of, standing_of
 from flowengine.runners.run import RunOptions
 from flowengine.runners.run_driver import Admission, RunDriver
+from flowengine.runners.run_feed import Followed
 from flowengine.runners.sessions import check_session_name
 from flowengine.runs import RunRecord
 from flowengine.server.flow_catalog import Library

@@ -11,8 +11,9 @@ import pytest
 
 from flowengine.engine.events import Event, NodeStarted, RunFinished, RunStarted, TokenStreamed
 from flowengine.journal.memory import MemoryStore
-from flowengine.runners import driven_run
-from flowengine.runners.driven_run import DrivenRun, Followed, RunFeed
+from flowengine.runners import run_feed
+from flowengine.runners.driven_run import DrivenRun
+from flowengine.runners.run_feed import Followed, RunFeed
 from flowengine.serving.run_follower import RunFollower
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def short_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driven_run, "_MOST", 8)
+    monkeypatch.setattr(run_feed, "_MOST", 8)
 
 
 def begun() -> DrivenRun:
