@@ -13,11 +13,12 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Generator,
     Iterable,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -44,7 +45,7 @@ from flowengine.errors import (
     unknown_argument,
 )
 from flowengine.journal.approvals import answer
-from flowengine.journal.stores import TeeStore, as_store, open_store
+from flowengine.journal.stores import as_store, open_store, tell_events
 from flowengine.nodes.compiled_flow import CompiledFlow, assemble
 from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.nodes.run_inputs import InputField
@@ -478,7 +479,7 @@ async def _open_stream(
     with _opened(store, durability) as journals:
         try:
             async with anyio.create_task_group() as tasks:
-                teed = TeeStore(journals, send.send_nowait)
+                teed = tell_events(journals, send.send_nowait)
                 tasks.start_soon(_run_into, stream, send, partial(begin, options, teed))
                 try:
                     yield stream
@@ -557,19 +558,15 @@ def as_node(step: Step) -> FlowNode:
     return node_of_agent(step)
 
 
-class _opened:  # noqa: N801 - used as a statement, like `open`
+@contextmanager
+def _opened(store: Store, durability: Durability) -> Generator[JournalStore]:
     """A store as given, or the store of a URL for as long as the block lasts."""
-
-    def __init__(self, store: Store, durability: Durability) -> None:
-        self._mine = store is None or isinstance(store, str)
-        self._store = as_store(store, durability)
-
-    def __enter__(self) -> JournalStore:
-        return self._store
-
-    def __exit__(self, *exception: Iterable[object]) -> None:
-        if self._mine:
-            self._store.close()
+    opened = as_store(store, durability)
+    try:
+        yield opened
+    finally:
+        if store is None or isinstance(store, str):
+            opened.close()
 
 
 def _keep_run(run: Run, store: Store) -> Run:

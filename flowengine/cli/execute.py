@@ -23,7 +23,7 @@ from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, NodeStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import LimitError
 from flowengine.journal.approvals import open_questions, told_last
-from flowengine.journal.stores import TeeStore
+from flowengine.journal.stores import tell_events
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners import local
 from flowengine.runners.run import Live, Run, RunOptions, higher_limit
@@ -261,7 +261,7 @@ class Execution:
             watch = ProgressWatch(self._reporting, self.results, self.past, kept)
             try:
                 with self.results.alone(), watch.shown():
-                    run = run_until_interrupted(lambda: job(TeeStore(kept, watch), watch.hear))
+                    run = run_until_interrupted(lambda: job(tell_events(kept, watch), watch.hear))
             except (Exception, SystemExit, BaseExceptionGroup) as error:
                 failure = cast("BaseException", error)  # a node may call sys.exit(); that ends no shell's pipeline
             if run is not None and failure is None:

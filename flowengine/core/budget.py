@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from heapq import heappop, heappush
 from itertools import count
-from math import isfinite
+from math import inf, isfinite
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 import anyio
@@ -307,6 +307,8 @@ class _Amount(NamedTuple):
 _LIMITS: Final[tuple[Limit, ...]] = get_args(Limit)
 _PICOS: Final = 1_000_000_000_000
 """In a dollar."""
+_EXACT: Final = 2.0**53
+"""Dollars from which on each number is a whole one."""
 _NOTHING: Final = _Amount(0, 0, 0, 0)
 
 
@@ -332,12 +334,13 @@ class _Waiter:
 def _to_picos(dollars: float) -> int:
     if not (isfinite(dollars) and dollars >= 0):
         raise ValueError(f"an amount of money is a number of at least 0, not {dollars!r}")
-    return round(dollars * _PICOS)
+    return round(dollars * _PICOS) if dollars < _EXACT else int(dollars) * _PICOS
 
 
 def _limits_of(bounds: Budget) -> tuple[int | None, ...]:
-    """In the order of `_LIMITS`."""
-    return (None if bounds.cost_usd is None else _to_picos(bounds.cost_usd), bounds.tokens, bounds.model_calls)
+    """In the order of `_LIMITS`; no sum of money reaches an infinite one."""
+    cost = None if bounds.cost_usd in (None, inf) else _to_picos(bounds.cost_usd)
+    return cost, bounds.tokens, bounds.model_calls
 
 
 def _amount_of_call(tokens: int, cost_usd: float | None) -> _Amount:

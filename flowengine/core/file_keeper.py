@@ -1,7 +1,7 @@
-"""Takes files into the store of one run, within what its project allows: from bytes, from paths, from addresses.
+"""Takes files into the store of one run, within what its project allows: from bytes and from paths.
 
 Paths that people give (a `Path`, `@file` of the command line) are theirs to choose. Paths that stand in texts, as in a
-flow or in a request to the server, have to be ones that a flow may name (`flow_paths`).
+flow or in a request to the server, have to be ones that a flow may name (`flow_paths`). It asks no server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flowengine.core.file_values import FileRules, FileValue, RefusedFileError, 
 from flowengine.core.flow_paths import RefusedPathError, open_regular, resolve_path
 from flowengine.core.media_types import allows_media_type, extension_of, media_type_of
 
-__all__ = ["BlobStore", "FileKeeper", "holds_bytes", "is_data_address", "read_data_address"]
+__all__ = ["BlobStore", "FileKeeper", "holds_bytes", "is_data_address", "read_data_address", "refused_address"]
 
 _INLINE: Final = 65_536
 """Bytes that are stored without a thread."""
@@ -73,6 +73,11 @@ def read_data_address(text: str) -> bytes:
     raise RefusedFileError("not of the form data:TYPE;base64,CONTENT")
 
 
+def refused_address(url: str) -> RefusedFileError:
+    """The error for an address of the web that no file is fetched from."""
+    return RefusedFileError(f"the address '{url[:200]}' is not allowed: list its beginning in `allow_urls` of [files]")
+
+
 class FileKeeper:
     """Takes files in for one run.
 
@@ -95,7 +100,7 @@ class FileKeeper:
         self._counting = Lock()
 
     async def take(self, value: Any) -> Any:
-        """The file that an input names: bytes, a `Path`, a path or an address as text, or a file of any run.
+        """The file that a value names: bytes, a `Path`, a path or a `data:` address as text, or a file of any run.
 
         What can be none of these comes back as it is. `RefusedFileError` says why a file is not taken.
         """
@@ -170,10 +175,7 @@ class FileKeeper:
         if is_data_address(text):
             return self.keep(read_data_address(text))
         if text.lower().startswith(("http://", "https://")):
-            from flowengine.core.file_fetching import fetch_file  # Few fetch files, and it loads what the web needs.
-
-            name, content = fetch_file(text, self.rules)
-            return self.keep(content, name)
+            raise refused_address(text)
         try:
             path = resolve_path(text, self.rules.root or Path())
         except RefusedPathError as error:

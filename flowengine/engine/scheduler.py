@@ -332,32 +332,27 @@ class Scheduler:
                 event = self._ended(number, path, result)
             if event is not None:
                 journal.append(event)
-        except NotJournalableError as error:
-            event = self._failed(number, error_info(error))
-            journal.append(event)
-        except JournalError:
-            raise
         except LimitError as error:
             event = self._at_limit(number, error)
-            journal.append(event)
+        except NotJournalableError as error:
+            event = self._fail(number, error)
+        except JournalError:
+            raise
         except (Exception, SystemExit) as error:  # A node that calls sys.exit() ends itself, not its host.
-            event = self._failed(number, error_info(error))
-            journal.append(event)
+            event = self._fail(number, error)
         except KeyboardInterrupt as error:  # Raised by async code of the node.
             if self._interruptible:
                 journal.append(NodeCancelled(path, clock()))
                 walk.abandon(number)
                 walk.stop()
                 raise
-            event = self._failed(number, error_info(ForeignExitError(describe_error(error))))
-            journal.append(event)
+            event = self._fail(number, ForeignExitError(describe_error(error)))
         except anyio.get_cancelled_exc_class() as error:
             if is_being_cancelled():
                 journal.append(NodeCancelled(path, clock()))
                 walk.abandon(number)
                 raise
-            event = self._failed(number, error_info(error))  # It awaited something else that was cancelled.
-            journal.append(event)
+            event = self._fail(number, error)  # It awaited something else that was cancelled.
         if type(result) is not Known:  # What is known from elsewhere is not lost with this record.
             waiting = journal.commit(self._slots.used <= 1)
             if waiting is not None:
@@ -400,17 +395,27 @@ class Scheduler:
             self._hire(self._tasks, 1)
         return True
 
-    def _failed(self, number: int, error: ErrorInfo) -> NodeFailed:
-        walk = self._walk
-        return NodeFailed(walk.path_of(number), self._clock(), error, walk.answer_to(number, error) == "skip")
+    def _fail(self, number: int, error: BaseException) -> NodeFailed:
+        """Journals a node's failure; one that cannot be written down is told as that."""
+        walk, info = self._walk, error_info(error)
+        event = NodeFailed(walk.path_of(number), self._clock(), info, walk.answer_to(number, info) == "skip")
+        try:
+            self._journal.append(event)
+        except NotJournalableError as refused:
+            if isinstance(error, NotJournalableError):
+                raise
+            return self._fail(number, refused)
+        return event
 
     def _at_limit(self, number: int, error: LimitError) -> Event:
         """A limit is a failure, or it ends the walk here: what is in flight goes on to its end, nothing starts."""
         if error.on_limit == "fail":
-            return self._failed(number, error_info(error))
+            return self._fail(number, error)
         self.limited = self.limited or error
         self._walk.stop()
-        return NodeCancelled(self._walk.path_of(number), self._clock())
+        event = NodeCancelled(self._walk.path_of(number), self._clock())
+        self._journal.append(event)
+        return event
 
     def _journal_decisions(self) -> None:
         """Skips that followed ride in the next commit: a crash before it decides them again, alike."""

@@ -6,8 +6,10 @@ takes the URL and the durability and gives a `JournalStore`. They are looked for
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from inspect import isfunction
@@ -19,19 +21,31 @@ from flowengine.core.run_scope import Fence
 from flowengine.core.user_code import describe_error, find_entry_points, load_entry_point, package_of
 from flowengine.core.values import UNCHANGEABLE, copy_mutable
 from flowengine.engine.events import Event, NodeFinished
-from flowengine.engine.ports import Durability, Journal, JournalStore, RunInfo
+from flowengine.engine.ports import Durability, Journal, JournalStore
 from flowengine.errors import (
     DefinitionError,
     FlowEngineError,
     InputError,
+    RunBusyError,
     StoreUnavailableError,
     did_you_mean,
     refuse_other_kind,
 )
-from flowengine.journal.blob_owners import blobs_of
 from flowengine.version import Extra, install_hint
 
-__all__ = ["Listener", "TeeJournal", "TeeStore", "as_store", "check_run_id", "now_of", "open_store", "without_password"]
+__all__ = [
+    "Listener",
+    "OpenRuns",
+    "TeeJournal",
+    "TeeStore",
+    "as_store",
+    "busy_error",
+    "check_run_id",
+    "now_of",
+    "open_store",
+    "tell_events",
+    "without_password",
+]
 
 # --- Ids of runs
 
@@ -50,6 +64,43 @@ def check_run_id(run_id: str) -> str:
     if not _RUN_ID.fullmatch(run_id):
         raise InputError(f"{run_id!r:.80} is no run's id: 1 to 64 letters, digits, _, - and @, which is not the first")
     return run_id
+
+
+# --- Writers of runs
+
+
+class OpenRuns:
+    """The runs that the journals of a store write, by process: a forked child writes none of its parent's."""
+
+    def __init__(self) -> None:
+        self._writers: dict[tuple[int, str], object] = {}
+
+    @contextmanager
+    def reserve(self, run_id: str) -> Generator[Callable[[], None]]:
+        """Be the only one in this process that writes the run, until what is given is called, or the block fails."""
+        key, mine = (os.getpid(), run_id), object()
+        if self._writers.setdefault(key, mine) is not mine:
+            raise busy_error(run_id, str(os.getpid()))
+
+        def release() -> None:
+            self._writers.pop(key, None)
+
+        try:
+            yield release
+        except BaseException:
+            release()
+            raise
+
+    def clear(self) -> None:
+        self._writers.clear()
+
+
+def busy_error(run_id: str, process: str) -> RunBusyError:
+    """The error for a run that a process of this machine writes."""
+    return RunBusyError(
+        f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process",
+        f"process {process}",
+    )
 
 
 # --- A store's address as it may be shown
@@ -84,7 +135,7 @@ def now_of(store: JournalStore) -> float:
 
 
 class TeeStore:
-    """Wraps a store; reading goes straight through."""
+    """A store with journals that tell a listener; all else goes straight through (`tell_events` is its typed form)."""
 
     def __init__(
         self, store: JournalStore, listener: Listener, wrap: Callable[[Journal, Listener], Journal] | None = None
@@ -94,58 +145,21 @@ class TeeStore:
         self._listener = listener
         self._wrap = wrap or TeeJournal
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes can read what is kept here."""
-        return getattr(self._store, "is_shared", False)
-
-    def now(self) -> float:
-        return now_of(self._store)
-
     def create(self, run_id: str, /) -> Journal:
         return self._wrap(self._store.create(run_id), self._listener)
 
     def open(self, run_id: str, /) -> Journal:
         return self._wrap(self._store.open(run_id), self._listener)
 
-    def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
-        return self._store.events(run_id, after)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
-    def list(self) -> Sequence[RunInfo]:
-        return self._store.list()
 
-    def abandoned(self) -> Collection[str]:
-        return self._store.abandoned()
-
-    def remove(self, run_id: str, /) -> None:
-        self._store.remove(run_id)
-
-    def recall(self, kind: str, key: str, /) -> Any:
-        return self._store.recall(kind, key)
-
-    def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
-        self._store.revise(kind, key, change)
-
-    def put_blob(self, owner: str, content: bytes, /) -> str:
-        return blobs_of(self._store).put_blob(owner, content)
-
-    def keep_blob(self, owner: str, blob: str, /) -> bool:
-        return blobs_of(self._store).keep_blob(owner, blob)
-
-    def read_blob(self, blob: str, /) -> bytes:
-        return blobs_of(self._store).read_blob(blob)
-
-    def blob_size(self, blob: str, /) -> int | None:
-        return blobs_of(self._store).blob_size(blob)
-
-    def forget_blobs(self, owner: str, /) -> None:
-        blobs_of(self._store).forget_blobs(owner)
-
-    def find(self, reference: str, /) -> str:
-        return self._store.find(reference)
-
-    def close(self) -> None:
-        self._store.close()
+def tell_events(
+    store: JournalStore, listener: Listener, wrap: Callable[[Journal, Listener], Journal] | None = None
+) -> JournalStore:
+    """The store, with journals that tell the listener what they have taken; `wrap` as for `TeeStore`."""
+    return cast("JournalStore", TeeStore(store, listener, wrap))
 
 
 class TeeJournal:

@@ -13,8 +13,8 @@ from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.records import Received
-from flowengine.core.user_code import call_in_thread
-from flowengine.errors import DefinitionError, OutputError, names_arguments, refuse_other_kind
+from flowengine.core.user_code import call_in_thread, describe_error
+from flowengine.errors import DefinitionError, JournalError, OutputError, RunError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result
 from flowengine.templating.text import excerpt
@@ -80,13 +80,17 @@ class FunctionNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         handed, given = None, None
         if self.arguments is None and self.wants_context:
-            value = await self._call(context)
+            call = self._call(context)
         else:
             handed = self.handed(context) or EMPTY
             if self.arguments:
                 context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
             given = digest_handed(context, handed)  # Before the function can change what it is handed.
-            value = await self._call(context, handed)
+            call = self._call(context, handed)
+        try:
+            value = await call
+        except JournalError as error:  # Of another run, that the function began or looked for: it ends this node alone.
+            raise RunError(describe_error(error)) from error
         if type(value) is NodeResult:
             check_result(value, self)
         if type(value) not in _PLAIN and _gives_bytes(value):

@@ -1,4 +1,5 @@
-"""Sends the requests of nodes where the project allows it, bounded, and to addresses that were looked at.
+"""Sends the requests of nodes, and fetches files, where the project allows it: bounded, and to addresses that were
+looked at.
 
 Each redirect is judged as the first address was. A host is resolved here, its addresses are judged, and the connection
 goes to one of them, whatever the name leads to a moment later; the certificate is still that of the name. Where the
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import anyio
 
@@ -27,6 +28,8 @@ from flowengine.core.address_rules import (
     leads_elsewhere,
     origin_of,
 )
+from flowengine.core.file_keeper import refused_address
+from flowengine.core.file_values import FileRules, RefusedFileError
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import RunError, UnknownEffectError, did_you_mean
 from flowengine.models.http.connection_pool import (
@@ -42,7 +45,7 @@ from flowengine.models.http.loop_client import HttpAnswer
 from flowengine.nodes.http_request import Answer, HttpRequest, describe_url
 from flowengine.version import __version__
 
-__all__ = ["MAX_ANSWER", "HttpSender", "Resolver", "Sender", "SentAnswer"]
+__all__ = ["MAX_ANSWER", "HttpSender", "Resolver", "Sender", "SentAnswer", "fetch_file"]
 
 MAX_ANSWER: Final = 20 * 2**20
 """Bytes of an answer and of a request's body, where nothing else is said."""
@@ -87,8 +90,9 @@ class HttpSender:
     resolve: Resolver = look_up
     max_bytes: int = MAX_ANSWER
     """Of an answer, and of a request's body."""
-    uses_proxy: bool = False
-    """Whether requests go through the proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, NO_PROXY)."""
+    uses_proxy: bool | None = False
+    """Whether requests go through the proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, NO_PROXY); None: not
+    even where the project says so."""
 
     async def send(self, request: HttpRequest, seconds: float | None, /) -> SentAnswer:
         """`seconds`: the bound of the caller's time."""
@@ -198,7 +202,7 @@ class HttpSender:
             except NoConnectionError as error:
                 told = f"{shown}: no connection to {host}: {error}"
         with suppress(NoConnectionError):  # What it names is no address.
-            if not self.uses_proxy and proxy_for(scheme, host, port) is not None:
+            if self.uses_proxy is False and proxy_for(scheme, host, port) is not None:
                 told += "; the environment names a proxy: `http_proxy = true` in the project file uses it"
         raise RunError(told)
 
@@ -213,6 +217,28 @@ class HttpSender:
                 raise
             told = f"{shown}: the answer has more than {self.max_bytes:,} bytes (`max_file` of [files])"
             raise UnknownEffectError(told) from None
+
+
+async def fetch_file(url: str, rules: FileRules) -> tuple[str, bytes]:
+    """Name and content of the file at an address; `RefusedFileError` where it is not allowed or does not come.
+
+    Without redirects and proxies.
+    """
+    if allowed_url(url, rules.allow_urls) is None:
+        raise refused_address(url)
+    shown, sent = url[:200], None
+    sender = HttpSender(rules.allow_urls, max_bytes=rules.max_file, uses_proxy=None)
+    with anyio.move_on_after(_SECONDS):
+        try:
+            sent = await sender.send(HttpRequest("GET", url.partition("#")[0]), _SECONDS)
+        except RunError as error:
+            raise RefusedFileError(f"'{shown}' cannot be fetched: {error!s:.500}") from error
+    if sent is None:
+        raise RefusedFileError(f"'{shown}' did not come within {_SECONDS:g} s")
+    if sent.answer.status != 200:
+        also = "; redirects are not followed" if 300 <= sent.answer.status < 400 else ""
+        raise RefusedFileError(f"'{shown}' answered {sent.answer.status}{also}")
+    return unquote(urlsplit(url).path), sent.answer.content
 
 
 def _hint_for(url: str, beginnings: Sequence[str]) -> str:

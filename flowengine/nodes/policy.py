@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from inspect import isawaitable
 from random import random
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 __all__ = ["wrap_node"]
+
+N = TypeVar("N", bound=Node)
 
 
 def wrap_node(node: FlowNode, around: Callable[[Node], Node] | None = None) -> Node:
@@ -59,11 +61,15 @@ def wrap_node(node: FlowNode, around: Callable[[Node], Node] | None = None) -> N
     return runnable
 
 
-class _Checked:
-    """Refuses results of an author's own kind of node that the engine could not use."""
+class _Wrapped(Generic[N]):
+    """A node with something round it."""
 
-    def __init__(self, node: FlowNode) -> None:
+    def __init__(self, node: N) -> None:
         self._node = node
+
+
+class _Checked(_Wrapped[FlowNode]):
+    """Refuses results of an author's own kind of node that the engine could not use."""
 
     async def run(self, context: Context, /) -> Ended:
         result = await self._node.run(context)
@@ -169,11 +175,8 @@ class _TimedApart(_Timed):
         )
 
 
-class _Meeting:
+class _Meeting(_Wrapped[Node]):
     """A node whose evaluation that ran into the deadline waits for the cancellation."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
 
     async def run(self, context: Context, /) -> Ended:
         try:
@@ -186,11 +189,8 @@ _WORTH_TELLING: Final = 0.01
 """Seconds of a wait for a thread."""
 
 
-class _InTurn:
+class _InTurn(_Wrapped[Node]):
     """Waits for one of the run's threads, so that the time of an attempt begins when its function does."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
 
     async def run(self, context: Context, /) -> Ended:
         if context.runtime.scope is None:
@@ -242,11 +242,8 @@ class _Bounded:
         raise timeout_error(ledger)
 
 
-class _ExternalEffect:
+class _ExternalEffect(_Wrapped[Node]):
     """A function with an effect outside: that it begins is on record before it does. Source of the rule: rule 18."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
 
     async def run(self, context: Context, /) -> Ended:
         call = ToolCall(context.current_node or "", {}, None, effect="external", key=tool_key("node", {}), started=True)

@@ -152,12 +152,21 @@ async def take_files(
         value = given.get(name, field.default)
         if field.type == "file" and value is not REQUIRED and value is not None:
             try:
-                taken[name] = await keeper.take(value)
+                taken[name] = await _take(value, keeper)
             except RefusedFileError as error:
                 problems.append(f"input '{name}': {error}")
     if problems:
         raise InputError("\n".join(problems))
     return taken
+
+
+async def _take(value: Any, keeper: FileKeeper) -> Any:
+    if not (isinstance(value, str) and value.lower().startswith(("http://", "https://"))):
+        return await keeper.take(value)
+    from flowengine.nodes.http_sender import fetch_file  # Few fetch files, and it loads what the web needs.
+
+    name, content = await fetch_file(value, keeper.rules)
+    return await keeper.keep_soon(content, name)
 
 
 async def _take_loose(name: str, value: Any, keeper: FileKeeper) -> Any:

@@ -1,98 +1,20 @@
-"""Holds one run that this process drives: what its journal takes, and what of it is told to those who follow it.
-
-What a run tells while it goes on is one list (`RunFeed`), that each follower reads at its own pace: a slow one has no
-buffer of its own, costs nothing and delays no one. Nothing is kept without a follower, unless somebody is about to.
-"""
+"""Holds one run that this process drives: what its journal takes is told to those who follow it (`RunFeed`)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias
 
 import anyio
 
-from flowengine.core.context import NodeResult, RunStatus
-from flowengine.core.values import copy_mutable
-from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted, TokenStreamed
+from flowengine.core.context import RunStatus
+from flowengine.engine.events import Event, RunFinished, RunStarted
 from flowengine.engine.ports import Journal, JournalStore
-from flowengine.journal.stores import Listener, TeeJournal, TeeStore
+from flowengine.journal.stores import Listener, TeeJournal, tell_events
 from flowengine.runners.run import Run
+from flowengine.runners.run_feed import RunFeed
 
-__all__ = ["DrivenRun", "Followed", "RunFeed"]
-
-Followed: TypeAlias = "tuple[int | None, Event | TokenStreamed]"
-"""Position in the journal and event; what no journal has is without a position."""
-
-
-class RunFeed:
-    """The events of one run from the journal's position `next` until `end`. One event loop uses it."""
-
-    def __init__(self, position: int = 0) -> None:
-        self.is_kept = False
-        """Whether all is kept from the beginning on, for somebody who is about to follow."""
-        self.next = position
-        """The position behind the last event that was heard."""
-        self.is_over = False
-        self.followers = 0
-        self._items: list[Followed] = []
-        self._first = position
-        """The position of the first item."""
-        self._bell: anyio.Event | None = None
-
-    def hear(self, event: Event) -> None:
-        """The journal has taken an event."""
-        if self.followers or self.is_kept:
-            if type(event) is NodeFinished:  # What a follower does to it reaches no later node.
-                event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
-            self._items.append((self.next, event))
-            self._ring()
-        self.next += 1
-
-    def hear_token(self, token: TokenStreamed) -> None:
-        """An agent has written a piece of text."""
-        if token.text and (self.followers or self.is_kept):
-            self._items.append((None, token))
-            self._ring()
-
-    def end(self) -> None:
-        """No more will come from here; followers that wait are told."""
-        self.is_over = True
-        self._ring()
-
-    @contextmanager
-    def follow(self) -> Generator[int]:
-        """From now on everything is kept, for as long as somebody follows; the position it is kept from."""
-        if not self.followers and not self.is_kept:
-            self._items, self._first = [], self.next
-        self.followers += 1
-        try:
-            yield self._first
-        finally:
-            self.followers -= 1
-            if not self.followers and not self.is_kept:
-                self._items = []
-
-    async def read(self, after: int) -> AsyncGenerator[Followed]:
-        """Yields the events from a position until the end; only inside `follow`."""
-        index = max((at + 1 for at, (seq, _) in enumerate(self._items) if seq is not None and seq < after), default=0)
-        while True:
-            while index < len(self._items):
-                position, event = self._items[index]
-                index += 1
-                if position is None or position >= after:
-                    yield position, event
-            if self.is_over:
-                return
-            if self._bell is None:
-                self._bell = anyio.Event()
-            await self._bell.wait()
-
-    def _ring(self) -> None:
-        if self._bell is not None:
-            self._bell.set()
-            self._bell = None
+__all__ = ["DrivenRun"]
 
 
 class DrivenRun:
@@ -104,7 +26,7 @@ class DrivenRun:
         """Whether no other run goes on here now."""
         self.flow = flow
         self.feed = RunFeed()
-        self.store: JournalStore = TeeStore(store, self.hear, partial(_ToldJournal, self))
+        self.store = tell_events(store, self.hear, partial(_ToldJournal, self))
         """Its own view of the store: whatever writes the run through it is heard by the followers."""
         self.scope = anyio.CancelScope()
         self.begun = anyio.Event()

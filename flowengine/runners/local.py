@@ -38,6 +38,7 @@ from flowengine.errors import (
     InputError,
     JournalError,
     LimitError,
+    NotJournalableError,
     RunBusyError,
     RunError,
     StoreCorruptError,
@@ -399,8 +400,14 @@ class _Drive:
                     mail.close()
             finished = self._finish(stop)
             if finished.status == "succeeded" and leaving is not None and _has_more_to_keep(leaving, walk):
-                await leave_behind(self.plan, self.store, leaving, walk, self._fence)
-            await _commit(journal, finished)
+                if getattr(self.store, "is_shared", False):  # A store in memory keeps any value.
+                    from flowengine.journal.codec import encode
+
+                    finished = _write_end(finished, encode)
+                if finished.status == "succeeded":
+                    await leave_behind(self.plan, self.store, leaving, walk, self._fence)
+            finished = _write_end(finished, journal.append)
+            await _commit(journal)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 is_stopped = isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error)
@@ -504,6 +511,16 @@ class _Drive:
             return RunFinished(at, "succeeded", outputs_of(self.plan, self.walk))
         except Exception as error:
             return RunFinished(at, "failed", None, error_info(error))
+
+
+def _write_end(finished: RunFinished, write: Callable[[Event], object]) -> RunFinished:
+    """The end that was written: the run's own, or that its outputs, or its error, cannot be written down."""
+    try:
+        write(finished)
+    except NotJournalableError as error:
+        finished = RunFinished(finished.at, "failed", None, error_info(error), finished.node)
+        write(finished)
+    return finished
 
 
 def _has_more_to_keep(started: RunStarted, walk: Walk) -> bool:

@@ -17,8 +17,9 @@ from anyio.abc import TaskGroup
 
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, RunError
-from flowengine.runners.driven_run import DrivenRun, RunFeed
+from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.run import Run
+from flowengine.runners.run_feed import RunFeed
 
 __all__ = ["Admission", "OverloadedError", "RunDriver", "StoppingError", "Work"]
 

@@ -21,10 +21,12 @@ import anyio
 import anyio.to_thread
 
 from flowengine.core.address_rules import allowed_url
+from flowengine.core.context import EMPTY
 from flowengine.core.json_values import dumps
 from flowengine.core.values import thaw
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, InputError, RunNotFoundError
+from flowengine.journal.blob_owners import NEVER_BEGAN_AFTER
 from flowengine.nodes.http_request import HttpRequest
 from flowengine.nodes.http_sender import HttpSender, Sender
 from flowengine.runners.driven_run import DrivenRun
@@ -116,7 +118,10 @@ class CallbackSender:
             raise
 
     def _expect(self, run_id: str, url: str) -> None:
-        self._store.revise(_KIND, run_id, lambda known: known or {"url": url, "messages": {}})
+        def expect(known: Mapping[str, Any] | None) -> Mapping[str, Any]:
+            return {"url": url, "messages": {}, **(known or EMPTY), "expected": time()}
+
+        self._store.revise(_KIND, run_id, expect)
         self._revise_open(run_id, 0.0)
 
     def _forget(self, run_id: str) -> None:
@@ -169,15 +174,18 @@ class CallbackSender:
         """Tell what is due of a run, unless another server does."""
         try:
             record = await self._service.record(run_id)
-        except RunNotFoundError:  # It is about to begin, or was removed.
+        except RunNotFoundError:  # It is about to begin, or its server died just then, or it was removed.
+            known = await anyio.to_thread.run_sync(self._store.recall, _KIND, run_id)
+            if (known or EMPTY).get("expected", 0.0) < time() - NEVER_BEGAN_AFTER:
+                await anyio.to_thread.run_sync(self._forget, run_id)
+            self._look_later(run_id)
             return
         known = await anyio.to_thread.run_sync(self._store.recall, _KIND, run_id)
         if known is None:
             await anyio.to_thread.run_sync(self._revise_open, run_id, None)
             return
         if not self._pending(record, thaw(known))[0]:
-            pause = min(2 * self._quiet.get(run_id, (0.0, _LOOK / 2))[1], _LONGEST_LOOK)
-            self._quiet[run_id] = time() + pause, pause
+            self._look_later(run_id)
             return
         if not await anyio.to_thread.run_sync(self._lease, run_id):
             return
@@ -191,6 +199,11 @@ class CallbackSender:
                 due.append(given["next"])
         left = min(due) if due else None if has_ended else 0.0
         await anyio.to_thread.run_sync(self._revise_open, run_id, left)
+
+    def _look_later(self, run_id: str) -> None:
+        """There is nothing to tell yet."""
+        pause = min(2 * self._quiet.get(run_id, (0.0, _LOOK / 2))[1], _LONGEST_LOOK)
+        self._quiet[run_id] = time() + pause, pause
 
     async def _try(self, url: str, message: _Message) -> str:
         """Send once; the answer's status, or what went wrong."""

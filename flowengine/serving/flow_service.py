@@ -37,10 +37,11 @@ from flowengine.journal.approvals import answer
 from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
 from flowengine.runners import local
-from flowengine.runners.driven_run import DrivenRun, Followed
-from flowengine.runners.queue.run_positions import queue_of, standing_of
+from flowengine.runners.driven_run import DrivenRun
+from flowengine.runners.queue.run_positions import check_queue_name, queue_of, standing_of
 from flowengine.runners.run import RunOptions
 from flowengine.runners.run_driver import Admission, RunDriver
+from flowengine.runners.run_feed import Followed
 from flowengine.runners.sessions import check_session_name
 from flowengine.runs import RunRecord
 from flowengine.server.flow_catalog import Library
@@ -103,7 +104,7 @@ class FlowService:
         self._follower = RunFollower(store, self.driver.feed_of, self.driver.drives)
         self._local = LocalRuns(store, self.flows, self.driver, self._follower)
         self._grace = grace
-        self._queue = queue if hasattr(store, "transact") else None
+        self._queue = check_queue_name(queue) if hasattr(store, "transact") else None
         """None: runs go on here."""
 
     @property

@@ -6,7 +6,7 @@ All who follow a run that another process drives share one look at the store.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Final
 
 import anyio
@@ -17,7 +17,7 @@ from flowengine.engine.events import Event, RunFinished
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, RunNotFoundError
 from flowengine.journal.value_types import only_looking
-from flowengine.runners.driven_run import Followed, RunFeed
+from flowengine.runners.run_feed import Followed, RunFeed
 from flowengine.serving.outcomes import ENDED, SETTLED, no_run_of_yours
 
 __all__ = ["RunFollower"]
@@ -60,6 +60,7 @@ class RunFollower:
 
     async def follow(self, run_id: str, after: int, *, stay: bool) -> AsyncGenerator[Followed]:
         """The run's events from a position on, until it has ended or waits; `stay`: also beyond what it waits for."""
+        has_missed = False
         while True:
             feed = self._feed_of(run_id)
             if feed is None or feed.next <= after:
@@ -83,9 +84,12 @@ class RunFollower:
                         after += 1
                     if after < first and not is_whole:  # What was told is in the store in a moment.
                         await anyio.sleep(_FIRST_LOOK)
-                async for position, event in feed.read(after):
-                    yield position, event
-                    after = after if position is None else position + 1
+                after = max(after, first)
+                async with aclosing(feed.read(after, has_missed=has_missed)) as told:
+                    async for position, event in told:
+                        yield position, event
+                        after = after if position is None else position + 1
+                has_missed = True  # If it has ended instead, texts of what follows begin anew.
 
     def _watch(self, run_id: str, after: int) -> RunFeed:
         """Returns a feed of the events of a run that another process or none executes, from a position on."""

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from flowengine import Context, Flow, FunctionNode, InputField, NodeResult
+from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileRules, FileValue
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
 from flowengine.journal.codec import encode
+from flowengine.journal.memory import MemoryStore
 from flowengine.journal.stores import open_store
+from flowengine.nodes import http_sender
+from flowengine.nodes.run_inputs import take_files
 from tests.support.postgres import empty_database
 
 pytestmark = pytest.mark.anyio
+PDF = b"%PDF-1.4 one"
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 
 
@@ -139,3 +148,87 @@ def test_a_file_is_read_after_its_store_was_closed(tmp_path: Path):
         run = flow().run_sync({"photo": PICTURE}, store=url)
         assert run.nodes["draw"].output["chart"].read_bytes() == PICTURE + b"!"
         assert run.inputs["photo"].read_bytes() == PICTURE
+
+
+# --- Addresses
+
+
+class Server(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/files/moved":
+            self.send_response(302)
+            self.send_header("Location", "/files/a.pdf")
+            self.end_headers()
+            return
+        if self.path.startswith("/files/drip"):
+            self._drip(b"HTTP/1.0 200 OK\r\n" + (b"X-A: " if self.path.endswith("headers") else b"\r\n"))
+            return
+        body = {"/files/a.pdf": PDF, "/files/big": b"x" * 5000, "/files/short": b"x"}.get(self.path)
+        self.send_response(200 if body is not None else 404)
+        self.send_header("Content-Length", "99" if self.path == "/files/short" else str(len(body or b"")))
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def _drip(self, begin: bytes) -> None:
+        """Sends a byte at a time until the client leaves."""
+        self.wfile.write(begin)
+        with suppress(OSError):
+            while not threading.Event().wait(0.01):
+                self.wfile.write(b"x")
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Server)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/files/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def take(url: str, **rules: Any) -> FileValue:
+    keeper = FileKeeper(MemoryStore(), "r1", FileRules(**rules))
+    return (await take_files({"file": InputField("file")}, {"file": url}, keeper))["file"]
+
+
+async def test_a_file_is_fetched_from_an_address_that_is_listed(address: str):
+    rules: Any = {"allow_urls": (address,), "max_file": 1000}
+    taken = await take(f"{address}a.pdf", **rules)
+    assert (taken.name, taken.media_type, taken.read_bytes()) == ("a.pdf", "application/pdf", PDF)
+    for url, said in [
+        (f"{address}moved", "answered 302; redirects are not followed"),
+        (f"{address}none", "answered 404"),
+        (f"{address}big", "has more than 1,000 bytes"),
+        (f"{address}short", "cannot be fetched: GET .*/short: "),
+        (f"{address}../secret", "is not allowed: list its beginning in `allow_urls`"),
+        (f"{address}a.pdf\r\nX: y", "is not allowed"),
+        ("https://example.com/a.pdf", "is not allowed"),
+    ]:
+        with pytest.raises(InputError, match=f"(?s)input 'file': .*({said})"):
+            await take(url, **rules)
+
+
+@pytest.mark.parametrize("part", ["headers", "body"])
+async def test_a_server_that_sends_byte_by_byte_holds_nobody_beyond_the_deadline(
+    address: str, part: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(http_sender, "_SECONDS", 0.3)
+    with anyio.fail_after(20), pytest.raises(InputError, match=r"did not come within 0\.3 s"):
+        await take(f"{address}drip-{part}", allow_urls=(address,))
+
+
+async def test_a_name_that_leads_inside_is_refused(address: str, monkeypatch: pytest.MonkeyPatch):
+    real = anyio.getaddrinfo
+
+    async def look_up(host: str, port: int, **more: Any) -> Any:
+        return await real("127.0.0.1", port, **more)
+
+    url = address.replace("127.0.0.1", "files.example.com")
+    monkeypatch.setattr("flowengine.nodes.http_sender.anyio.getaddrinfo", look_up)
+    with pytest.raises(InputError, match=r"'files\.example\.com' leads to the private address 127\.0\.0\.1"):
+        await take(f"{url}a.pdf", allow_urls=(url,))

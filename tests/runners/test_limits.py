@@ -347,3 +347,10 @@ async def test_a_run_that_was_answered_while_it_was_put_aside_spends_what_it_sha
     shared = Ledger(Budget(model_calls=5))
     run = await start(flow.plan, {}, LateAnswers(), RunOptions(above=shared))
     assert (run.status, shared.spent.model_calls) == ("succeeded", 1)
+
+
+@pytest.mark.parametrize("most", [1e300, float("inf")])
+async def test_a_bound_of_money_may_be_as_large_as_a_number_can_be(most: float):
+    run = await chain(2).run(limits=limits(cost_usd=most, tokens=TOKENS))
+    assert run.error is not None
+    assert (run.status, run.error.limit, called(run)) == ("failed", "tokens", 1)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 
@@ -25,6 +26,8 @@ from flowengine.flowfile.project.webhook_tables import WebhookRule, read_webhook
 from flowengine.journal.stores import open_store
 from flowengine.nodes.http_request import Answer, HttpRequest
 from flowengine.nodes.http_sender import HttpSender, SentAnswer
+from flowengine.runs import RunRecord
+from flowengine.serving import callbacks
 from flowengine.serving.callbacks import SECRET, CallbackSender
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.serving_app import make_serving_app
@@ -254,6 +257,27 @@ async def test_a_run_that_did_not_begin_is_told_to_nobody(store: JournalStore, c
         with pytest.raises(InputError):
             await service.start("quick", {}, run_key="a", around=lambda run_id: told.expecting(URL, run_id))
         assert store.recall("serve.callbacks", "open") is None
+
+
+async def test_a_run_whose_server_died_before_it_began_is_looked_for_ever_more_rarely_and_for_a_day(
+    store: JournalStore, counted: Counted, monkeypatch: pytest.MonkeyPatch
+):
+    now, looks = [1e9], list[float]()
+    monkeypatch.setattr(callbacks, "time", lambda: now[0])
+    service = FlowService(store, counted.flows)
+    told, record = sender(service, Receiver()), service.record
+
+    async def note_look(run_id: str) -> RunRecord:
+        looks.append(now[0] - 1e9)
+        return await record(run_id)
+
+    monkeypatch.setattr(service, "record", note_look)
+    await anyio.to_thread.run_sync(told._expect, "r", URL)  # pyright: ignore[reportPrivateUsage]
+    for later in (0, 1, 2, 3, 6, 86_300, 86_500, 90_000):
+        now[0] = 1e9 + later
+        await told._send_due()  # pyright: ignore[reportPrivateUsage]
+    assert looks == [0, 2, 6, 86_300, 86_500]
+    assert store.recall("serve.callbacks", "open") is store.recall("serve.callbacks", "r") is None
 
 
 async def test_a_run_that_another_server_began_meanwhile_is_told_although_this_one_refuses_it(

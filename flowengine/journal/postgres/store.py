@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -32,7 +31,7 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.engine.ports import Durability, RunInfo
-from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
+from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError, SupersededError
 from flowengine.journal.blob_owners import BlobNotes, forget_run
 from flowengine.journal.codec import encode
 from flowengine.journal.postgres.batch import BatchEntry, Begin, Hold
@@ -43,6 +42,7 @@ from flowengine.journal.postgres.writer import Commits, PostgresWriter
 from flowengine.journal.run_digest import DigestBuilder, RunDigest
 from flowengine.journal.run_index import RunIndex
 from flowengine.journal.run_lookup import no_such_run, resolve
+from flowengine.journal.stores import OpenRuns
 
 __all__ = ["PostgresJournal", "PostgresStore"]
 
@@ -200,11 +200,10 @@ class PostgresStore:
         """By process: a forked child has no use for its parent's."""
         self._commits: dict[tuple[int, PostgresWriter], Commits] = {}
         """By thread."""
-        self._open: dict[tuple[int, str], object] = {}
-        """Runs that are written here, by process."""
+        self._open = OpenRuns()
 
     def create(self, run_id: str, /) -> PostgresJournal:
-        with self._reserve(run_id) as release:
+        with self._open.reserve(run_id) as release:
             writer, tables = self._current_connection()
             number = tables.free_number(run_id)
             if number is None:
@@ -219,7 +218,7 @@ class PostgresStore:
         self._tables.begin(starts, beside)
 
     def open(self, run_id: str, /) -> PostgresJournal:
-        with self._reserve(run_id) as release:
+        with self._open.reserve(run_id) as release:
             writer, tables = self._current_connection()
             taken = tables.take_over(run_id)
             if taken is None:
@@ -228,7 +227,7 @@ class PostgresStore:
 
     async def take(self, run_id: str) -> PostgresJournal:
         """As `open`, beside the event loop, and in one statement with others who do so now."""
-        with self._reserve(run_id) as release:
+        with self._open.reserve(run_id) as release:
             writer, tables = self._current_connection()
             taken = await self._commits_of(writer).take(run_id)
             if taken is None:
@@ -285,7 +284,7 @@ class PostgresStore:
         return found
 
     def remove(self, run_id: str, /) -> None:
-        with self._reserve(run_id) as release:
+        with self._open.reserve(run_id) as release:
             if not self._tables.remove(run_id):
                 raise self._no_such_run(run_id)
             forget_run(self, run_id)
@@ -411,22 +410,3 @@ class PostgresStore:
     def _no_such_run(self, run_id: str) -> RunNotFoundError:
         writer, tables = self._current_connection()
         return no_such_run(run_id, tables.run_ids(), writer.database.name)
-
-    @contextmanager
-    def _reserve(self, run_id: str) -> Generator[Callable[[], None]]:
-        """Be the only one in this process that writes the run, until what is given is called, or the block fails."""
-        key, mine = (os.getpid(), run_id), object()
-        if self._open.setdefault(key, mine) is not mine:
-            raise RunBusyError(
-                f"run '{run_id}' is being written by this process; wait until it ends, or stop it",
-                f"process {os.getpid()}",
-            )
-
-        def release() -> None:
-            self._open.pop(key, None)
-
-        try:
-            yield release
-        except BaseException:
-            release()
-            raise

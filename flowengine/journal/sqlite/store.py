@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from flowengine.journal.sqlite.database import SPAN, connect, damage, grow_log
 from flowengine.journal.sqlite.index_tables import digest_changes
 from flowengine.journal.sqlite.tables import Held, SqliteTables, finishing, releasing, resuming, run_row
 from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
+from flowengine.journal.stores import OpenRuns, busy_error
 
 __all__ = ["SQLiteJournal", "SQLiteStore", "open_sqlite"]
 
@@ -166,11 +166,10 @@ class SQLiteStore:
             raise StoreUnavailableError(f"a store is a file, and none can be named {str(path)!r}: {error}") from error
         self._writers: dict[tuple[int, int], SqliteWriter] = {}
         """By process and thread."""
-        self._open: dict[tuple[int, str], object] = {}
-        """Runs that are written here, by process."""
+        self._open = OpenRuns()
 
     def create(self, run_id: str, /) -> SQLiteJournal:
-        with self._reserve(run_id) as release:
+        with self._open.reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             known = writer.tables.find_writer(run_id)
@@ -181,7 +180,7 @@ class SQLiteStore:
 
     def open(self, run_id: str, /) -> SQLiteJournal:
         known = self._find_known(run_id)
-        with self._reserve(run_id) as release:
+        with self._open.reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             self._refuse_if_written(run_id, known[1])
@@ -207,7 +206,7 @@ class SQLiteStore:
 
     def remove(self, run_id: str, /) -> None:
         held, before = self._find_known(run_id)
-        with self._reserve(run_id) as release:
+        with self._open.reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             self._refuse_if_written(run_id, before)
@@ -302,26 +301,10 @@ class SQLiteStore:
             raise no_such_run(run_id, known_ids, str(self.path))
         return known
 
-    @contextmanager
-    def _reserve(self, run_id: str) -> Generator[Callable[[], None]]:
-        """Be the only one in this process that writes the run, until what is given is called, or the block fails."""
-        key, mine = (os.getpid(), run_id), object()
-        if self._open.setdefault(key, mine) is not mine:
-            raise _busy_error(run_id, str(os.getpid()))
-
-        def release() -> None:
-            self._open.pop(key, None)
-
-        try:
-            yield release
-        except BaseException:
-            release()
-            raise
-
     def _refuse_if_written(self, run_id: str, owner: str | None) -> None:
-        """By another process or store; what our own writers write, `_reserve` knows better."""
+        """By another process or store; what our own writers write, `OpenRuns` knows better."""
         if owner is not None and owner not in self._names() and is_alive(self._locks, owner):
-            raise _busy_error(run_id, process_of(owner))
+            raise busy_error(run_id, process_of(owner))
 
     def _names(self) -> Sequence[str | None]:
         """Of the writers of this process; a forked child has those of its parent too."""
@@ -335,13 +318,6 @@ def _own_key() -> tuple[int, int]:
 
 def _exists_error(run_id: str, path: Path) -> JournalError:
     return JournalError(f"run '{run_id}' exists already in {path}; resume it, or choose another id")
-
-
-def _busy_error(run_id: str, process: str) -> RunBusyError:
-    return RunBusyError(
-        f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process",
-        f"process {process}",
-    )
 
 
 def open_sqlite(url: str, durability: Durability = "process") -> SQLiteStore:

@@ -28,10 +28,10 @@ from flowengine.errors import RunBusyError, RunNotFoundError, StoreCorruptError,
 from flowengine.journal.postgres.migrations import VERSION
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.value_types import only_looking
-from flowengine.runners.queue.run_positions import SCHEMA, ask_queue
+from flowengine.runners.queue.run_positions import SCHEMA, ask_queue, queue_and_priority
 from flowengine.runners.queue.run_queue import close_run
 from flowengine.runners.queue.suspicion import note_companies
-from flowengine.runners.queue.tables import before_new, job_of, look_into_queue, put_jobs, queue_and_priority
+from flowengine.runners.queue.tables import before_new, job_of, look_into_queue, put_jobs
 
 __all__ = ["WORKER", "Orphans", "Rescue"]
 

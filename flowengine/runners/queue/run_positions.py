@@ -16,21 +16,24 @@ from flowengine.core.context import EMPTY
 from flowengine.core.values import is_map, thaw
 from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import JournalError
+from flowengine.errors import DefinitionError, JournalError
 from flowengine.journal.codec import decode, encode
-from flowengine.journal.run_lookup import labels_of
+from flowengine.journal.run_lookup import labels_of, storable
 
 __all__ = [
     "ENDED",
+    "MOST_PRIORITY",
     "SCHEMA",
     "TASK",
     "Queryable",
     "Standing",
     "ask_queue",
+    "check_queue_name",
     "forget",
     "has_queue",
     "lacks_of",
     "note",
+    "queue_and_priority",
     "queue_of",
     "refuse_another",
     "standing_of",
@@ -40,10 +43,43 @@ __all__ = [
 #
 # A run that was carried into another kind of store goes on like any other there.
 
+_LONGEST_NAME: Final = 40
+"""Bytes that PostgreSQL has room for in the name of the channel on which the library tells of jobs of a queue."""
+MOST_PRIORITY: Final = 499_999
+"""That a run may have; the least one is as far below zero."""
 TASK: Final = "flowengine.run"
 """What the queue's library calls a job that goes on with a run."""
 SCHEMA: Final = "flowengine_queue"
 """Where its tables are."""
+
+
+def check_queue_name(name: str) -> str:
+    """Give the name back as it is, or raise `DefinitionError` where no queue can have it.
+
+    >>> check_queue_name("gpu")
+    'gpu'
+    >>> check_queue_name("q" * 200)
+    Traceback (most recent call last):
+    flowengine.errors.DefinitionError: a queue is named by text of at most 40 bytes in UTF-8, not 'qqqqqqqqqqqqqqq...
+    """
+    if not _is_queue_name(name):
+        raise DefinitionError(f"a queue is named by text of at most {_LONGEST_NAME} bytes in UTF-8, not {name!r:.80}")
+    return name
+
+
+def _is_queue_name(name: object) -> bool:
+    return isinstance(name, str) and storable(name) == name and len(name.encode()) <= _LONGEST_NAME
+
+
+def queue_and_priority(settings: Mapping[str, Any]) -> tuple[str | None, int]:
+    """What a run's start says of its place; what can be neither counts as not said: runs are imported, too.
+
+    >>> queue_and_priority({"queue": "gpu", "priority": 5}), queue_and_priority({"queue": 7, "priority": "high"})
+    (('gpu', 5), (None, 0))
+    """
+    queue, priority = settings.get("queue"), settings.get("priority")
+    rank = priority if type(priority) is int and abs(priority) <= MOST_PRIORITY else 0
+    return queue if _is_queue_name(queue) else None, rank
 
 
 def queue_of(store: JournalStore, started: RunStarted) -> str | None:

@@ -29,7 +29,13 @@ from flowengine.journal.stores import check_run_id
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import beginning, inputs_with_files, new_run_id
-from flowengine.runners.queue.run_positions import TASK, refuse_another
+from flowengine.runners.queue.run_positions import (
+    MOST_PRIORITY,
+    TASK,
+    check_queue_name,
+    queue_and_priority,
+    refuse_another,
+)
 from flowengine.runners.run import RunOptions
 from flowengine.version import install_hint
 
@@ -42,14 +48,12 @@ try:
     from flowengine.journal.postgres.store import PostgresStore
     from flowengine.journal.postgres.tables import Beginnings
     from flowengine.runners.queue.tables import (
-        MOST_PRIORITY,
         address_of,
         before_new,
         expiry_lock,
         job_of,
         make_tables,
         put_jobs,
-        queue_and_priority,
     )
 except ImportError as error:
     raise StoreUnavailableError(f"a queue needs its library: {install_hint('queue')} ({error})") from error
@@ -162,7 +166,12 @@ async def submit_runs(
     """`submit_many`, whose options are those of each run."""
     if plan.source is None:
         raise DefinitionError(f"flow '{plan.name}' is made of Python objects, which no worker has: write it as a file")
-    here = {"queue": queue, "priority": _check_priority(priority), "python": PYTHON, "baggage": plan.baggage}
+    here = {
+        "queue": check_queue_name(queue),
+        "priority": _check_priority(priority),
+        "python": PYTHON,
+        "baggage": plan.baggage,
+    }
     taken = {run_id: await inputs_with_files(plan, runs[run_id], store, check_run_id(run_id)) for run_id in runs}
     options = replace(options, settings={**options.settings, **here})
     starts = [
@@ -208,7 +217,7 @@ async def requeue(
     if events[0].source is None:
         raise DefinitionError(f"run {run_id} is of a flow made of Python objects, which no worker has")
     place, rank = queue_and_priority(events[0].settings)
-    place, rank = queue or place or "default", rank if priority is None else _check_priority(priority)
+    place, rank = check_queue_name(queue or place or "default"), rank if priority is None else _check_priority(priority)
     rank = rank if len(events) == 1 else before_new(rank)
     how = {"allow_changed": True} if allow_changed else {}
     async with _reach(store, app) as app:

@@ -9,7 +9,7 @@ are alive nothing is changed: a migration may take away what they use.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, LiteralString, cast
@@ -25,11 +25,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from flowengine.errors import StoreUnavailableError, StoreVersionError
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.journal.run_lookup import storable
-from flowengine.runners.queue.run_positions import SCHEMA, TASK
+from flowengine.runners.queue.run_positions import MOST_PRIORITY, SCHEMA, TASK
 
 __all__ = [
-    "MOST_PRIORITY",
     "address_of",
     "before_new",
     "expiry_lock",
@@ -38,7 +36,6 @@ __all__ = [
     "look_into_queue",
     "make_tables",
     "put_jobs",
-    "queue_and_priority",
 ]
 
 _LOCK: Final = 0x464C4F58
@@ -153,8 +150,6 @@ def _read_script(script: Path) -> LiteralString:
 #
 # A job says which run it is and nothing more. One job of a run waits at a time, and one is worked on at a time.
 
-MOST_PRIORITY: Final = 499_999
-"""That a run may have; the least one is as far below zero."""
 _BEGUN: Final = 1_000_000
 
 _MANAGER = JobManager(SyncPsycopgConnector())
@@ -199,18 +194,6 @@ def before_new(priority: int) -> int:
     (999997, 1000005)
     """
     return priority + _BEGUN if is_new(priority) else priority
-
-
-def queue_and_priority(settings: Mapping[str, Any]) -> tuple[str | None, int]:
-    """What a run's start says of its place; what can be neither counts as not said: runs are imported, too.
-
-    >>> queue_and_priority({"queue": "gpu", "priority": 5}), queue_and_priority({"queue": 7, "priority": "high"})
-    (('gpu', 5), (None, 0))
-    """
-    queue, priority = settings.get("queue"), settings.get("priority")
-    is_name = isinstance(queue, str) and storable(queue) == queue
-    rank = priority if type(priority) is int and abs(priority) <= MOST_PRIORITY else 0
-    return queue if is_name else None, rank
 
 
 def is_new(priority: int) -> bool:

@@ -35,6 +35,7 @@ from flowengine.journal.postgres.rates import PostgresRates
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.heartbeat import Presence, Tell, WorkerHeartbeat, WorkerNotice
 from flowengine.runners.queue.rescue import WORKER, Orphans, Rescue
+from flowengine.runners.queue.run_positions import check_queue_name
 from flowengine.runners.queue.run_queue import open_queue
 from flowengine.runners.queue.suspicion import Sharing
 from flowengine.runners.queue.task import RunTask
@@ -293,6 +294,7 @@ async def work(
     `StoreVersionError` where a newer FlowEngine has the store; where it has since the worker began, what that had in
     hand is put back first.
     """
+    check_queue_name(queue)
     pace = pace or Pace()
     store.role = WORKER
     store.wait_for(pace.patience)

@@ -93,9 +93,7 @@ def _identity_of(started: RunStarted) -> tuple[Any, ...]:
     return (
         started.source,
         started.path,
-        settings.get("folder"),
-        settings.get("model"),
-        repr(settings.get("baggage")),
+        *(repr(settings.get(name)) for name in ("folder", "model", "baggage")),
         repr(sorted(started.code.items())),
     )
 

@@ -19,7 +19,7 @@ from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.run_export import store_run
 from flowengine.runners.queue.rescue import Orphans, Rescue
 from flowengine.runners.queue.run_queue import cancel, open_queue, requeue, submit
-from flowengine.runners.queue.worker import PatientConnector
+from flowengine.runners.queue.worker import PatientConnector, work
 from tests.support.queue_runs import await_node, command, drain, execute, flow, jobs, of, status, stop, until, worker
 
 pytestmark = pytest.mark.anyio
@@ -181,7 +181,8 @@ async def test_a_run_from_elsewhere_with_a_senseless_place_keeps_no_other_from_b
 ) -> None:
     await submit(store, flow(tmp_path).plan, {}, run_id="gone")
     execute(store, "DELETE FROM flowengine_queue.procrastinate_jobs")
-    for number, (queue, priority) in enumerate([("default", "high"), ("default", 10**30), ("a\0b", 0), (7, 0)]):
+    senseless = [("default", "high"), ("default", 10**30), ("a\0b", 0), ("q" * 41, 0), (7, 0)]
+    for number, (queue, priority) in enumerate(senseless):
         run_id, settings = f"other{number}", {"queue": queue, "priority": priority}
         began = store.events("gone")[0]._replace(run_id=run_id, settings=settings)  # type: ignore[union-attr,call-arg]
         await store_run(store, [began])
@@ -291,3 +292,15 @@ async def test_a_run_that_is_put_back_may_be_answered(store: PostgresStore, tmp_
     await anyio.to_thread.run_sync(await_node, store, run_id, "nap")
     await anyio.to_thread.run_sync(stop, process, signal.SIGTERM)
     assert (await answer(store, run_id, None, "yes")).node == "ok"
+
+
+@pytest.mark.parametrize("queue", ["q" * 41, "é" * 21, "a\0b"])
+async def test_a_queue_is_named_as_the_tables_can_keep_it(store: PostgresStore, tmp_path: Path, queue: str) -> None:
+    plan = flow(tmp_path).plan
+    with pytest.raises(DefinitionError, match="a queue is named by text of at most 40 bytes in UTF-8, not '"):
+        await submit(store, plan, {}, run_id="r", queue=queue)
+    assert not store.list()
+    await submit(store, plan, {}, run_id="r", queue="é" * 20)
+    for refused in (requeue(store, "r", queue=queue), work(store, queue=queue)):
+        with pytest.raises(DefinitionError, match="at most 40 bytes"):
+            await refused

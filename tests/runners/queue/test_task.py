@@ -15,6 +15,7 @@ from procrastinate.retry import RetryDecision
 from procrastinate.testing import InMemoryConnector
 
 from flowengine.core.context import RunStatus
+from flowengine.engine.events import RunStarted
 from flowengine.errors import StoreUnavailableError, StoreVersionError
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.models.wrappers.rate import RateLimiter
@@ -107,6 +108,12 @@ def test_a_job_changes_a_flow_only_where_it_says_so():
     assert JobTerms.of({}) == (None, False, False)
     with pytest.raises(LackingError, match="knows what 'later, now' means"):
         JobTerms.of({"now": 1, "later": 2})
+
+
+def test_a_run_from_elsewhere_whose_settings_are_no_texts_has_no_plan_yet():
+    settings = {"model": {"name": "offline"}, "folder": ["a"]}
+    started = RunStarted("r", "f", 1.0, {}, {}, {}, source="nodes: {}", settings=settings)
+    assert WorkerFlows({}, lambda vendor, limits: RateLimiter(limits)).find_loaded(started) is None
 
 
 def test_a_run_is_left_to_others_ten_times():
