@@ -32,7 +32,6 @@ from flowengine.flowfile.checks.code_texts import check_code_texts
 from flowengine.flowfile.checks.names import check_bodies, check_names
 from flowengine.flowfile.checks.permissions import (
     check_approvals,
-    check_calls,
     check_code,
     check_servers,
     check_tools,
@@ -282,7 +281,6 @@ def _check(
             project, problems = project_of(spec.path)
         if "tool" in types or _names_code(spec):
             check_code(spec, project, beside)
-            check_calls(spec, project, beside)
             check_servers(spec, project, beside)
             check_tools(spec, project, beside)
         if whole and _asks_people(spec):

@@ -325,4 +325,3 @@ def _is_static(tree: nodes.Template) -> bool:
         isinstance(each, nodes.Output) and all(isinstance(part, nodes.TemplateData) for part in each.nodes)
         for each in tree.body
     )
-

@@ -686,6 +686,7 @@ ELSEWHERE = {
     "FE524": "test_code_nodes: mistakes",
     "FE522": "test_http_nodes: mistakes",
     "FE523": "test_http_nodes: mistakes",
+    "FE526": "test_calls: code that cannot do what its key asks for",
     "FE531": "test_notify: what is wrong in a flow is told with its place",
     "FE512": "test_calls: arguments that are missing or not known",
     "FE505": "test_project: a module that is not there",

@@ -26,6 +26,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     holders_of,
     home_of,
     is_agent,
+    is_function,
     is_tool,
     key_path,
     level_of,
@@ -44,6 +45,7 @@ from flowengine.templating.parse import Reference, parse_expression, parse_templ
 
 __all__ = [
     "Cause",
+    "CodeUse",
     "Reads",
     "Scope",
     "Text",
@@ -332,30 +334,41 @@ def last_of(spec: FlowSpec, level: NodePath) -> list[str]:
 # --- the code and the servers that a flow names
 
 
-def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
+class CodeUse(NamedTuple):
+    """A reference to code."""
+
+    path: KeyPath
+    target: str
+    holder: KeyPath
+    """The node or the agent that it stands in."""
+    key: Literal["call", "decide", "tool", "output", "tools", "contexts", "guardrails"]
+    """The key that it stands at; `decide`: `call` of a node that chooses or judges."""
+
+
+def code_of(spec: FlowSpec) -> Iterator[CodeUse]:
     """Every reference to code in the file."""
     for node_path, node in nodes_of(spec):
         path = key_path(node_path)
         if may_call(node) and node.call is not None:
-            yield (*path, "call"), node.call
+            yield CodeUse((*path, "call"), node.call, path, "call" if is_function(node) else "decide")
         if is_tool(node) and is_code(node.tool):
-            yield (*path, "tool"), node.tool
+            yield CodeUse((*path, "tool"), node.tool, path, "tool")
     for path, settings in settings_in(spec):
         if isinstance(settings, AgentSettings):
             yield from _of_agent(settings, path)
 
 
-def _of_agent(agent: AgentSettings, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _of_agent(agent: AgentSettings, path: KeyPath) -> Iterator[CodeUse]:
     if isinstance(agent.output, str):
-        yield (*path, "output"), agent.output
+        yield CodeUse((*path, "output"), agent.output, path, "output")
     for number, target in enumerate(agent.tools or ()):
-        yield (*path, "tools", number), target
+        yield CodeUse((*path, "tools", number), target, path, "tools")
     for number, target in enumerate(agent.contexts or ()):
-        yield (*path, "contexts", number), target
+        yield CodeUse((*path, "contexts", number), target, path, "contexts")
     if agent.guardrails is not None:
         for side in ("input", "output"):
             for number, target in enumerate(cast("tuple[str, ...]", getattr(agent.guardrails, side))):
-                yield (*path, "guardrails", side, number), target
+                yield CodeUse((*path, "guardrails", side, number), target, path, "guardrails")
 
 
 def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:

@@ -396,7 +396,10 @@ CODES: Final[Mapping[str, Code]] = {
         "the module cannot be imported", "The module raised while it was imported.", "a module that divides by 0"
     ),
     "FE508": Code(
-        "not callable", "The name exists in the module, but it is no function or class.", "call: tools:VERSION"
+        "code of another kind",
+        "The name exists in the module, but its key takes something else: `call`, `tools` and `guardrails` what can be "
+        "called, `output` a pydantic class or a JSON Schema, `contexts` typed contexts.",
+        "call: tools:VERSION",
     ),
     "FE509": Code(
         "MCP server that is not allowed",
@@ -423,7 +426,8 @@ CODES: Final[Mapping[str, Code]] = {
     "FE512": Code(
         "arguments that do not fit the function",
         "The function needs an argument that `with` does not give, or takes none of that name. Without `with` a "
-        "function is given the context, as its only argument. A parameter named `context` is given it beside `with`.",
+        "function is given the context, as its only argument. A parameter named `context` is given it beside `with`. "
+        "A tool is given each argument by its name, so it takes no `*rest`, no `**named`, and nothing before a `/`.",
         "call: tools:search, with: {qeury: tea}",
     ),
     "FE513": Code(
@@ -466,6 +470,12 @@ CODES: Final[Mapping[str, Code]] = {
         "`approve` names tools whose calls wait for a person: a function by the name that the model calls it by, a "
         "server's tool as `server.tool`, several with `*`. A name that no tool has would let calls through unasked.",
         "tools: [shop:refund], approve: [refnd]",
+    ),
+    "FE526": Code(
+        "two tools of one name",
+        "A model calls an agent's tools by their names, so these differ. Give one of the functions another name, with "
+        "`@tool(name=…)` or by itself, or list it once.",
+        "tools: [shop:find, crm:find]",
     ),
     "FE531": Code(
         "a notification that cannot be sent",

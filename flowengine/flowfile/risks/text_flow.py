@@ -46,7 +46,6 @@ from flowengine.flowfile.risks.outside_effects import (
     can_act,
     can_bring,
     effects_in,
-    parameters_of,
     provider_of,
     sources_in,
 )
@@ -321,7 +320,8 @@ class _File:
 
     def _takes_context(self, node: NodeSpec) -> bool:
         if is_function(node):
-            taken = parameters_of(self._project, node.call)
+            found = self._project.definition_of(node.call)
+            taken = None if found is None else found.parameters
             return not node.with_ or taken is None or "context" in taken.known or taken.takes_any
         return node.type not in TRAITS
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -236,7 +236,8 @@ class FlowSpec(Keys):
 
     def remember(self, name: str, make: Callable[[FlowSpec], T]) -> T:
         """Returns a value computed once for this immutable spec."""
-        known = self._worked_out  # Once: pydantic takes its time with private attributes.
+        private = cast("dict[str, dict[str, Any]]", self.__pydantic_private__)
+        known = private["_worked_out"]  # By its name pydantic would find it in five times the time.
         if name not in known:
             known[name] = make(self)
         return known[name]
