@@ -29,7 +29,7 @@ from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import Text, code_of, reads_of, servers_of, texts_of
 from flowengine.flowfile.checks.agent_sources import check_attachments, check_context, check_models, sources_of
 from flowengine.flowfile.checks.code_texts import check_code_texts
-from flowengine.flowfile.checks.names import check_bodies, check_names
+from flowengine.flowfile.checks.names import check_bodies, check_names, check_switches
 from flowengine.flowfile.checks.permissions import (
     check_approvals,
     check_code,
@@ -44,6 +44,7 @@ from flowengine.flowfile.checks.warnings import (
     warn_of_absent_values,
     warn_of_dead_nodes,
     warn_of_endless_loop,
+    warn_of_inputs,
     warn_of_targets_behind_siblings,
 )
 from flowengine.flowfile.file_texts import DISK, FlowFiles, Subflows, names_text_files, read_text_files, with_texts
@@ -298,8 +299,11 @@ def _check(
     check_bodies(spec, report)
     check_names(spec, () if project is None else project.allow_env, report)
     _check_runs(spec, report, warnings=warnings)
+    if whole and "condition" in types:
+        check_switches(spec, report)
     if warnings:
         check_unused(spec, report)
+        warn_of_inputs(spec, lambda: project or project_of(spec.path)[0], report)
     if warnings and whole and not problems and not report.failed and not beside.failed:
         from flowengine.flowfile.checks.untrusted_texts import check_untrusted_texts  # A run does without it.
 

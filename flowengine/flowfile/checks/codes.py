@@ -304,7 +304,12 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     # --- FE4xx: types and values
     "FE401": Code("wrong type", "The value is of another type than the key takes.", "temperature: warm"),
-    "FE402": Code("not one of the allowed values", "The key takes one of a few words.", "join: any"),
+    "FE402": Code(
+        "not one of the allowed values",
+        "The key takes one of a few words. The labels of a `switch` are values that it can have: `'true'` and "
+        "`'false'` (in quotes) of a boolean, the values of an `enum`.",
+        "join: any",
+    ),
     "FE403": Code("out of range", "The number or the list is smaller or larger than allowed.", "temperature: 9"),
     "FE404": Code("threshold above 1", "Scores and thresholds go from 0.0 to 1.0.", "threshold: 80"),
     "FE405": Code(
@@ -525,6 +530,18 @@ CODES: Final[Mapping[str, Code]] = {
         "The flow needs a part of FlowEngine whose libraries are not installed here, so it would fail when it runs. "
         "Install the extra; on another machine it may be there.",
         "mcp_servers: [{name: time, command: uvx}], without the extra `mcp`",
+    ),
+    "FE909": Code(
+        "a choice that never comes",
+        "A label of `routes` is no value that the `switch` can have, or a value of `enum` is not of the input's type.",
+        "inputs: {ready: {type: boolean}}\n"
+        "nodes: {a: {type: condition, switch: inputs.ready, routes: {'true': b, 'no': c}}}",
+    ),
+    "FE910": Code(
+        "a file that is not there",
+        "The default of an input names a file that is not there, so a run that is given no other fails. Paths are "
+        "relative to the project's root.",
+        "inputs: {scan: {type: file, default: scans/no_such_file.png}}",
     ),
     "FE921": Code(
         "untrusted text that reaches an effect",

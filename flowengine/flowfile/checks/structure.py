@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from flowengine.core.values import is_json_type
 from flowengine.engine.graph import FALLBACK, ON_ERROR, find_cycles
 from flowengine.engine.merging import StateKey, check_contribution
 from flowengine.errors import StateError
@@ -23,7 +24,6 @@ from flowengine.flowfile.analysis.flow_nodes import (
 )
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import Cause, causes_of
-from flowengine.flowfile.analysis.shapes import fits
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.file_texts import Subflows
 from flowengine.flowfile.project.project import Project, ProjectProblem
@@ -210,7 +210,7 @@ def _misfit(declared: InputSpec, value: Any) -> str | None:
         return None
     if declared.type == "file":
         return None if isinstance(value, str) else "a file's path"
-    if declared.type is not None and not fits(value, declared.type):
+    if declared.type is not None and not is_json_type(value, declared.type):
         return f"of type {declared.type}"
     if declared.enum is not None and not isinstance(value, dict | list) and value not in declared.enum:
         return f"one of {', '.join(map(format_found, declared.enum))}"
