@@ -39,6 +39,7 @@ __all__ = [
     "SpecLevel",
     "agent_of",
     "agent_path",
+    "flows_in",
     "holder_path",
     "holders_of",
     "home_of",
@@ -109,6 +110,18 @@ def holders_of(spec: FlowSpec, level: NodePath) -> list[SpecLevel]:
 def level_of(spec: FlowSpec, path: NodePath = ()) -> Mapping[str, NodeSpec]:
     """The nodes of one level, by id."""
     return levels_of(spec)[path].nodes
+
+
+def flows_in(spec: FlowSpec) -> list[FlowSpec]:
+    """A flow, and those that run as nodes in it or in these, each once, however many ways lead to it."""
+    found: dict[int, FlowSpec] = {}
+    todo = [spec]
+    while todo:
+        each = todo.pop()
+        if id(each) not in found:
+            found[id(each)] = each
+            todo += reversed([*each.subflows.values()])
+    return list(found.values())
 
 
 def nodes_of(spec: FlowSpec) -> Iterator[tuple[NodePath, NodeSpec]]:

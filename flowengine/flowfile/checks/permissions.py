@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.flow_nodes import (
+    flows_in,
     holder_path,
     is_agent,
     is_approval,
@@ -399,7 +400,8 @@ class Reach(NamedTuple):
 def list_reach(spec: FlowSpec, project: Project) -> list[Reach]:
     """Each once, in the order of their kinds."""
     order = {"starts": 0, "asks": 1, "sends to": 2, "calls": 3, "runs": 4}
-    return sorted(dict.fromkeys(_find(spec, project)), key=lambda each: order[each.kind])
+    found = dict.fromkeys(reach for each in flows_in(spec) for reach in _find(each, project))
+    return sorted(found, key=lambda each: order[each.kind])
 
 
 def _find(spec: FlowSpec, project: Project) -> Iterator[Reach]:
@@ -421,8 +423,6 @@ def _find(spec: FlowSpec, project: Project) -> Iterator[Reach]:
             yield from (Reach("sends to", each) for each in _told_by(node))
         elif is_code_node(node):
             yield Reach("runs", f"the code of '{'.'.join(path)}' in the sandbox")
-    for each in spec.subflows.values():
-        yield from _find(each, project)
 
 
 def _told_by(node: ApprovalNodeSpec) -> Iterator[str]:
