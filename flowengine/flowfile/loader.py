@@ -8,7 +8,6 @@ target. Nothing here runs a flow or imports foreign code.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -47,7 +46,7 @@ from flowengine.flowfile.checks.warnings import (
     warn_of_inputs,
     warn_of_targets_behind_siblings,
 )
-from flowengine.flowfile.file_texts import DISK, FlowFiles, Subflows, names_text_files, read_text_files, with_texts
+from flowengine.flowfile.file_texts import DISK, FlowFiles, Subflows, named_text_files, read_text_files, with_texts
 from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.recovery import Mending
 from flowengine.flowfile.schema.flow_file import FlowSpec
@@ -129,18 +128,18 @@ def _load(
     models: ModelFacts | None = None,
 ) -> Loaded:
     """The flow with those that it runs as nodes. Their problems follow its own."""
+
+    def load_inner(path: Path, project: Project, subflows: Subflows) -> Loaded:
+        return _load_one(path, None, project, subflows, warnings)
+
     where = None if path is None else Path(path)
-    subflows = Subflows(partial(_load_inner, warnings=warnings), where, files)
+    subflows = Subflows(load_inner, where, files)
     spec, problems = _load_one(where, text, project, subflows, warnings, models)
     if not subflows.problems:
         return Loaded(spec, problems)
     inner = sorted(subflows.problems, key=lambda each: each.file or "")
     failed = any(each.severity == "error" for each in inner)
     return Loaded(None if failed else spec, [*problems, *inner])
-
-
-def _load_inner(path: Path, project: Project, subflows: Subflows, *, warnings: bool) -> Loaded:
-    return _load_one(path, None, project, subflows, warnings)
 
 
 def _load_one(
@@ -168,7 +167,7 @@ def _load_one(
     data = parsed.data
     beside: set[str | None] = set()
     gaps = Gaps()
-    if names_text_files(data):
+    if named_text_files(data):
         if project is None:
             project, found = project_of(where)
             problems += found

@@ -56,6 +56,7 @@ __all__ = [
     "last_of",
     "reads_of",
     "servers_of",
+    "strings_in",
     "texts_of",
     "vertices_of",
     "visible",
@@ -93,7 +94,7 @@ def texts_of(spec: FlowSpec) -> Iterator[Text]:
         for path, text, kind in _texts(spec.defaults.agent, ("defaults", "agent")):
             yield Text(path, text, kind, None, "node")
     for name, value in spec.outputs.items():
-        for path, text in _strings(value, ("outputs", name)):
+        for path, text in strings_in(value, ("outputs", name)):
             yield Text(path, text, "template", None, "outputs")
 
 
@@ -116,7 +117,7 @@ def _texts(model: BaseModel, path: KeyPath) -> Iterator[tuple[KeyPath, str, Text
                 for inner, at in _models(value, (*path, key)):
                     yield from _texts(inner, at)
             else:
-                for at, text in _strings(value, (*path, key)):
+                for at, text in strings_in(value, (*path, key)):
                     yield at, text, "template" if kind == "values" else kind
 
 
@@ -131,15 +132,16 @@ def _models(value: Any, path: KeyPath) -> Iterator[tuple[BaseModel, KeyPath]]:
             yield from _models(each, (*path, number))
 
 
-def _strings(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def strings_in(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Every text in a value of a file, however deep, with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for key, each in cast("dict[str, Any]", value).items():
-            yield from _strings(each, (*path, key))
+            yield from strings_in(each, (*path, key))
     elif isinstance(value, list | tuple):
         for number, each in enumerate(cast("list[Any]", value)):
-            yield from _strings(each, (*path, number))
+            yield from strings_in(each, (*path, number))
 
 
 # --- what is read

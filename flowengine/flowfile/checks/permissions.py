@@ -28,7 +28,6 @@ from flowengine.flowfile.analysis.flow_nodes import (
     key_path,
     nodes_of,
     setting_of,
-    settings_in,
     settings_of,
 )
 from flowengine.flowfile.analysis.gaps import gaps_of
@@ -75,10 +74,11 @@ class UnknownServerError(DefinitionError):
 
 def server_named(spec: FlowSpec, project: Project, name: str) -> McpServer:
     """The server of a name; `UnknownServerError` where there is none."""
-    of_file = [each for each in _servers_of(spec) if each.name == name]
+    servers = [each for _, each in servers_of(spec)]
+    of_file = [each for each in servers if each.name == name]
     if not of_file:
         if name not in project.mcp_servers:
-            known = [*(each.name for each in _servers_of(spec)), *project.mcp_servers]
+            known = [*(each.name for each in servers), *project.mcp_servers]
             raise UnknownServerError(name, list(dict.fromkeys(known)))
         from flowengine.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
 
@@ -95,13 +95,6 @@ def server_named(spec: FlowSpec, project: Project, name: str) -> McpServer:
 
 def _told_apart(server: McpServerSpec) -> dict[str, Any]:
     return server.model_dump(exclude={"allow", "timeout", "start_timeout"})
-
-
-def _servers_of(spec: FlowSpec) -> Iterator[McpServerSpec]:
-    yield from spec.mcp_servers or ()
-    for _, each in settings_in(spec):
-        if isinstance(each, AgentSettings):
-            yield from each.mcp_servers or ()
 
 
 # --- Checks of `module:function` references, whose code is read and never run
