@@ -33,7 +33,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import CodeUse, code_of, servers_of
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.project.code_names import Definition, Parameters, code_name, imports_in, names_in
+from flowengine.flowfile.project.code_names import CodeDefinition, Parameters, code_name, imports_in, names_in
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.recovery import STAND_IN_CODE
 from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec
@@ -99,7 +99,7 @@ def _told_apart(server: McpServerSpec) -> dict[str, Any]:
 
 # --- Checks of `module:function` references, whose code is read and never run
 
-Define: TypeAlias = Callable[[str], Definition | None]
+Define: TypeAlias = Callable[[str], CodeDefinition | None]
 
 
 def check_code(spec: FlowSpec, project: Project, report: Report) -> None:
@@ -111,7 +111,7 @@ def check_code(spec: FlowSpec, project: Project, report: Report) -> None:
         return [*_find_problems(target, project, report)]
 
     @cache
-    def define(target: str) -> Definition | None:
+    def define(target: str) -> CodeDefinition | None:
         return None if problems_of(target) else project.definition_of(target)
 
     for use in code_of(spec):

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from flowengine.core.user_code import describe_error, unprefixed_name
 
 __all__ = [
+    "CodeDefinition",
     "CodeName",
-    "Definition",
     "Parameters",
     "ToolMark",
     "code_name",
@@ -114,7 +114,7 @@ class ToolMark(NamedTuple):
     """Its return annotation."""
 
 
-class Definition(NamedTuple):
+class CodeDefinition(NamedTuple):
     """What a name of a module stands for."""
 
     kind: str
@@ -133,7 +133,7 @@ _FUNCTION: Final = "a function"
 _CLASS: Final = "a class"
 
 
-def definition_of(file: Path, name: str) -> Definition | None:
+def definition_of(file: Path, name: str) -> CodeDefinition | None:
     """What a module's name stands for in every run; None where that cannot be seen: it is bound several times, its
     value is worked out, a decorator may change it, or a class may inherit something.
     """
@@ -144,7 +144,7 @@ def definition_of(file: Path, name: str) -> Definition | None:
 
 
 @lru_cache(maxsize=256)
-def _definition(file: Path, changed: int, name: str) -> Definition | None:
+def _definition(file: Path, changed: int, name: str) -> CodeDefinition | None:
     tree = _tree(file, changed)
     if tree is None:
         return None
@@ -157,7 +157,7 @@ def _definition(file: Path, changed: int, name: str) -> Definition | None:
             case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) if found == name:
                 return _read_function(each, dict(sources))
             case ast.ClassDef(name=found, bases=[], keywords=[], decorator_list=[]) if found == name:
-                return Definition(_CLASS)
+                return CodeDefinition(_CLASS)
             case (
                 ast.Assign(targets=[ast.Name(id=found)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value)
@@ -168,16 +168,16 @@ def _definition(file: Path, changed: int, name: str) -> Definition | None:
     return None
 
 
-def _read_constant(value: ast.expr, name: str, tree: ast.Module) -> Definition | None:
+def _read_constant(value: ast.expr, name: str, tree: ast.Module) -> CodeDefinition | None:
     for each in ast.walk(tree):  # Code may give it another value later.
         if isinstance(each, ast.Global) and name in each.names:
             return None
         if isinstance(each, ast.Name) and each.id in ("exec", "globals", "setattr"):
             return None
     if isinstance(value, ast.Constant):
-        return Definition("None" if value.value is None else type(value.value).__name__)
+        return CodeDefinition("None" if value.value is None else type(value.value).__name__)
     kind = next((kind for node, kind in _LITERALS.items() if isinstance(value, node)), None)
-    return None if kind is None else Definition(kind)
+    return None if kind is None else CodeDefinition(kind)
 
 
 _LITERALS: Final = {ast.JoinedStr: "str", ast.List: "list", ast.Tuple: "tuple", ast.Dict: "dict", ast.Set: "set"}
@@ -185,7 +185,7 @@ _LITERALS: Final = {ast.JoinedStr: "str", ast.List: "list", ast.Tuple: "tuple", 
 
 def _read_function(
     defined: ast.FunctionDef | ast.AsyncFunctionDef, sources: Mapping[str, str | None]
-) -> Definition | None:
+) -> CodeDefinition | None:
     marks = [each.func if isinstance(each, ast.Call) else each for each in defined.decorator_list]
     if not all(isinstance(each, ast.Name) and _is_mark(each.id, sources.get(each.id)) for each in marks):
         return None
@@ -204,7 +204,7 @@ def _read_function(
         by_name_only=bool(needed),
         nameless=tuple(nameless),
     )
-    return Definition(_FUNCTION, parameters, _read_mark(defined))
+    return CodeDefinition(_FUNCTION, parameters, _read_mark(defined))
 
 
 def _read_mark(defined: ast.FunctionDef | ast.AsyncFunctionDef) -> ToolMark:

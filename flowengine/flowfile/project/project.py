@@ -25,8 +25,8 @@ from flowengine.core.user_code import describe_error, unprefixed_name
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, ProjectError, did_you_mean
 from flowengine.flowfile.project.code_names import (
+    CodeDefinition,
     CodeName,
-    Definition,
     code_name,
     definition_of,
     find_syntax_problem,
@@ -162,7 +162,7 @@ class Project:
         source = names[said.name]
         return None if source is None or self._is_ours(source) else _explain_borrowed(said, source)
 
-    def definition_of(self, target: str) -> Definition | None:
+    def definition_of(self, target: str) -> CodeDefinition | None:
         """What `module:name` stands for, read without running code; None where that cannot be seen."""
         said = code_name(target)
         file = None if said is None else self.module_file(said.module)
