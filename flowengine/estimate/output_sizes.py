@@ -6,7 +6,7 @@ is as long as these. What a function gives, and what state holds, has no bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -27,7 +27,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     setting_of,
 )
 from flowengine.flowfile.analysis.inferred_shapes import over_shape, shape_of
-from flowengine.flowfile.analysis.references import edges_of, last_of
+from flowengine.flowfile.analysis.references import edges_of, last_of, strings_in
 from flowengine.flowfile.compile.scope import expression, values
 from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
@@ -54,7 +54,7 @@ def foreseen_value(tree: Any, inputs: Mapping[str, Any]) -> Foreseen | None:
     """
     try:
         if not all(
-            _is_known_read(each, inputs) for text in _list_strings(tree) for each in parse_template(text).references
+            _is_known_read(each, inputs) for _, text in strings_in(tree) for each in parse_template(text).references
         ):
             return None
         return Foreseen(values(tree)(Context(inputs=inputs)))
@@ -74,17 +74,6 @@ def foreseen_expression(source: str, inputs: Mapping[str, Any]) -> Foreseen | No
 
 def _is_known_read(read: Reference, inputs: Mapping[str, Any]) -> bool:
     return len(read.path) > 1 and read.path[0] == "inputs" and read.path[1] in inputs
-
-
-def _list_strings(tree: Any) -> Iterator[str]:
-    if isinstance(tree, str):
-        yield tree
-    elif isinstance(tree, dict):
-        for each in cast("dict[str, Any]", tree).values():
-            yield from _list_strings(each)
-    elif isinstance(tree, list | tuple):
-        for each in cast("list[Any]", tree):
-            yield from _list_strings(each)
 
 
 Names = tuple[str, ...]

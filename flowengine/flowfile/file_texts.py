@@ -29,7 +29,6 @@ __all__ = [
     "Subflows",
     "below",
     "named_text_files",
-    "names_text_files",
     "read_text_files",
     "with_texts",
 ]
@@ -261,11 +260,6 @@ def with_texts(data: Mapping[str, Any], read: Read = lambda file, path: STAND_IN
     {'nodes': {'a': {'prompt': '-'}}}
     """
     return _fill_texts(data, (), read)
-
-
-def names_text_files(data: Mapping[str, Any]) -> bool:
-    """Tells whether a text of the flow stands in a file of its own."""
-    return bool(named_text_files(data))
 
 
 def named_text_files(data: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,6 @@ target. Nothing here runs a flow or imports foreign code.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -29,10 +28,9 @@ from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import Text, code_of, reads_of, servers_of, texts_of
 from flowengine.flowfile.checks.agent_sources import check_attachments, check_context, check_models, sources_of
 from flowengine.flowfile.checks.code_texts import check_code_texts
-from flowengine.flowfile.checks.names import check_bodies, check_names
+from flowengine.flowfile.checks.names import check_bodies, check_names, check_switches
 from flowengine.flowfile.checks.permissions import (
     check_approvals,
-    check_calls,
     check_code,
     check_servers,
     check_tools,
@@ -45,9 +43,10 @@ from flowengine.flowfile.checks.warnings import (
     warn_of_absent_values,
     warn_of_dead_nodes,
     warn_of_endless_loop,
+    warn_of_inputs,
     warn_of_targets_behind_siblings,
 )
-from flowengine.flowfile.file_texts import DISK, FlowFiles, Subflows, names_text_files, read_text_files, with_texts
+from flowengine.flowfile.file_texts import DISK, FlowFiles, Subflows, named_text_files, read_text_files, with_texts
 from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.recovery import Mending
 from flowengine.flowfile.schema.flow_file import FlowSpec
@@ -129,18 +128,18 @@ def _load(
     models: ModelFacts | None = None,
 ) -> Loaded:
     """The flow with those that it runs as nodes. Their problems follow its own."""
+
+    def load_inner(path: Path, project: Project, subflows: Subflows) -> Loaded:
+        return _load_one(path, None, project, subflows, warnings)
+
     where = None if path is None else Path(path)
-    subflows = Subflows(partial(_load_inner, warnings=warnings), where, files)
+    subflows = Subflows(load_inner, where, files)
     spec, problems = _load_one(where, text, project, subflows, warnings, models)
     if not subflows.problems:
         return Loaded(spec, problems)
     inner = sorted(subflows.problems, key=lambda each: each.file or "")
     failed = any(each.severity == "error" for each in inner)
     return Loaded(None if failed else spec, [*problems, *inner])
-
-
-def _load_inner(path: Path, project: Project, subflows: Subflows, *, warnings: bool) -> Loaded:
-    return _load_one(path, None, project, subflows, warnings)
 
 
 def _load_one(
@@ -168,7 +167,7 @@ def _load_one(
     data = parsed.data
     beside: set[str | None] = set()
     gaps = Gaps()
-    if names_text_files(data):
+    if named_text_files(data):
         if project is None:
             project, found = project_of(where)
             problems += found
@@ -282,7 +281,6 @@ def _check(
             project, problems = project_of(spec.path)
         if "tool" in types or _names_code(spec):
             check_code(spec, project, beside)
-            check_calls(spec, project, beside)
             check_servers(spec, project, beside)
             check_tools(spec, project, beside)
         if whole and _asks_people(spec):
@@ -300,8 +298,11 @@ def _check(
     check_bodies(spec, report)
     check_names(spec, () if project is None else project.allow_env, report)
     _check_runs(spec, report, warnings=warnings)
+    if whole and "condition" in types:
+        check_switches(spec, report)
     if warnings:
         check_unused(spec, report)
+        warn_of_inputs(spec, lambda: project or project_of(spec.path)[0], report)
     if warnings and whole and not problems and not report.failed and not beside.failed:
         from flowengine.flowfile.checks.untrusted_texts import check_untrusted_texts  # A run does without it.
 

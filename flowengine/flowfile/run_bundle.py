@@ -28,6 +28,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
+from flowengine.flowfile.analysis.flow_nodes import flows_in
 from flowengine.flowfile.file_texts import DISK, BroughtFiles, FlowFiles, below
 from flowengine.flowfile.loader import is_flow_file
 from flowengine.flowfile.project.project import Project, project_of
@@ -110,11 +111,10 @@ def unpack_bundle(bag: object, path: Path, own: Project) -> Unpacked:
 
 def _beside(spec: FlowSpec) -> Iterator[tuple[Path, str]]:
     """The files of a flow's texts and the flows below it, with those of theirs."""
-    yield from spec.source.texts.items()
-    for each in spec.subflows.values():
-        if each.path is not None:
+    for each in flows_in(spec):
+        yield from each.source.texts.items()
+        if each is not spec and each.path is not None:
             yield each.path, each.text
-        yield from _beside(each)
 
 
 def _plain_settings(settings: ProviderSettings) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from jinja2 import nodes
 
-from flowengine.templating.grammar import METHODS, Source, check_tree, expression_tree, has_tags, template_tree
+from flowengine.templating.grammar import METHODS, Source, expression_tree, template_tree
 
 __all__ = [
     "GUARDING_FILTERS",
@@ -293,10 +293,7 @@ class ParsedTemplate:
 def parse_template(source: str) -> ParsedTemplate:
     """Parse text with placeholders; raises `TemplateSyntaxError`."""
     text = Source(source)
-    if not has_tags(source):
-        return ParsedTemplate((), False, True, _static_tree(text.text))
     tree = template_tree(text)
-    check_tree(text, tree)
     return ParsedTemplate(collect(text, tree), lone_expression(tree) is not None, _is_static(tree), tree)
 
 
@@ -308,7 +305,6 @@ def parse_expression(source: str) -> ParsedTemplate:
     """
     text = Source(source)
     tree = expression_tree(text)
-    check_tree(text, tree)
     return ParsedTemplate(collect(text, tree), True, False, tree)
 
 
@@ -329,9 +325,3 @@ def _is_static(tree: nodes.Template) -> bool:
         isinstance(each, nodes.Output) and all(isinstance(part, nodes.TemplateData) for part in each.nodes)
         for each in tree.body
     )
-
-
-def _static_tree(text: str) -> nodes.Template:
-    """One newline at the end is dropped, as Jinja does for every template."""
-    data = text.removesuffix("\n")
-    return nodes.Template([nodes.Output([nodes.TemplateData(data)])] if data else [])

@@ -137,3 +137,105 @@ def test_a_module_that_is_no_python_is_told_before_a_run(code: str, tmp_path: Pa
     assert project_of(file)[0].problem_with("tools:one") is not None
     with pytest.raises(ProjectError, match=re.escape(found.message)):
         project_of(file)[0].import_object("tools:one")
+
+
+KINDS = """
+from flowengine.tools.function_tool import tool
+from pydantic import BaseModel
+
+VERSION, NAMES, SCHEMA = "1", [], {}
+NUMBER = 3
+LIST: list[str] = []
+MADE = print
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
+def find(text: str) -> str: return text
+@tool(name="find")
+def look(text: str) -> str: return text
+@tool
+def rest(first: str, *rest: str) -> str: return first
+def place(first: str, /) -> str: return first
+def named(**named: str) -> str: return ""
+class Answer(BaseModel):
+    text: str
+class Answers:
+    text = "a"
+LATE = None
+def set_late():
+    global LATE
+    LATE = find
+set_late()
+"""
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ("{type: function, call: 'm:NUMBER'}", "FE508 'm:NUMBER' is int, which cannot be called"),
+        ("{type: condition, call: 'm:LIST', routes: {a: {}}}", "FE508 'm:LIST' is list, which cannot be"),
+        ("{type: tool, tool: 'm:NUMBER'}", "FE508 'm:NUMBER' is int, which cannot be called"),
+        ("{prompt: x, guardrails: {input: ['m:NUMBER']}}", "FE508 'm:NUMBER' is int, which cannot"),
+        (
+            "{prompt: x, output: 'm:find'}",
+            "FE508 'm:find' is a function, and `output` takes a pydantic class or a JSON Schema",
+        ),
+        (
+            "{prompt: x, output: 'm:Answers'}",
+            "FE508 'm:Answers' is a class, and `output` takes a pydantic class or a JSON Schema; "
+            "did you mean 'Answer'?",
+        ),
+        ("{prompt: x, contexts: ['m:find']}", "FE508 'm:find' is a function, and `contexts` takes typed"),
+        (
+            "{prompt: x, tools: ['m:find', 'm:look']}",
+            "FE526 'm:find' is a tool named 'find' too; list it once, or give one another name",
+        ),
+        ("{prompt: x, tools: ['m:find', 'm:find']}", "FE526 'm:find' is a tool named 'find' too"),
+        (
+            "{prompt: x, tools: ['m:rest']}",
+            "FE512 a tool is given each argument by its name, and 'm:rest' has `*rest`",
+        ),
+        ("{prompt: x, tools: ['m:place']}", "FE512 a tool is given each argument by its name, and 'm:p"),
+        ("{type: tool, tool: 'm:named', with: {a: x}}", "FE512 a tool is given each argument by its na"),
+        (
+            "{prompt: x, agent: {tools: ['m:find', 'm:find']}}",
+            "FE526 'm:find' is a tool named 'find' too",
+        ),
+    ],
+)
+def test_code_that_cannot_do_what_its_key_asks_for_is_told_before_a_run(node: str, expected: str, tmp_path: Path):
+    (tmp_path / "m.py").write_text(KINDS)
+    file = tmp_path / "flow.yaml"
+    file.write_text(f"flowengine: v1\nname: calls\nnodes:\n  f: {node}\n")
+    [found] = [each for each in check_file(file) if each.severity == "error"]
+    assert f"{found.code} {found.message}{found.hint}".startswith(expected)
+    assert (found.node, found.line, found.column) == ("f", 4, 6 + node.rindex("'m:"))
+    with pytest.raises(FlowError):
+        Flow.from_yaml(file)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "f: {prompt: x, output: 'm:SCHEMA'}",
+        "f: {prompt: x, output: 'm:Answer'}",
+        "f: {type: function, call: 'm:LATE', with: {text: x}}",
+        "f: {type: function, call: 'm:place'}",
+        "guardrails: {prompt: x, model: offline, tools: ['m:find', 'm:MADE']}",
+        "f: {agent: spare, output: 'm:Answer', tools: ['m:look'], contexts: [], prompt: x}",
+    ],
+)
+def test_nothing_is_said_of_code_that_a_run_can_use(nodes: str, tmp_path: Path):
+    (tmp_path / "m.py").write_text(KINDS)
+    file = tmp_path / "flow.yaml"
+    agents = "agents: {spare: {tools: ['m:find', 'm:find'], output: 'm:find', contexts: ['m:NUMBER']}}"
+    file.write_text(f"flowengine: v1\nname: calls\n{agents}\nnodes:\n  {nodes}\n")
+    assert [each for each in check_file(file) if each.severity == "error"] == []
+    if "MADE" not in nodes:
+        Flow.from_yaml(file)
+
+
+def test_a_tool_of_a_node_called_as_a_key_is_no_function_that_gets_one_value(tmp_path: Path):
+    (tmp_path / "tools.py").write_text("def two(a: str, b: str) -> str: ...")
+    file = tmp_path / "flow.yaml"
+    file.write_text("flowengine: v1\nname: calls\nnodes:\n  call: {prompt: x, tools: ['tools:two']}\n")
+    assert check_file(file) == []
+    Flow.from_yaml(file)

@@ -297,3 +297,49 @@ def test_a_plain_value_that_set_writes_is_of_the_declared_type(declared: str, va
     found = [each for each in check_text(text) if each.code == "FE407"]
     assert [each.message for each in found] == ([f"shared state key 'k' {told}"] if told else [])
     assert all(text.splitlines()[3][(each.column or 0) - 1 :].startswith(value) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("switch", "routes", "told"),
+    [
+        ("inputs.ok", "{'yes': {}, 'no': {}}", ["FE402", "FE402"]),
+        ("inputs.ok", "{'yes': {}, 'no': {}}, else: {}", ["FE909", "FE909"]),
+        ("inputs.ok", "{'true': {}, 'false': {}}", []),
+        ("inputs.ok", "{'true': {}}", []),
+        ("inputs.kind", "{' a ': {}, b: {}}", []),
+        ("inputs.kind", "{a: {}, c: {}}", ["FE909"]),
+        ("inputs.level", "{'1': {}, '2': {}}", []),
+        ("nodes.judge.output.sure", "{'yes': {}}", ["FE402"]),
+        ("inputs.ok and inputs.kind", "{'yes': {}}", []),
+        ("inputs.other", "{'yes': {}}", []),
+        ("nodes.judge.output.why", "{'yes': {}}", []),
+    ],
+)
+def test_labels_that_a_switch_can_never_give_are_told(switch: str, routes: str, told: list[str]) -> None:
+    text = f"""
+inputs: {{ok: {{type: boolean}}, kind: {{type: string, enum: [a, b]}}, level: {{schema: {{enum: [1, 2]}}}},
+  other: {{type: string}}}}
+nodes:
+  judge: {{prompt: x, output: {{type: object, properties: {{sure: {{type: boolean}}, why: {{type: string}}}}}}}}
+  c: {{type: condition, switch: {switch}, routes: {routes}}}
+"""
+    found = check_text(f"flowengine: v1\nname: a{text}")
+    assert [each.code for each in found if each.code not in ("FE905",)] == told
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "{type: integer, enum: [1.0, 2]}",
+        "{type: integer, enum: ['1'], default: null}",
+        "{type: number, enum: [1, 2.5]}",
+        "{type: string, enum: [a, null], default: null}",
+        "{schema: {$schema: 'http://json-schema.org/draft-07/schema#', type: array, items: [{type: string}]}}",
+        "{schema: {$schema: 'http://json-schema.org/draft-04/schema#', minimum: 1, exclusiveMinimum: true}}",
+        "{type: file, default: 'https://example.com/scan.png'}",
+        "{type: file, default: 'data:text/plain;base64,aGk='}",
+    ],
+)
+def test_no_error_is_told_of_an_input_that_can_be_given_or_left_out(declared: str) -> None:
+    found = check_text(f"flowengine: v1\nname: a\ninputs: {{n: {declared}}}\nnodes: {{a: {{prompt: x}}}}\n")
+    assert [each for each in found if each.severity == "error" or each.code == "FE910"] == []

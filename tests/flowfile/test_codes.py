@@ -509,7 +509,20 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "nodes: {a: {prompt: x, output: {properties: []}}}",
             "3:45: FE406 node 'a': 'properties' is a map of JSON Schemas",
         ),
-        ("nodes: {a: {prompt: x, output: {required: a}}}", "FE406 node 'a': 'required' is a list"),
+        ("nodes: {a: {prompt: x, output: {required: a}}}", "FE406 node 'a': 'required' is a list of names"),
+        (
+            "nodes: {a: {prompt: x, output: {type: object, properties: {n: {type: integer, minimum: a}}}}}",
+            "3:88: FE406 node 'a': 'minimum' is a number",
+        ),
+        (
+            "inputs: {n: {schema: {type: string, pattern: '[a'}}}\nnodes: {a: {prompt: '{{ inputs.n }}'}}",
+            "3:46: FE406 'pattern' is a regular expression",
+        ),
+        ("nodes: {a: {prompt: x, output: {anyOf: []}}}", "FE406 node 'a': 'anyOf' is empty"),
+        (
+            "nodes: {a: {prompt: x, output: {type: null}}}",
+            "FE406 node 'a': a JSON type is a text; the",
+        ),
         ("nodes: {a: {prompt: x, output: {items: 3}}}", "FE406 node 'a': a JSON Schema is a map"),
         ("nodes: {a: {prompt: x, output: {name: string}}}", "none of its keys (name) is a keyword"),
     ],
@@ -521,6 +534,10 @@ CASES: dict[str, list[tuple[str, str]]] = {
         (
             "inputs: {n: {type: string, enum: [a], default: b}}\nnodes: {a: {prompt: x}}",
             "FE407 the default 'b' is not one of",
+        ),
+        (
+            "inputs: {n: {type: integer, enum: ['1', '2']}}\nnodes: {a: {prompt: '{{ inputs.n }}'}}",
+            "3:29: FE407 'enum' has no value of type integer, so none can be given",
         ),
         ("shared_state: {n: {merge: sum, default: []}}\nnodes: {a: {prompt: x}}", "FE407 'sum' starts at number"),
         (
@@ -644,6 +661,27 @@ CASES: dict[str, list[tuple[str, str]]] = {
         )
     ],
     "FE906": [("agents: {spare: {}}\nnodes: {a: {prompt: x}}", "3:10: warning FE906 no node names the agent 'spare'")],
+    "FE909": [
+        (
+            "inputs: {ok: {type: boolean}}\n"
+            "nodes: {a: {type: condition, switch: inputs.ok, routes: {'true': {}, 'no': {}}}}",
+            "4:70: warning FE909 node 'a': 'inputs.ok' never gives 'no': it is one of false, true",
+        ),
+        (
+            "inputs: {n: {type: integer, enum: [1, '2']}}\nnodes: {a: {prompt: '{{ inputs.n }}'}}",
+            "3:39: warning FE909 the input 'n' is of type integer, and never '2'",
+        ),
+    ],
+    "FE910": [
+        (
+            "inputs: {f: {type: file, default: none.txt}}\nnodes: {a: {prompt: x, attach: ['{{ inputs.f }}']}}",
+            "3:35: warning FE910 there is no file 'none.txt'",
+        ),
+        (
+            "inputs: {f: {type: file, default: ../none.txt}}\nnodes: {a: {prompt: x, attach: ['{{ inputs.f }}']}}",
+            "3:35: warning FE910 ",
+        ),
+    ],
     "FE921": [
         (
             "inputs: {n: {type: string, untrusted: true}}\n"
@@ -686,6 +724,7 @@ ELSEWHERE = {
     "FE524": "test_code_nodes: mistakes",
     "FE522": "test_http_nodes: mistakes",
     "FE523": "test_http_nodes: mistakes",
+    "FE526": "test_calls: code that cannot do what its key asks for",
     "FE531": "test_notify: what is wrong in a flow is told with its place",
     "FE512": "test_calls: arguments that are missing or not known",
     "FE505": "test_project: a module that is not there",

@@ -246,8 +246,9 @@ def test_what_is_wrong_is_told_with_its_place_before_anything_runs(project: Path
 
 
 def test_what_is_no_typed_context_is_told_when_the_flow_is_built(project: Path):
-    path = written(project, "  a: {prompt: x, contexts: ['shop:NUMBER']}")
-    with pytest.raises(FlowError, match="FE508 node 'a': 'shop:NUMBER' is no typed context: int 3"):
+    (project / "shop.py").write_text((project / "shop.py").read_text() + "\nOTHER = int('3')\n")
+    path = written(project, "  a: {prompt: x, contexts: ['shop:OTHER']}")
+    with pytest.raises(FlowError, match="FE508 node 'a': 'shop:OTHER' is no typed context: int 3"):
         Flow.from_yaml(path)
 
 

@@ -10,9 +10,12 @@ import pytest
 
 from flowengine.errors import FlowError
 from flowengine.flow import Flow
+from flowengine.flowfile.checks.permissions import list_reach
 from flowengine.flowfile.loader import check_file, check_text, load_flow
 from flowengine.flowfile.project.project import find_project
+from flowengine.flowfile.run_bundle import pack_bundle
 from flowengine.journal.memory import MemoryStore
+from flowengine.models.worst_case import ModelFacts
 
 INNER = "flowengine: v1\nname: inner\ninputs: {question: {type: string}, most: {type: integer, default: 3}}\n"
 BODY = "nodes: {a: {prompt: '{{ inputs.question }} {{ inputs.most }}'}}\noutputs: {notes: '{{ nodes.a.output }}'}\n"
@@ -234,3 +237,17 @@ def test_a_subflow_reads_nothing_of_the_flow_that_runs_it(root: Path) -> None:
     (root / "inner.yaml").write_text(INNER + "nodes: {b: {prompt: '{{ nodes.t.output }}'}}\n")
     [found] = told(root, outer("t: {prompt: x}", runs("inner.yaml")))
     assert found.startswith("inner.yaml:4:25: FE305")
+
+
+def test_files_that_share_files_are_looked_at_once_however_many_ways_lead_to_them(root: Path) -> None:
+    for level in range(9):
+        nodes = [f"n{each}: {{type: subflow, flow: ./f{level + 1}_{each}.yaml}}" for each in range(6)]
+        inside = nodes if level < 8 else ["a: {prompt: x, model: nowhere/small}"]
+        for each in range(6):
+            text = f"flowengine: v1\nname: f\nnodes:\n  {chr(10).join(inside).replace(chr(10), chr(10) + '  ')}\n"
+            (root / f"f{level}_{each}.yaml").write_text(text)
+    found = check_file(root / "f0_0.yaml", models=ModelFacts({}))
+    assert [each.code for each in found] == ["FE511"] * 6
+    spec = load_flow(root / "f0_0.yaml")
+    assert len(pack_bundle(spec, find_project(root), root)["files"]) == 48
+    assert list_reach(spec, find_project(root)) == []

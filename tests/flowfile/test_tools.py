@@ -40,6 +40,9 @@ def look(words: str) -> str:
 
 def variadic(*words): ...
 
+ANSWER = int("42")
+ANY = variadic
+AGAIN = search
 COUNT = tool_of(search, name="count")
 BOTH = ToolSet("both", "", [search, look])
 """
@@ -177,12 +180,14 @@ def test_a_project_file_says_which_modules_tools_may_come_from(folder: Path) -> 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("VERSION", "'web:VERSION' is int, which cannot be called"),
-        ("variadic", "tool 'variadic': parameter 'words' is variadic positional"),
-        ("search', 'web:COUNT', 'web:search", "two tools are named 'search'"),
+        ("ANSWER", "'web:ANSWER' is int, which cannot be called"),
+        ("ANY", "tool 'variadic': parameter 'words' is variadic positional"),
+        ("search', 'web:COUNT', 'web:AGAIN", "two tools are named 'search'"),
     ],
 )
-def test_what_is_no_tool_is_told_when_the_flow_is_built(name: str, expected: str, folder: Path) -> None:
+def test_what_only_its_import_shows_to_be_no_tool_is_told_when_the_flow_is_built(
+    name: str, expected: str, folder: Path
+) -> None:
     with pytest.raises(FlowError, match=f"node 'a': .*{expected}"):
         load_plan(flow_in(folder, f"nodes: {{a: {{prompt: x, tools: ['web:{name}']}}}}"))
 

@@ -39,6 +39,8 @@ __all__ = [
     "SpecLevel",
     "agent_of",
     "agent_path",
+    "flows_in",
+    "holder_path",
     "holders_of",
     "home_of",
     "is_agent",
@@ -108,6 +110,18 @@ def holders_of(spec: FlowSpec, level: NodePath) -> list[SpecLevel]:
 def level_of(spec: FlowSpec, path: NodePath = ()) -> Mapping[str, NodeSpec]:
     """The nodes of one level, by id."""
     return levels_of(spec)[path].nodes
+
+
+def flows_in(spec: FlowSpec) -> list[FlowSpec]:
+    """A flow, and those that run as nodes in it or in these, each once, however many ways lead to it."""
+    found: dict[int, FlowSpec] = {}
+    todo = [spec]
+    while todo:
+        each = todo.pop()
+        if id(each) not in found:
+            found[id(each)] = each
+            todo += reversed([*each.subflows.values()])
+    return list(found.values())
 
 
 def nodes_of(spec: FlowSpec) -> Iterator[tuple[NodePath, NodeSpec]]:
@@ -267,6 +281,11 @@ def agent_path(spec: FlowSpec, at: KeyPath, node: AskingNode) -> KeyPath | None:
     return None
 
 
+def holder_path(spec: FlowSpec, at: KeyPath, node: AskingNode, key: str) -> KeyPath:
+    """Returns the key path of what gives a node a setting: the node, else its agent."""
+    return at if key in node.model_fields_set else agent_path(spec, at, node) or at
+
+
 def agent_of(spec: FlowSpec, node: AskingNode) -> AgentSpec | None:
     """The agent that a node names, holds, or gets from `defaults`."""
     given = node.agent if node.agent is not None else spec.defaults.agent
@@ -349,8 +368,7 @@ def routes_of(spec: FlowSpec, name: str, level: NodePath = ()) -> list[Leads]:
     if is_agent(node):
         routing: AgentRouting | None = setting_of(spec, node, "routing")
         if routing is not None:
-            own = node.routing is not None
-            start = (*(path if own else agent_path(spec, path, node) or path), "routing")
+            start = (*holder_path(spec, path, node, "routing"), "routing")
             return _place_routes(routes_to(routing.routes, routing.fallback), start)
     return _place_routes(node.own_routes(), path)
 

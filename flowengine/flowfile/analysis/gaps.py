@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
@@ -23,7 +23,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     nodes_of,
     routes_of,
 )
-from flowengine.flowfile.analysis.references import Cause, Use, causes_of, reads_of, visible
+from flowengine.flowfile.analysis.references import Cause, Use, causes_of, reads_of, strings_in, visible
 from flowengine.flowfile.checks.report import Nearest
 from flowengine.flowfile.schema.agent_settings import AgentSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
@@ -138,7 +138,7 @@ class Gaps:
         self.agents_lost = self.agents_lost or unknown_key or inside in ((), ("nodes",), ("agent",))
         if not inside:
             self.reads_lost = True
-            self.apply(node, ALL, strings_in(value) if isinstance(value, dict) else None)
+            self.apply(node, ALL, words_in(value) if isinstance(value, dict) else None)
             self.variables.add(node)
         elif inside == ("nodes",):
             self.reads_lost = True
@@ -146,7 +146,7 @@ class Gaps:
             self.apply(node, ("waits", "gives") if node else ())
         elif unknown_key:
             self.reads_lost = True
-            self.apply(node, ALL, strings_in(value))
+            self.apply(node, ALL, words_in(value))
             self.variables.add(node)
             self.arguments.add(node)
         else:
@@ -155,7 +155,7 @@ class Gaps:
     def _note_key(self, node: NodePath, key: str, value: Any, *, missing: bool) -> None:
         effects = _EFFECTS.get(key, _WAITS)
         self.reads_lost = self.reads_lost or "waits" in effects
-        targets = None if missing else strings_in(value)
+        targets = None if missing else words_in(value)
         self.apply(node, effects, targets if targets or key == "on_error" else None)
         if key in ("as", "initial", "over"):
             self.variables.add(node)
@@ -220,22 +220,13 @@ def gaps_of(spec: FlowSpec) -> Gaps:
     return spec.remember("gaps", lambda _: Gaps())
 
 
-def strings_in(value: Any) -> set[str]:
+def words_in(value: Any) -> set[str]:
     """Every text in a value of a file, and every word of it: ids that it may name."""
     found: set[str] = set()
-    for each in _strings(value):
+    for _, each in strings_in(value):
         found.add(each)
         found.update(re.findall(r"\w+", each))
     return found
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        inner = cast("Any", value)
-        for each in inner.values() if isinstance(value, dict) else inner:
-            yield from _strings(each)
 
 
 # --- What names that lead nowhere, and texts that do not parse, leave unknown of a flow's order

@@ -49,6 +49,7 @@ __all__ = [
     "NODE_FIELDS",
     "input_shape",
     "item_of",
+    "labels_of_value",
     "lone_path",
     "node_shape",
     "outputs_schema",
@@ -194,6 +195,20 @@ def over_shape(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def labels_of_value(spec: FlowSpec, level: NodePath, expression: str) -> list[str] | None:
+    """The labels of all values that an expression can give: of a boolean, or of one of an `enum`; None if unknown."""
+    shape = over_shape(spec, level, expression) or {}
+    values: Any = [False, True] if shape.get("type") == "boolean" else shape.get("enum")
+    root, _, name = expression.strip().partition(".")
+    if root == "inputs" and name in spec.inputs:
+        values = spec.inputs[name].enum or values
+    if not isinstance(values, list):
+        return None
+    kept = [each for each in cast("list[Any]", values) if isinstance(each, bool | str | int)]
+    return [str(each).lower() if isinstance(each, bool) else str(each) for each in kept]
+
 
 _ROOTS: Final[Mapping[str, Callable[[FlowSpec, NodePath, tuple[str, ...]], _Known]]] = {
     "inputs": _input,

@@ -26,6 +26,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     holders_of,
     home_of,
     is_agent,
+    is_function,
     is_tool,
     key_path,
     level_of,
@@ -44,6 +45,7 @@ from flowengine.templating.parse import Reference, parse_expression, parse_templ
 
 __all__ = [
     "Cause",
+    "CodeUse",
     "Reads",
     "Scope",
     "Text",
@@ -54,6 +56,7 @@ __all__ = [
     "last_of",
     "reads_of",
     "servers_of",
+    "strings_in",
     "texts_of",
     "vertices_of",
     "visible",
@@ -91,7 +94,7 @@ def texts_of(spec: FlowSpec) -> Iterator[Text]:
         for path, text, kind in _texts(spec.defaults.agent, ("defaults", "agent")):
             yield Text(path, text, kind, None, "node")
     for name, value in spec.outputs.items():
-        for path, text in _strings(value, ("outputs", name)):
+        for path, text in strings_in(value, ("outputs", name)):
             yield Text(path, text, "template", None, "outputs")
 
 
@@ -114,7 +117,7 @@ def _texts(model: BaseModel, path: KeyPath) -> Iterator[tuple[KeyPath, str, Text
                 for inner, at in _models(value, (*path, key)):
                     yield from _texts(inner, at)
             else:
-                for at, text in _strings(value, (*path, key)):
+                for at, text in strings_in(value, (*path, key)):
                     yield at, text, "template" if kind == "values" else kind
 
 
@@ -129,15 +132,16 @@ def _models(value: Any, path: KeyPath) -> Iterator[tuple[BaseModel, KeyPath]]:
             yield from _models(each, (*path, number))
 
 
-def _strings(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def strings_in(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Every text in a value of a file, however deep, with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for key, each in cast("dict[str, Any]", value).items():
-            yield from _strings(each, (*path, key))
+            yield from strings_in(each, (*path, key))
     elif isinstance(value, list | tuple):
         for number, each in enumerate(cast("list[Any]", value)):
-            yield from _strings(each, (*path, number))
+            yield from strings_in(each, (*path, number))
 
 
 # --- what is read
@@ -332,30 +336,41 @@ def last_of(spec: FlowSpec, level: NodePath) -> list[str]:
 # --- the code and the servers that a flow names
 
 
-def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
+class CodeUse(NamedTuple):
+    """A reference to code."""
+
+    path: KeyPath
+    target: str
+    holder: KeyPath
+    """The node or the agent that it stands in."""
+    key: Literal["call", "decide", "tool", "output", "tools", "contexts", "guardrails"]
+    """The key that it stands at; `decide`: `call` of a node that chooses or judges."""
+
+
+def code_of(spec: FlowSpec) -> Iterator[CodeUse]:
     """Every reference to code in the file."""
     for node_path, node in nodes_of(spec):
         path = key_path(node_path)
         if may_call(node) and node.call is not None:
-            yield (*path, "call"), node.call
+            yield CodeUse((*path, "call"), node.call, path, "call" if is_function(node) else "decide")
         if is_tool(node) and is_code(node.tool):
-            yield (*path, "tool"), node.tool
+            yield CodeUse((*path, "tool"), node.tool, path, "tool")
     for path, settings in settings_in(spec):
         if isinstance(settings, AgentSettings):
             yield from _of_agent(settings, path)
 
 
-def _of_agent(agent: AgentSettings, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _of_agent(agent: AgentSettings, path: KeyPath) -> Iterator[CodeUse]:
     if isinstance(agent.output, str):
-        yield (*path, "output"), agent.output
+        yield CodeUse((*path, "output"), agent.output, path, "output")
     for number, target in enumerate(agent.tools or ()):
-        yield (*path, "tools", number), target
+        yield CodeUse((*path, "tools", number), target, path, "tools")
     for number, target in enumerate(agent.contexts or ()):
-        yield (*path, "contexts", number), target
+        yield CodeUse((*path, "contexts", number), target, path, "contexts")
     if agent.guardrails is not None:
         for side in ("input", "output"):
             for number, target in enumerate(cast("tuple[str, ...]", getattr(agent.guardrails, side))):
-                yield (*path, "guardrails", side, number), target
+                yield CodeUse((*path, "guardrails", side, number), target, path, "guardrails")
 
 
 def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:

@@ -17,6 +17,7 @@ from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, Pro
 from flowengine.flowfile.analysis.flow_nodes import (
     agent_of,
     agent_path,
+    flows_in,
     is_asking,
     key_path,
     node_at,
@@ -158,16 +159,16 @@ def check_models(spec: FlowSpec, facts: ModelFacts, model: str | None = None) ->
 
     `model` stands in for every model that the file names.
     """
-    report = Report(spec)
-    for each in models_of(spec) if model is None else ():
-        try:
-            facts.of(each.model)
-        except ModelConfigError as error:
-            report.at_value("FE511", str(error), each.path)
-    _check_options(spec, facts, model, report)
-    _check_image_models(spec, facts, model, report)
-    inner = (problem for each in spec.subflows.values() for problem in check_models(each, facts, model))
-    return list(dict.fromkeys([*report.found, *inner]))
+    reports = [Report(each) for each in flows_in(spec)]
+    for report in reports:
+        for each in models_of(report.spec) if model is None else ():
+            try:
+                facts.of(each.model)
+            except ModelConfigError as error:
+                report.at_value("FE511", str(error), each.path)
+        _check_options(report.spec, facts, model, report)
+        _check_image_models(report.spec, facts, model, report)
+    return list(dict.fromkeys(problem for report in reports for problem in report.found))
 
 
 def _check_options(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, report: Report) -> None:
@@ -220,13 +221,11 @@ def _place_of_option(spec: FlowSpec, path: KeyPath, node: Any, option: str) -> K
 def vendors_of(spec: FlowSpec, facts: ModelFacts) -> dict[str, KnownModel]:
     """Model as it is written → what is known of it, for those that go to a vendor; subflows' models included."""
     found: dict[str, KnownModel] = {}
-    for each in models_of(spec):
+    for each in (named for flow in flows_in(spec) for named in models_of(flow)):
         try:
             found[each.model] = facts.of(each.model)
         except ModelConfigError:
             continue
-    for each in spec.subflows.values():
-        found |= vendors_of(each, facts)
     return found
 
 

@@ -304,7 +304,12 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     # --- FE4xx: types and values
     "FE401": Code("wrong type", "The value is of another type than the key takes.", "temperature: warm"),
-    "FE402": Code("not one of the allowed values", "The key takes one of a few words.", "join: any"),
+    "FE402": Code(
+        "not one of the allowed values",
+        "The key takes one of a few words. The labels of a `switch` are values that it can have: `'true'` and "
+        "`'false'` (in quotes) of a boolean, the values of an `enum`.",
+        "join: any",
+    ),
     "FE403": Code("out of range", "The number or the list is smaller or larger than allowed.", "temperature: 9"),
     "FE404": Code("threshold above 1", "Scores and thresholds go from 0.0 to 1.0.", "threshold: 80"),
     "FE405": Code(
@@ -396,7 +401,10 @@ CODES: Final[Mapping[str, Code]] = {
         "the module cannot be imported", "The module raised while it was imported.", "a module that divides by 0"
     ),
     "FE508": Code(
-        "not callable", "The name exists in the module, but it is no function or class.", "call: tools:VERSION"
+        "code of another kind",
+        "The name exists in the module, but its key takes something else: `call`, `tools` and `guardrails` what can be "
+        "called, `output` a pydantic class or a JSON Schema, `contexts` typed contexts.",
+        "call: tools:VERSION",
     ),
     "FE509": Code(
         "MCP server that is not allowed",
@@ -423,7 +431,8 @@ CODES: Final[Mapping[str, Code]] = {
     "FE512": Code(
         "arguments that do not fit the function",
         "The function needs an argument that `with` does not give, or takes none of that name. Without `with` a "
-        "function is given the context, as its only argument. A parameter named `context` is given it beside `with`.",
+        "function is given the context, as its only argument. A parameter named `context` is given it beside `with`. "
+        "A tool is given each argument by its name, so it takes no `*rest`, no `**named`, and nothing before a `/`.",
         "call: tools:search, with: {qeury: tea}",
     ),
     "FE513": Code(
@@ -466,6 +475,12 @@ CODES: Final[Mapping[str, Code]] = {
         "`approve` names tools whose calls wait for a person: a function by the name that the model calls it by, a "
         "server's tool as `server.tool`, several with `*`. A name that no tool has would let calls through unasked.",
         "tools: [shop:refund], approve: [refnd]",
+    ),
+    "FE526": Code(
+        "two tools of one name",
+        "A model calls an agent's tools by their names, so these differ. Give one of the functions another name, with "
+        "`@tool(name=…)` or by itself, or list it once.",
+        "tools: [shop:find, crm:find]",
     ),
     "FE531": Code(
         "a notification that cannot be sent",
@@ -515,6 +530,18 @@ CODES: Final[Mapping[str, Code]] = {
         "The flow needs a part of FlowEngine whose libraries are not installed here, so it would fail when it runs. "
         "Install the extra; on another machine it may be there.",
         "mcp_servers: [{name: time, command: uvx}], without the extra `mcp`",
+    ),
+    "FE909": Code(
+        "a choice that never comes",
+        "A label of `routes` is no value that the `switch` can have, or a value of `enum` is not of the input's type.",
+        "inputs: {ready: {type: boolean}}\n"
+        "nodes: {a: {type: condition, switch: inputs.ready, routes: {'true': b, 'no': c}}}",
+    ),
+    "FE910": Code(
+        "a file that is not there",
+        "The default of an input names a file that is not there, so a run that is given no other fails. Paths are "
+        "relative to the project's root.",
+        "inputs: {scan: {type: file, default: scans/no_such_file.png}}",
     ),
     "FE921": Code(
         "untrusted text that reaches an effect",

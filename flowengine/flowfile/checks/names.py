@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
+from flowengine.core.values import find_label
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     SpecLevel,
     holders_of,
     home_of,
+    is_condition,
     is_loop,
     is_map_node,
     key_path,
     level_of,
     levels_of,
+    nodes_of,
     places_of,
 )
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.inferred_shapes import (
     NODE_FIELDS,
     input_shape,
+    labels_of_value,
     node_shape,
     over_shape,
     shape_of,
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
     from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 
-__all__ = ["check_bodies", "check_names"]
+__all__ = ["check_bodies", "check_names", "check_switches"]
 
 # --- Checks of what maps and loops say about their bodies
 
@@ -113,6 +117,22 @@ def _check_carry(level: SpecLevel, holder: LoopNodeSpec, report: Report) -> None
             hint = report.nearest(name, holder.initial) or "; give it a first value in `initial`"
             report.at_key("FE221", f"the first round has no variable '{name}'", (*at, name), hint)
 
+
+def check_switches(spec: FlowSpec, report: Report) -> None:
+    """Routes that the value of a `switch` can never choose: a warning each, and errors where it can choose none."""
+    for path, node in nodes_of(spec):
+        labels = labels_of_value(spec, path[:-1], node.switch) if is_condition(node) and node.switch else None
+        if labels is None or not is_condition(node) or path in gaps_of(spec).labels:
+            continue
+        never = [label for label in node.routes or () if find_label(label, labels) is None]
+        code = "FE402" if len(never) == len(node.routes or ()) and not node.has_else else "FE909"
+        told = ", ".join(labels[:_MOST_LABELS])
+        for label in never:
+            text = f"'{node.switch}' never gives '{label}': it is one of {told}"
+            report.at_key(code, text, (*key_path(path), "routes", label), report.nearest(label, labels))
+
+
+_MOST_LABELS: Final = 20
 
 _ELSEWHERE: Final = {
     "output": "only `set` sees it",

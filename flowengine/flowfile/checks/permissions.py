@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.flow_nodes import (
-    agent_path,
+    flows_in,
+    holder_path,
     is_agent,
     is_approval,
     is_code_node,
@@ -26,13 +27,13 @@ from flowengine.flowfile.analysis.flow_nodes import (
     is_tool,
     key_path,
     nodes_of,
-    settings_in,
+    setting_of,
     settings_of,
 )
 from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.references import code_of, servers_of
+from flowengine.flowfile.analysis.references import CodeUse, code_of, servers_of
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in, tool_name_in
+from flowengine.flowfile.project.code_names import CodeDefinition, Parameters, code_name, imports_in, names_in
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.recovery import STAND_IN_CODE
 from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_approvals",
-    "check_calls",
     "check_code",
     "check_servers",
     "check_tools",
@@ -74,10 +74,11 @@ class UnknownServerError(DefinitionError):
 
 def server_named(spec: FlowSpec, project: Project, name: str) -> McpServer:
     """The server of a name; `UnknownServerError` where there is none."""
-    of_file = [each for each in _servers_of(spec) if each.name == name]
+    servers = [each for _, each in servers_of(spec)]
+    of_file = [each for each in servers if each.name == name]
     if not of_file:
         if name not in project.mcp_servers:
-            known = [*(each.name for each in _servers_of(spec)), *project.mcp_servers]
+            known = [*(each.name for each in servers), *project.mcp_servers]
             raise UnknownServerError(name, list(dict.fromkeys(known)))
         from flowengine.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
 
@@ -96,46 +97,112 @@ def _told_apart(server: McpServerSpec) -> dict[str, Any]:
     return server.model_dump(exclude={"allow", "timeout", "start_timeout"})
 
 
-def _servers_of(spec: FlowSpec) -> Iterator[McpServerSpec]:
-    yield from spec.mcp_servers or ()
-    for _, each in settings_in(spec):
-        if isinstance(each, AgentSettings):
-            yield from each.mcp_servers or ()
+# --- Checks of `module:function` references, whose code is read and never run
+
+Define: TypeAlias = Callable[[str], CodeDefinition | None]
 
 
-# --- Checks of `with` against the function that `call` names, whose parameters are read from its file and never run
-
-
-def check_calls(spec: FlowSpec, project: Project, report: Report) -> None:
-    """Each argument that a function needs and is not given, or is given and does not take.
-
-    Functions that choose, score or guard are given one value: the context, or the text.
-    """
-    unknown = gaps_of(spec).arguments
+def check_code(spec: FlowSpec, project: Project, report: Report) -> None:
+    """Each reference to code that the project does not allow, that is not there, or that cannot do what its key asks
+    for; each argument that is missing or unknown; and each second tool of one name."""
 
     @cache
-    def parameters_of(target: str) -> Parameters | None:
-        said = code_name(target)
-        if said is None or project.problem_with(target) is not None:
-            return None
-        file = project.module_file(said.module)
-        return None if file is None else parameters_in(file, said.name)
+    def problems_of(target: str) -> list[ProjectProblem]:
+        return [*_find_problems(target, project, report)]
 
+    @cache
+    def define(target: str) -> CodeDefinition | None:
+        return None if problems_of(target) else project.definition_of(target)
+
+    for use in code_of(spec):
+        if report.is_enough:
+            return
+        for problem in problems_of(use.target) if use.target != STAND_IN_CODE else ():
+            report.at_value(problem.code, problem.message, use.path, problem.hint)
+        misuse = _find_misuse(use, define)
+        if misuse is not None and _is_used(spec, use):
+            report.at_value(misuse.code, misuse.message, use.path, _suggest_fitting(use, define, project, report))
+    _check_with(spec, define, report)
+    _check_tool_names(spec, define, report)
+
+
+def _find_problems(target: str, project: Project, report: Report) -> Iterator[ProjectProblem]:
+    """One reason why code of that name cannot be used, or each module that it imports and that is not there."""
+    problem = project.problem_with(target)
+    if problem is not None:
+        yield problem
+        return
+    said = code_name(target)
+    file = None if said is None else project.module_file(said.module)
+    if said is None or file is None:
+        return
+    for module in imports_in(file, said.name):
+        if not project.has_module(module):
+            known = [each.stem for each in file.parent.glob("*.py")]
+            text = f"'{target}' imports '{module}', and there is no such module"
+            yield ProjectProblem("FE505", text, report.nearest(module, known))
+
+
+_GIVES_ONE: Final = ("decide", "guardrails")
+_TAKEN: Final = {"output": "a pydantic class or a JSON Schema", "contexts": "typed contexts"}
+
+
+def _find_misuse(use: CodeUse, define: Define) -> ProjectProblem | None:
+    """Why code that is there cannot do what its key asks for."""
+    found = define(use.target)
+    if found is None:
+        return None
+    if use.key in _TAKEN:
+        text = f"'{use.target}' is {found.kind}, and `{use.key}` takes {_TAKEN[use.key]}"
+        return None if use.key == "output" and found.kind == "dict" else ProjectProblem("FE508", text)
+    if not found.is_callable:
+        return ProjectProblem("FE508", f"'{use.target}' is {found.kind}, which cannot be called")
+    taken = found.parameters
+    if taken is not None and use.key in ("tool", "tools") and taken.nameless:
+        text = f"a tool is given each argument by its name, and '{use.target}' has `{taken.nameless[0]}`"
+        return ProjectProblem("FE512", text)
+    if taken is not None and use.key in _GIVES_ONE and (len(taken.required) > 1 or taken.by_name_only):
+        names = ", ".join(f"'{name}'" for name in taken.required)
+        return ProjectProblem("FE512", f"the function is called with one value by its place, and needs {names}")
+    return None
+
+
+def _suggest_fitting(use: CodeUse, define: Define, project: Project, report: Report) -> str:
+    """The end of a message: the nearest name of the module that its key may name."""
+    said = code_name(use.target)
+    file = None if said is None else project.module_file(said.module)
+    names = [] if file is None else [each for each in names_in(file) or () if said is not None and each != said.name]
+    near = None if said is None else report.nearest.of(said.name, names)
+    if said is None or near is None or _find_misuse(use._replace(target=f"{said.module}:{near}"), define):
+        return ""
+    return f"; did you mean '{near}'?"
+
+
+def _is_used(spec: FlowSpec, use: CodeUse) -> bool:
+    """Tells whether a node has it: of agents that no node has, or not with this key, nothing is made."""
+    setting = (*use.holder, use.key)
+    return use.key in ("call", "decide", "tool") or setting in spec.remember("settings in use", _find_used)
+
+
+def _find_used(spec: FlowSpec) -> frozenset[KeyPath]:
+    agents = [(key_path(path), node) for path, node in nodes_of(spec) if is_agent(node)]
+    return frozenset(
+        (*holder_path(spec, path, node, key), key)
+        for path, node in agents
+        for key in ("output", "tools", "contexts", "guardrails")
+    )
+
+
+def _check_with(spec: FlowSpec, define: Define, report: Report) -> None:
+    """Each argument that a function needs and is not given, or is given and does not take."""
+    unknown = gaps_of(spec).arguments
     for path, node in nodes_of(spec):
         if report.is_enough:
             return
         target = node.call if is_function(node) else node.tool if is_tool(node) and is_code(node.tool) else None
-        taken = None if target is None else parameters_of(target)
-        if taken is not None and path not in unknown:
-            _check_arguments(cast("FunctionNodeSpec | ToolNodeSpec", node), taken, key_path(path), report)
-    functions = {(*key_path(path), "call") for path, node in nodes_of(spec) if is_function(node)}
-    for path, target in code_of(spec):
-        if report.is_enough:
-            return
-        taken = parameters_of(target) if path not in functions and {"call", "guardrails"} & {*path[-3:]} else None
-        if taken is not None and (len(taken.required) > 1 or taken.by_name_only):
-            names = ", ".join(f"'{name}'" for name in taken.required)
-            report.at_value("FE512", f"the function is called with one value by its place, and needs {names}", path)
+        found = None if target is None else define(target)
+        if found is not None and found.parameters is not None and path not in unknown:
+            _check_arguments(cast("FunctionNodeSpec | ToolNodeSpec", node), found.parameters, key_path(path), report)
 
 
 def _check_arguments(node: FunctionNodeSpec | ToolNodeSpec, taken: Parameters, path: KeyPath, report: Report) -> None:
@@ -160,38 +227,22 @@ def _check_arguments(node: FunctionNodeSpec | ToolNodeSpec, taken: Parameters, p
             report.at_key("FE512", text, (*path, "with", name), report.nearest(name, taken.known))
 
 
-# --- Checks of `module:function` references
-
-
-def check_code(spec: FlowSpec, project: Project, report: Report) -> None:
-    """Each reference to code that the project does not allow, or that is not there."""
-
-    @cache
-    def problems_of(target: str) -> list[ProjectProblem]:
-        return [*_find_problems(target, project, report)]
-
-    for path, target in code_of(spec):
+def _check_tool_names(spec: FlowSpec, define: Define, report: Report) -> None:
+    """Each tool of an agent that has the name of another one of its tools."""
+    for path, node in nodes_of(spec):
         if report.is_enough:
             return
-        for problem in problems_of(target) if target != STAND_IN_CODE else ():
-            report.at_value(problem.code, problem.message, path, problem.hint)
-
-
-def _find_problems(target: str, project: Project, report: Report) -> Iterator[ProjectProblem]:
-    """One reason why code of that name cannot be used, or each module that it imports and that is not there."""
-    problem = project.problem_with(target)
-    if problem is not None:
-        yield problem
-        return
-    said = code_name(target)
-    file = None if said is None else project.module_file(said.module)
-    if said is None or file is None:
-        return
-    for module in imports_in(file, said.name):
-        if not project.has_module(module):
-            known = [each.stem for each in file.parent.glob("*.py")]
-            text = f"'{target}' imports '{module}', and there is no such module"
-            yield ProjectProblem("FE505", text, report.nearest(module, known))
+        tools: tuple[str, ...] = (setting_of(spec, node, "tools") or ()) if is_agent(node) else ()
+        known: dict[str, str] = {}
+        for number, target in enumerate(tools if len(tools) > 1 else ()):
+            found = define(target)
+            name = None if found is None or found.mark is None else found.mark.name
+            if name in known and is_agent(node):
+                at = (*holder_path(spec, key_path(path), node, "tools"), "tools", number)
+                text = f"'{known[name]}' is a tool named '{name}' too; list it once, or give one another name"
+                report.at_value("FE526", text, at)
+            elif name is not None:
+                known[name] = target
 
 
 def check_tools(spec: FlowSpec, project: Project, report: Report) -> None:
@@ -218,7 +269,7 @@ def check_approvals(spec: FlowSpec, project: Project, report: Report) -> None:
     for node_path, node in nodes_of(spec):
         if is_agent(node) and (agent := settings_of(spec, node)).approve:
             own = key_path(node_path)
-            where = own if "approve" in node.model_fields_set else agent_path(spec, own, node) or own
+            where = holder_path(spec, own, node, "approve")
             for number, name in enumerate(agent.approve):
                 _check_approval(agent, name, project, report, (*where, "approve", number))
 
@@ -246,9 +297,8 @@ def _check_approval(agent: AgentSettings, name: str, project: Project, report: R
 
 def _name_of_tool(target: str, project: Project) -> str | None:
     """The name of the tool that `module:function` makes; None where that is not to be told without its code."""
-    said = code_name(target)
-    file = None if said is None else project.module_file(said.module)
-    return None if said is None or file is None else tool_name_in(file, said.name)
+    found = project.definition_of(target)
+    return None if found is None or found.mark is None else found.mark.name
 
 
 def check_servers(spec: FlowSpec, project: Project, report: Report) -> None:
@@ -343,14 +393,15 @@ class Reach(NamedTuple):
 def list_reach(spec: FlowSpec, project: Project) -> list[Reach]:
     """Each once, in the order of their kinds."""
     order = {"starts": 0, "asks": 1, "sends to": 2, "calls": 3, "runs": 4}
-    return sorted(dict.fromkeys(_find(spec, project)), key=lambda each: order[each.kind])
+    found = dict.fromkeys(reach for each in flows_in(spec) for reach in _find(each, project))
+    return sorted(found, key=lambda each: order[each.kind])
 
 
 def _find(spec: FlowSpec, project: Project) -> Iterator[Reach]:
     for _, server in servers_of(spec):
         yield _of_server(server.name, server.command, tuple(server.args), server.url)
-    for _, target in code_of(spec):
-        yield Reach("calls", target)
+    for use in code_of(spec):
+        yield Reach("calls", use.target)
     for path, node in nodes_of(spec):
         if is_tool(node) and not is_code(node.tool):
             try:
@@ -365,8 +416,6 @@ def _find(spec: FlowSpec, project: Project) -> Iterator[Reach]:
             yield from (Reach("sends to", each) for each in _told_by(node))
         elif is_code_node(node):
             yield Reach("runs", f"the code of '{'.'.join(path)}' in the sandbox")
-    for each in spec.subflows.values():
-        yield from _find(each, project)
 
 
 def _told_by(node: ApprovalNodeSpec) -> Iterator[str]:

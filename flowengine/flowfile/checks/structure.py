@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from flowengine.core.values import is_json_type
 from flowengine.engine.graph import FALLBACK, ON_ERROR, find_cycles
 from flowengine.engine.merging import StateKey, check_contribution
 from flowengine.errors import StateError
@@ -23,7 +23,6 @@ from flowengine.flowfile.analysis.flow_nodes import (
 )
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import Cause, causes_of
-from flowengine.flowfile.analysis.shapes import fits
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.file_texts import Subflows
 from flowengine.flowfile.project.project import Project, ProjectProblem
@@ -35,7 +34,7 @@ from flowengine.flowfile.yaml.positions import KeyPath
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
 
-__all__ = ["check_structure", "check_subflows", "subflows_of"]
+__all__ = ["check_structure", "check_subflows"]
 
 # --- Checks of names between nodes
 
@@ -158,19 +157,12 @@ def _check_cycles(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
             report.at_use("FE210", message, cause.use)
 
 
-def subflows_of(spec: FlowSpec) -> Iterator[tuple[NodePath, SubflowNodeSpec]]:
-    """Every node that runs another file."""
-    for path, node in nodes_of(spec):
-        if is_subflow(node):
-            yield path, node
-
-
 def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report: Report, *, whole: bool) -> None:
     """Opens the files, so that the spec knows them from here on. `whole`: nothing of the spec was mended."""
     base = project.root if spec.path is None else spec.path.parent
     opened: dict[str, FlowSpec | ProjectProblem | None] = {}
-    for path, node in subflows_of(spec):
-        if node.flow == STAND_IN_FLOW and not whole:
+    for path, node in nodes_of(spec):
+        if not is_subflow(node) or (node.flow == STAND_IN_FLOW and not whole):
             continue
         if node.flow not in opened and report.is_enough:
             continue
@@ -210,7 +202,7 @@ def _misfit(declared: InputSpec, value: Any) -> str | None:
         return None
     if declared.type == "file":
         return None if isinstance(value, str) else "a file's path"
-    if declared.type is not None and not fits(value, declared.type):
+    if declared.type is not None and not is_json_type(value, declared.type):
         return f"of type {declared.type}"
     if declared.enum is not None and not isinstance(value, dict | list) and value not in declared.enum:
         return f"one of {', '.join(map(format_found, declared.enum))}"

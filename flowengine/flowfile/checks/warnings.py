@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from flowengine.errors import ProjectError
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     SpecLevel,
@@ -25,6 +27,9 @@ from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, writes_of
 from flowengine.flowfile.analysis.references import Use, causes_of, code_of, reads_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.compile.scope import ENGINE_KEYS, ROUND
+from flowengine.flowfile.file_texts import DISK
+from flowengine.flowfile.project.project import Project, ProjectProblem
+from flowengine.flowfile.schema.fields import format_found
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 
@@ -36,6 +41,7 @@ __all__ = [
     "warn_of_absent_values",
     "warn_of_dead_nodes",
     "warn_of_endless_loop",
+    "warn_of_inputs",
     "warn_of_targets_behind_siblings",
 ]
 
@@ -227,6 +233,26 @@ _BY_ROOT: Final[Mapping[str, Callable[[FlowSpec, SpecLevel, LoopNodeSpec, str], 
     "routing_result": _result,
     "evaluation_result": _result,
 }
+
+
+def warn_of_inputs(spec: FlowSpec, project: Callable[[], Project], report: Report) -> None:
+    """Values of `enum` that no caller can give, and files that an input has by default and that are not there."""
+    for name, declared in spec.inputs.items():
+        for number, value in enumerate(declared.enum or ()):
+            if value is not None and not declared.may_be(value):
+                text = f"the input '{name}' is of type {declared.type}, and never {format_found(value)}"
+                report.at_value("FE909", text, ("inputs", name, "enum", number))
+        if declared.type == "file" and isinstance(declared.default, str) and not _ELSEWHERE.match(declared.default):
+            try:
+                problem = DISK.unreadable(project().resolve(declared.default), Path(declared.default))
+            except ProjectError as error:
+                problem = ProjectProblem("FE503", error.message)
+            if problem is not None:
+                report.at_value("FE910", problem.message, ("inputs", name, "default"), problem.hint)
+
+
+_ELSEWHERE: Final = re.compile(r"(data|https?):", re.IGNORECASE)
+"""Files that are no paths."""
 
 
 def check_unused(spec: FlowSpec, report: Report) -> None:

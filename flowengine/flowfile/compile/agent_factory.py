@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
-    from flowengine.skills.sandbox.sandbox import Sandbox
     from flowengine.skills.skill_store import SkillStore
     from flowengine.typed_contexts.manager import ContextManager
     from flowengine.typed_contexts.typed import TypedContext
@@ -49,27 +48,6 @@ def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvid
     from flowengine.context_providers.factory import ContextProviderFactory
 
     return ContextProviderFactory.create_from_config(list(entries), root=project.root, load=project.import_object)
-
-
-def contexts_of(targets: Sequence[str], project: Project) -> list[TypedContext[Any] | ContextManager]:
-    """The typed contexts of `contexts`; of a class, one with the data that it begins with."""
-    return [_context(target, project.import_object(target)) for target in targets]
-
-
-def skills_of(folders: Sequence[str], project: Project) -> SkillStore:
-    """The skills of `skills`, whose folders are below the project's root."""
-    from flowengine.skills.skill_store import SkillStore
-
-    return SkillStore([project.resolve(each) for each in folders], hidden=False)
-
-
-def sandbox_of(project: Project) -> Sandbox:
-    """Returns the sandbox for scripts. Only the project may allow unconfined ones, because flow files can be
-    untrusted.
-    """
-    from flowengine.skills.sandbox.sandbox import Sandbox
-
-    return Sandbox(allow_unconfined=project.allow_unconfined_scripts, root=project.root)
 
 
 def memory_of(memory: MemorySpec, project: Project, context: Context | None = None) -> ContextProvider:
@@ -92,6 +70,7 @@ def _scope_id(source: str, context: Context) -> str:
 
 
 def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:
+    """A typed context of `contexts`; of a class, one with the data that it begins with."""
     from flowengine.typed_contexts.manager import ContextManager
     from flowengine.typed_contexts.typed import TypedContext
 
@@ -186,13 +165,21 @@ class AgentMaker:
         given: dict[str, Any] = {"context_budget": settings.context_budget}
         if settings.context or settings.contexts or settings.skills:
             given["context_providers"] = providers_of(settings.context or (), self._project)
-            given["contexts"] = contexts_of(settings.contexts or (), self._project)
-            if settings.skills:
-                if settings.skills not in self._skills:
-                    self._skills[settings.skills] = skills_of(settings.skills, self._project)
-                given["skills"] = self._skills[settings.skills]
-                given["skill_sandbox"] = sandbox_of(self._project)
+            given["contexts"] = [_context(each, self._project.import_object(each)) for each in settings.contexts or ()]
+            given |= self._share_skills(settings.skills) if settings.skills else {}
         return given
+
+    def _share_skills(self, folders: tuple[str, ...]) -> dict[str, Any]:
+        """The skills of folders below the project's root, and the sandbox of their scripts. Only the project may allow
+        unconfined ones, because flow files can be untrusted."""
+        from flowengine.skills.sandbox.sandbox import Sandbox
+        from flowengine.skills.skill_store import SkillStore
+
+        project = self._project
+        if folders not in self._skills:
+            self._skills[folders] = SkillStore([project.resolve(each) for each in folders], hidden=False)
+        sandbox = Sandbox(allow_unconfined=project.allow_unconfined_scripts, root=project.root)
+        return {"skills": self._skills[folders], "skill_sandbox": sandbox}
 
     def _make_guardrails(self, guardrails: Guardrails | None) -> dict[str, Any]:
         if guardrails is None:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,7 +162,7 @@ class _Compiler:
         self._path = path
 
     def import_callable(self, target: str, /) -> Callable[..., Any]:
-        return self._builder.project.import_callable(target)
+        return self._builder.import_callable(target)
 
     def tool(self, target: str, /) -> ToolTarget:
         return self._builder.tool(target)
@@ -216,6 +216,8 @@ class _Builder:
         self.project = project
         self._build = subflow
         self._environ = around.environ
+        self.import_object = cache(project.import_object)
+        self.import_callable = cache(project.import_callable)
         self.agents = AgentMaker(spec, project, model, around)
 
     def subflow(self, flow: str) -> CompiledFlow:
@@ -234,8 +236,8 @@ class _Builder:
     def tool(self, target: str) -> ToolTarget:
         """The tool of `server.tool` or `module:function`."""
         if is_code(target):
-            found = self.project.import_object(target)
-            return found if isinstance(found, Tool) else self.project.import_callable(target)
+            found = self.import_object(target)
+            return found if isinstance(found, Tool) else self.import_callable(target)
         server, _, tool = target.partition(".")
         return ServerTool(server_named(self.spec, self.project, server), tool, self._environ)
 

@@ -14,17 +14,16 @@ from typing import Any, Final, NamedTuple
 from flowengine.core.user_code import describe_error, unprefixed_name
 
 __all__ = [
+    "CodeDefinition",
     "CodeName",
     "Parameters",
     "ToolMark",
     "code_name",
+    "definition_of",
     "find_syntax_problem",
     "home_of",
     "imports_in",
     "names_in",
-    "parameters_in",
-    "tool_mark_in",
-    "tool_name_in",
 ]
 
 _TARGET: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
@@ -98,39 +97,8 @@ class Parameters(NamedTuple):
     """Whether it also takes names that it does not list (`**named`)."""
     by_name_only: bool
     """Whether a required one can only be given by its name."""
-
-
-def parameters_in(file: Path, name: str) -> Parameters | None:
-    """The parameters of a function that a module defines; None where they cannot be seen (it is decorated, defined
-    twice or no function, or takes parameters without names)."""
-    try:
-        tree = _tree(file, file.stat().st_mtime_ns)
-    except OSError:
-        return None
-    bound = [each for each, _ in _find_bound_names([] if tree is None else tree.body)]
-    defined = [
-        each
-        for each in ([] if tree is None else tree.body)
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name
-    ]
-    if len(defined) != 1 or bound.count(name) != 1 or defined[0].args.posonlyargs:
-        return None
-    marks = [each.func if isinstance(each, ast.Call) else each for each in defined[0].decorator_list]
-    sources = dict(_find_bound_names([] if tree is None else tree.body))
-    if not all(isinstance(each, ast.Name) and _is_mark(each.id, sources.get(each.id)) for each in marks):
-        return None
-    given = defined[0].args
-    plain = [each.arg for each in given.args]
-    by_name = {each.arg: default for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
-    needed = [each for each, default in by_name.items() if default is None]
-    required = (*plain[: len(plain) - len(given.defaults)], *needed)
-    return Parameters(required, (*plain, *by_name), given.kwarg is not None, bool(needed))
-
-
-def tool_name_in(file: Path, name: str) -> str | None:
-    """Returns the name of the tool that a module's function makes; None if unknown."""
-    mark = tool_mark_in(file, name)
-    return None if mark is None else mark.name
+    nameless: tuple[str, ...]
+    """As they are written, those that no name gives: `a, /`, `*rest`, `**named`."""
 
 
 class ToolMark(NamedTuple):
@@ -146,15 +114,100 @@ class ToolMark(NamedTuple):
     """Its return annotation."""
 
 
-def tool_mark_in(file: Path, name: str) -> ToolMark | None:
-    """The mark of a function that a module defines; None where it cannot be seen (another decorator, no function)."""
-    if parameters_in(file, name) is None:
+class CodeDefinition(NamedTuple):
+    """What a name of a module stands for."""
+
+    kind: str
+    """`a function`, `a class` (one without bases), or the type of a constant."""
+    parameters: Parameters | None = None
+    """Of a function."""
+    mark: ToolMark | None = None
+    """What is known of a function as a tool."""
+
+    @property
+    def is_callable(self) -> bool:
+        return self.kind in (_FUNCTION, _CLASS)
+
+
+_FUNCTION: Final = "a function"
+_CLASS: Final = "a class"
+
+
+def definition_of(file: Path, name: str) -> CodeDefinition | None:
+    """What a module's name stands for in every run; None where that cannot be seen: it is bound several times, its
+    value is worked out, a decorator may change it, or a class may inherit something.
+    """
+    try:
+        return _definition(file, file.stat().st_mtime_ns, name)
+    except OSError:
         return None
-    tree = _tree(file, file.stat().st_mtime_ns)
-    assert tree is not None  # Its parameters were read.
-    [defined] = [
-        each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name
-    ]
+
+
+@lru_cache(maxsize=256)
+def _definition(file: Path, changed: int, name: str) -> CodeDefinition | None:
+    tree = _tree(file, changed)
+    if tree is None:
+        return None
+    sources = [*_find_bound_names(tree.body)]
+    bound = [each for each, _ in sources]
+    if bound.count(name) != 1 or "*" in bound:
+        return None
+    for each in tree.body:
+        match each:
+            case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) if found == name:
+                return _read_function(each, dict(sources))
+            case ast.ClassDef(name=found, bases=[], keywords=[], decorator_list=[]) if found == name:
+                return CodeDefinition(_CLASS)
+            case (
+                ast.Assign(targets=[ast.Name(id=found)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value)
+            ) if found == name:
+                return _read_constant(value, name, tree)
+            case _:
+                pass
+    return None
+
+
+def _read_constant(value: ast.expr, name: str, tree: ast.Module) -> CodeDefinition | None:
+    for each in ast.walk(tree):  # Code may give it another value later.
+        if isinstance(each, ast.Global) and name in each.names:
+            return None
+        if isinstance(each, ast.Name) and each.id in ("exec", "globals", "setattr"):
+            return None
+    if isinstance(value, ast.Constant):
+        return CodeDefinition("None" if value.value is None else type(value.value).__name__)
+    kind = next((kind for node, kind in _LITERALS.items() if isinstance(value, node)), None)
+    return None if kind is None else CodeDefinition(kind)
+
+
+_LITERALS: Final = {ast.JoinedStr: "str", ast.List: "list", ast.Tuple: "tuple", ast.Dict: "dict", ast.Set: "set"}
+
+
+def _read_function(
+    defined: ast.FunctionDef | ast.AsyncFunctionDef, sources: Mapping[str, str | None]
+) -> CodeDefinition | None:
+    marks = [each.func if isinstance(each, ast.Call) else each for each in defined.decorator_list]
+    if not all(isinstance(each, ast.Name) and _is_mark(each.id, sources.get(each.id)) for each in marks):
+        return None
+    given = defined.args
+    first = [each.arg for each in given.posonlyargs]
+    plain = [*first, *(each.arg for each in given.args)]
+    by_name = {each.arg: default for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
+    needed = [each for each, default in by_name.items() if default is None]
+    nameless = [f"{', '.join(first)}, /"] if first else []
+    nameless += [f"*{given.vararg.arg}"] if given.vararg is not None else []
+    nameless += [f"**{given.kwarg.arg}"] if given.kwarg is not None else []
+    parameters = Parameters(
+        required=(*plain[: len(plain) - len(given.defaults)], *needed),
+        known=(*plain, *by_name),
+        takes_any=given.kwarg is not None,
+        by_name_only=bool(needed),
+        nameless=tuple(nameless),
+    )
+    return CodeDefinition(_FUNCTION, parameters, _read_mark(defined))
+
+
+def _read_mark(defined: ast.FunctionDef | ast.AsyncFunctionDef) -> ToolMark:
     marks = [mark for mark in defined.decorator_list if isinstance(mark, ast.Call)]
     given = {word.arg: word.value for mark in marks for word in mark.keywords}
     asked = given.get("approve", ast.Constant(None))
@@ -163,7 +216,8 @@ def tool_mark_in(file: Path, name: str) -> ToolMark | None:
         is_asked = False
     if None in given:  # `**options`
         return ToolMark(None, None, is_asked, defined.returns)
-    return ToolMark(_text(given.get("name"), name), _text(given.get("effect"), "none"), is_asked, defined.returns)
+    name, effect = _text(given.get("name"), defined.name), _text(given.get("effect"), "none")
+    return ToolMark(name, effect, is_asked, defined.returns)
 
 
 def _text(given: ast.expr | None, otherwise: str) -> str | None:

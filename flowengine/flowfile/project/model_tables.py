@@ -6,13 +6,19 @@ Nothing is opened or asked, no key is looked for, and no command runs here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from flowengine.core.values import describe_value, is_map
 from flowengine.errors import ModelConfigError, did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath
-from flowengine.flowfile.project.vendor_tables import read_prices
+from flowengine.flowfile.project.vendor_tables import (
+    ADAPTERS,
+    choose_from,
+    find_address_problem,
+    find_doubled_key,
+    read_prices,
+)
 from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
@@ -24,7 +30,6 @@ from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
 __all__ = ["MODEL_KEYS", "read_models"]
 
 
-ADAPTERS: Final = ("native", "litellm")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST_TOKENS: Final = 1_000_000_000
 _OPTION_NAMES: Final = (*OPTIONS, "model_options")
@@ -70,35 +75,23 @@ def _is_tokens(value: Any) -> str | None:
     return None if type(value) is int and 1 <= value <= _MOST_TOKENS else "a whole number of at least 1"
 
 
-def _is_address(value: Any) -> str | None:
-    is_one = isinstance(value, str) and value.startswith(("http://", "https://"))
-    return None if is_one else "an address that starts with http:// or https://"
-
-
 def _is_map(value: Any) -> str | None:
     return None if is_map(value) else "a table"
-
-
-def _one_of(words: tuple[str, ...]) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        return None if isinstance(value, str) and value in words else f"one of {', '.join(words)}"
-
-    return check
 
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {"structured_output": STRUCTURED_OUTPUTS, "adapter": ADAPTERS}
 MODEL_KEYS: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "model": lambda value: None if isinstance(value, str) and value else "a text such as 'openai/gpt-4o-mini'",
-    "base_url": _is_address,
+    "base_url": find_address_problem,
     "key_env": find_variable_problem,
     "key_command": find_key_command_problem,
     "options": _is_map,
     "price": _is_map,
     "window": _is_tokens,
     "longest_answer": _is_tokens,
-    "structured_output": _one_of(STRUCTURED_OUTPUTS),
+    "structured_output": choose_from(STRUCTURED_OUTPUTS),
     "images": _is_flag,
-    "adapter": _one_of(ADAPTERS),
+    "adapter": choose_from(ADAPTERS),
 }
 """Key → what is expected of its value where that is something else."""
 _SECRET: Final = frozenset({"key_env", "key_command"})
@@ -128,8 +121,8 @@ class _Reader:
         """Reads the table; None if it has errors."""
         self._check_keys()
         self._check_model()
-        for problem, at in _check_keys_said(self._given, f"model '{self._name}'"):
-            self._say(problem, "", at)
+        if (problem := find_doubled_key(self._given, f"model '{self._name}'")) is not None:
+            self._say(problem, "", "key_command")
         options = self._options()
         prices = read_prices({self._name: self._given["price"]}, self._say_of_price) if "price" in self._given else {}
         if not self._is_sound:
@@ -219,9 +212,3 @@ class _Reader:
         for option, reason in find_refusals(provider, name, options):
             at = (option,) if option in _OPTION_NAMES else ("model_options", option)
             self._say(f"model '{self._name}' ({provider}/{name}) refuses `{option}`: {reason}", "", "options", *at)
-
-
-def _check_keys_said(given: Mapping[str, Any], whose: str) -> Iterator[tuple[str, str]]:
-    """(what is wrong, the key) where a key is said to come from two places."""
-    if "key_env" in given and "key_command" in given:
-        yield f"the key of {whose} comes from a variable or from a command, not from both", "key_command"

@@ -24,7 +24,15 @@ from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.user_code import describe_error, unprefixed_name
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, ProjectError, did_you_mean
-from flowengine.flowfile.project.code_names import CodeName, code_name, find_syntax_problem, home_of, names_in
+from flowengine.flowfile.project.code_names import (
+    CodeDefinition,
+    CodeName,
+    code_name,
+    definition_of,
+    find_syntax_problem,
+    home_of,
+    names_in,
+)
 from flowengine.flowfile.project.imports import load_module
 from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath, find_key_positions, nearest_position
 from flowengine.models.definitions import ModelDefinition
@@ -153,6 +161,12 @@ class Project:
             return ProjectProblem("FE506", f"the module '{said.module}' defines no '{said.name}'", hint)
         source = names[said.name]
         return None if source is None or self._is_ours(source) else _explain_borrowed(said, source)
+
+    def definition_of(self, target: str) -> CodeDefinition | None:
+        """What `module:name` stands for, read without running code; None where that cannot be seen."""
+        said = code_name(target)
+        file = None if said is None else self.module_file(said.module)
+        return None if said is None or file is None else definition_of(file, said.name)
 
     def refusal(self, said: CodeName) -> ProjectProblem | None:
         """Explains why code of that name must not be used; None if it may."""

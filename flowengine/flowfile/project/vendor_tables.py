@@ -5,7 +5,7 @@ Which vendors there are is the model column's to say; nothing is opened or asked
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from sys import float_info
 from typing import Any, Final
 
@@ -17,7 +17,15 @@ from flowengine.models.key_command import find_key_command_problem, find_variabl
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ALIASES, ProviderSettings, RateLimits, is_stand_in, is_vendor, vendor_names
 
-__all__ = ["read_default_provider", "read_prices", "read_providers"]
+__all__ = [
+    "ADAPTERS",
+    "choose_from",
+    "find_address_problem",
+    "find_doubled_key",
+    "read_default_provider",
+    "read_prices",
+    "read_providers",
+]
 
 # --- The table `prices` of a project file
 
@@ -57,13 +65,38 @@ def _is_amount(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= float_info.max
 
 
+def find_address_problem(value: object) -> str | None:
+    is_one = isinstance(value, str) and value.startswith(("http://", "https://"))
+    return None if is_one else "an address that starts with http:// or https://"
+
+
+def choose_from(words: Sequence[str]) -> Callable[[object], str | None]:
+    """Makes a check of a value that is one of some words."""
+    return lambda value: None if isinstance(value, str) and value in words else f"one of {', '.join(words)}"
+
+
+def _find_limit_problem(value: object) -> str | None:
+    return None if type(value) is int and value >= 1 else "a whole number of at least 1"
+
+
+def find_doubled_key(given: Mapping[str, Any], whose: str) -> str | None:
+    """Says that a key comes from two places."""
+    if "key_env" in given and "key_command" in given:
+        return f"the key of {whose} comes from a variable or from a command, not from both"
+    return None
+
+
+ADAPTERS: Final = ("native", "litellm")
 _LIMITS: Final = ("requests_per_minute", "tokens_per_minute", "max_parallel")
-_CHOICES: Final[Mapping[str, Sequence[str]]] = {
-    "adapter": ("native", "litellm"),
-    "structured_output": STRUCTURED_OUTPUTS,
+_CHOICES: Final[Mapping[str, Sequence[str]]] = {"adapter": ADAPTERS, "structured_output": STRUCTURED_OUTPUTS}
+_PROVIDER_KEYS: Final[Mapping[str, Callable[[Any], str | None]]] = {
+    "base_url": find_address_problem,
+    **dict.fromkeys(_LIMITS, _find_limit_problem),
+    **{key: choose_from(words) for key, words in _CHOICES.items()},
+    "key_env": find_variable_problem,
+    "key_command": find_key_command_problem,
 }
-_OF_KEYS: Final = ("key_env", "key_command")
-_PROVIDER_KEYS: Final = ("base_url", *_LIMITS, *_CHOICES, *_OF_KEYS)
+"""Key → what is expected of its value where that is something else."""
 _HINT: Final = f"; it takes {', '.join(_PROVIDER_KEYS)}"
 
 
@@ -85,7 +118,7 @@ def read_providers(table: Mapping[str, Any], tell: TellProblem) -> dict[str, Pro
             told = f"'{name}' in `providers` is '{provider}' in another spelling; keep one of them"
             tell(told, "", ("providers", name))
         else:
-            found[provider] = _Provider(name, given, tell).read()
+            found[provider] = _read_provider(name, given, tell)
     return found
 
 
@@ -97,64 +130,29 @@ def read_default_provider(name: str | None, tell: TellProblem) -> str | None:
     return None
 
 
-class _Provider:
-    """The table of one provider. What is wrong in it is told, and left out."""
-
-    def __init__(self, name: str, given: Mapping[str, Any], tell: TellProblem) -> None:
-        self._name = name
-        self._given = given
-        self._tell_at = tell
-
-    def _tell(self, key: str, what: str) -> None:
-        self._tell_at(f"'{key}' of provider '{self._name}' {what}", "", ("providers", self._name, key))
-
-    def read(self) -> ProviderSettings:
-        for key in self._given:
-            if key not in _PROVIDER_KEYS:
-                near = did_you_mean(key, _PROVIDER_KEYS) or _HINT
-                self._tell_at(f"unknown key '{key}' of provider '{self._name}'", near, ("providers", self._name, key))
-        limits = dict(self._limits())
-        base = self._given.get("base_url")
-        if base is not None and not _is_address(base):
-            self._tell("base_url", "is an address that starts with http:// or https://")
-            base = None
-        chosen = dict(self._choices())
-        if chosen.get("adapter") == "native" and not is_native(ALIASES.get(self._name, self._name)):
-            self._tell("adapter", "cannot be native: it is reached through litellm only")
-        return ProviderSettings(base, RateLimits(**limits) if limits else None, **chosen, **self._key_source())
-
-    def _limits(self) -> Iterator[tuple[str, int]]:
-        for key in _LIMITS:
-            value = self._given.get(key)
-            if type(value) is int and value >= 1:
-                yield key, value
-            elif value is not None:
-                self._tell(key, "is a whole number of at least 1")
-
-    def _choices(self) -> Iterator[tuple[str, Any]]:
-        for key, words in _CHOICES.items():
-            value = self._given.get(key)
-            if isinstance(value, str) and value in words:
-                yield key, value
-            elif key in self._given:
-                self._tell(key, f"is one of {', '.join(words)}, not {value!r}")
-
-    def _key_source(self) -> dict[str, Any]:
-        """Where the key comes from. Errors do not repeat the value, which may be the key itself."""
-        given = {key: self._given[key] for key in _OF_KEYS if key in self._given}
-        sound = True
-        for key, value in given.items():
-            expected = find_key_command_problem(value) if key == "key_command" else find_variable_problem(value)
-            if expected is not None:
-                self._tell(key, f"is {expected}")
-                sound = False
-        if len(given) == 2:
-            told = f"the key of provider '{self._name}' comes from a variable or from a command, not from both"
-            self._tell_at(told, "", ("providers", self._name, "key_command"))
-            sound = False
-        if not sound:
-            return {}
-        return {key: split_command(value) if key == "key_command" else value for key, value in given.items()}
+def _read_provider(name: str, given: Mapping[str, Any], tell: TellProblem) -> ProviderSettings:
+    """The table of one provider. What is wrong in it is told, and left out; no error repeats what may be a key."""
+    sound: dict[str, Any] = {}
+    for key, value in given.items():
+        at = ("providers", name, key)
+        if key not in _PROVIDER_KEYS:
+            near = did_you_mean(key, _PROVIDER_KEYS) or _HINT
+            tell(f"unknown key '{key}' of provider '{name}'", near, at)
+        elif value is None:  # Said by a run from elsewhere, in JSON.
+            continue
+        elif (expected := _PROVIDER_KEYS[key](value)) is not None:
+            shown = f", not {value!r}" if key in _CHOICES else ""
+            tell(f"'{key}' of provider '{name}' is {expected}{shown}", "", at)
+        else:
+            sound[key] = split_command(value) if key == "key_command" else value
+    if sound.get("adapter") == "native" and not is_native(ALIASES.get(name, name)):
+        told = f"'adapter' of provider '{name}' cannot be native: it is reached through litellm only"
+        tell(told, "", ("providers", name, "adapter"))
+    if (problem := find_doubled_key(given, f"provider '{name}'")) is not None:
+        tell(problem, "", ("providers", name, "key_command"))
+        sound = {key: value for key, value in sound.items() if key not in ("key_env", "key_command")}
+    limits = {key: sound.pop(key) for key in _LIMITS if key in sound}
+    return ProviderSettings(limits=RateLimits(**limits) if limits else None, **sound)
 
 
 def _nearest(name: str) -> str:
@@ -168,7 +166,3 @@ def _nearest(name: str) -> str:
         return f"; did you mean '{nearest}'?"
     own = "A server of your own that speaks as OpenAI does is hosted_vllm, with its address as `base_url`"
     return f"; it names a vendor, one of {', '.join(known)}. {own}"
-
-
-def _is_address(value: object) -> bool:
-    return isinstance(value, str) and value.startswith(("http://", "https://"))

@@ -26,7 +26,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     is_tool,
     settings_of,
 )
-from flowengine.flowfile.project.code_names import Parameters, ToolMark, code_name, parameters_in, tool_mark_in
+from flowengine.flowfile.project.code_names import ToolMark
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.risks.closed_values import shape_of_annotation
 from flowengine.flowfile.schema.fields import is_code
@@ -48,7 +48,6 @@ __all__ = [
     "effects_in",
     "is_mentioned",
     "mark_of",
-    "parameters_of",
     "provider_of",
     "sources_in",
 ]
@@ -253,28 +252,17 @@ def _is_asked(project: Project, target: str, rules: ApprovalRules) -> bool:
 
 def mark_of(project: Project, target: str) -> ToolMark | None:
     """Returns what is known about a project's function as a tool."""
-    file, name = _file_of(project, target)
-    return None if file is None else tool_mark_in(file, name)
-
-
-def parameters_of(project: Project, target: str) -> Parameters | None:
-    """Returns the parameters of a project's function, if known."""
-    file, name = _file_of(project, target)
-    return None if file is None else parameters_in(file, name)
+    found = project.definition_of(target)
+    return None if found is None else found.mark
 
 
 def is_mentioned(project: Project, target: str, word: str) -> bool:
     """Tells whether a word stands in the module of a function or a class, or that module cannot be read."""
-    file, _ = _file_of(project, target)
+    file = project.module_file(target.partition(":")[0])
     try:
         return file is None or word.encode() in file.read_bytes()
     except OSError:
         return True
-
-
-def _file_of(project: Project, target: str) -> tuple[Path | None, str]:
-    said = code_name(target)
-    return (None, "") if said is None else (project.module_file(said.module), said.name)
 
 
 _MOST_FILES: Final = 5_000

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
+    flows_in,
     is_agent,
     is_asking,
     is_function,
@@ -46,7 +47,6 @@ from flowengine.flowfile.risks.outside_effects import (
     can_act,
     can_bring,
     effects_in,
-    parameters_of,
     provider_of,
     sources_in,
 )
@@ -125,14 +125,9 @@ class TextGraph:
 
 def may_have_risks(spec: FlowSpec) -> bool:
     """Tells whether there could be a source and an effect, as far as the kinds of the nodes say."""
-    specs, seen = [spec], set[int]()
     brings = any(each.is_untrusted for each in spec.inputs.values())
     acts = False
-    for each in specs:
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        specs += each.subflows.values()
+    for each in flows_in(spec):
         if any(state.trust is not None for state in each.shared_state.values()):
             return True
         for _, node in nodes_of(each):
@@ -321,7 +316,8 @@ class _File:
 
     def _takes_context(self, node: NodeSpec) -> bool:
         if is_function(node):
-            taken = parameters_of(self._project, node.call)
+            found = self._project.definition_of(node.call)
+            taken = None if found is None else found.parameters
             return not node.with_ or taken is None or "context" in taken.known or taken.takes_any
         return node.type not in TRAITS
 

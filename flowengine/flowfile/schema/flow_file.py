@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from flowengine.core.media_types import is_media_pattern
-from flowengine.core.values import is_one_of
-from flowengine.flowfile.analysis.shapes import fits
+from flowengine.core.values import is_json_type, is_one_of
 from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSpec, JsonSchema, Servers
 from flowengine.flowfile.schema.fields import (
     APART,
@@ -72,6 +71,11 @@ class InputSpec(Keys):
         """Whether a run must be given this input."""
         return "default" not in self.model_fields_set
 
+    def may_be(self, value: Any) -> bool:
+        """Tells whether a value that is given can equal this one; 1 equals 1.0."""
+        whole = self.type == "integer" and is_json_type(value, "number") and value == value // 1
+        return self.type is None or whole or is_json_type(value, self.type)
+
     @model_validator(mode="after")
     def _one_description_of_shape(self) -> InputSpec:
         if self.schema_ is not None:
@@ -93,10 +97,12 @@ class InputSpec(Keys):
                 raise refuse(
                     "FE407", f"the default of a file is its path, found {format_found(self.default)}", at="default"
                 )
-        elif self.type is not None and self.default is not None and not fits(self.default, self.type):
+        elif self.type is not None and self.default is not None and not is_json_type(self.default, self.type):
             raise refuse("FE407", f"the default {format_found(self.default)} is not of type {self.type}", at="default")
         if self.enum is not None and self.default is not None and not is_one_of(self.default, self.enum):
             raise refuse("FE407", f"the default {format_found(self.default)} is not one of 'enum'", at="default")
+        if self.enum is not None and self.required and not any(map(self.may_be, self.enum)):
+            raise refuse("FE407", f"'enum' has no value of type {self.type}, so none can be given", at="enum")
         return self
 
 
@@ -124,14 +130,14 @@ class StateSpec(Keys):
 
     @model_validator(mode="after")
     def _consistent(self) -> StateSpec:
-        if self.type is not None and self.default is not None and not fits(self.default, self.type):
+        if self.type is not None and self.default is not None and not is_json_type(self.default, self.type):
             raise refuse("FE407", f"the default {format_found(self.default)} is not of type {self.type}", at="default")
         allowed = _MERGES.get(self.merge)
         if allowed is None:
             return self
         if self.type is not None and self.type not in allowed:
             raise refuse("FE410", f"'{self.merge}' goes with {' or '.join(allowed)}, not with {self.type}", at="merge")
-        if self.default is not None and not any(fits(self.default, each) for each in allowed):
+        if self.default is not None and not any(is_json_type(self.default, each) for each in allowed):
             raise refuse(
                 "FE407",
                 f"'{self.merge}' starts at {' or '.join(allowed)}, not at {format_found(self.default)}",
@@ -236,7 +242,8 @@ class FlowSpec(Keys):
 
     def remember(self, name: str, make: Callable[[FlowSpec], T]) -> T:
         """Returns a value computed once for this immutable spec."""
-        known = self._worked_out  # Once: pydantic takes its time with private attributes.
+        private = cast("dict[str, dict[str, Any]]", self.__pydantic_private__)
+        known = private["_worked_out"]  # By its name pydantic would find it in five times the time.
         if name not in known:
             known[name] = make(self)
         return known[name]
