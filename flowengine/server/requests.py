@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -44,6 +44,7 @@ _MAX_DEPTH: Final = 100
 _MAX_PROBLEMS: Final = 20
 """Mistakes of a body that are told."""
 _MAX_FIELDS: Final = 1_000
+_ESCAPED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
 async def read_form(request: Request, most: int = _MAX_FORM_BYTES) -> Mapping[str, str]:
@@ -59,9 +60,20 @@ def parse_form(body: bytes) -> Mapping[str, str]:
 
 def _parse_pairs(body: bytes) -> Sequence[tuple[str, str]]:
     try:
-        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+        text = body.decode()
     except ValueError:
-        raise ProblemError(400, "Not a form", "the body is no form of at most 1,000 fields") from None
+        text = None
+    if text is None or text.count("&") >= _MAX_FIELDS:
+        raise ProblemError(400, "Not a form", "the body is no form of at most 1,000 fields")
+    parts = [part.partition("=") for part in text.split("&") if part]
+    return [(_unquote(name), _unquote(value)) for name, _, value in parts]
+
+
+def _unquote(text: str) -> str:
+    """As `urllib.parse.unquote_plus`, which takes ten times as long for megabytes of `%` without digits behind."""
+    return _ESCAPED.sub(
+        lambda found: bytes.fromhex(found[0].replace("%", "")).decode(errors="replace"), text.replace("+", " ")
+    )
 
 
 async def read_json(request: Request, schema: Mapping[str, Any], most: int = _MAX_JSON_BYTES) -> dict[str, Any]:

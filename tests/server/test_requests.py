@@ -1,0 +1,35 @@
+"""Fields of posted forms: read as every other reader of forms does, and in little memory and time whatever they hold."""
+
+from __future__ import annotations
+
+import tracemalloc
+from urllib.parse import parse_qsl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowengine.server.problems import ProblemError
+from flowengine.server.requests import parse_form
+
+
+@given(st.text("%%%09afFC3g+&=ä;\0", max_size=30))
+def test_a_form_is_read_as_the_standard_library_does(text: str) -> None:
+    assert parse_form(text.encode()) == dict(parse_qsl(text, keep_blank_values=True))
+
+
+def test_a_form_of_percent_signs_takes_no_more_room_than_another() -> None:
+    body = b"a=" + b"%" * 100_000
+    parse_form(body)
+    tracemalloc.start()
+    try:
+        assert parse_form(body) == {"a": "%" * 100_000}
+        assert tracemalloc.get_traced_memory()[1] < 6 * len(body)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("body", [b"a=\xff", b"&".join([b"a=1"] * 1_001)])
+def test_what_is_no_form_is_told(body: bytes) -> None:
+    with pytest.raises(ProblemError, match="no form of at most 1,000 fields"):
+        parse_form(body)
