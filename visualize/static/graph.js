@@ -154,6 +154,7 @@ class Graph {
     this.heat = ""; // what boxes are coloured by: their status, or "time" or "cost"
     this.grown = 1;
     this.written = [];
+    this.unwritten = []; // what is said of nodes out of sight, until they come into sight
     this.names = [];
     this.bases = [];
     this.standings = []; // statuses and times as words
@@ -203,6 +204,8 @@ class Graph {
 
   // As large as names are now; once, as long as that does not change.
   placeName(number) {
+    const said = this.unwritten[number];
+    if (said) this.writeWords(number, said);
     if (this.isCompact || this.written[number] === this.grown) return;
     this.written[number] = this.grown;
     this.writeName(number, this.names[number]);
@@ -316,6 +319,14 @@ class Graph {
     }
     if (classes.contains("critical") !== said.isCritical) classes.toggle("critical");
     for (let level = 0; level < 5; level += 1) classes.toggle(`heat-${level}`, said.heat === level);
+    if (group.hasAttribute("display")) this.unwritten[number] = said;
+    else this.writeWords(number, said);
+  }
+
+  // All that a box says.
+  writeWords(number, said) {
+    this.unwritten[number] = null;
+    const group = this.groups[number];
     const title = group.querySelector(":scope > title");
     if (title) title.textContent = [this.head.drawn[number], said.standing, said.detail].filter(Boolean).join(" · ");
     if (this.isCompact) {

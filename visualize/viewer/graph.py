@@ -24,6 +24,8 @@ __all__ = ["COMPACT", "detail", "graph_data", "graph_markup", "legend_markup"]
 
 COMPACT: Final = 2_000
 """Above this many nodes a box holds its name and its glyph alone, and edges keep their first look."""
+_SPARSE: Final = 150
+"""Above this many nodes our script displays what is in sight alone; it comes hidden, so that nothing is laid out twice."""
 
 _BUNDLE: Final = 100
 """Edges in one drawing."""
@@ -92,6 +94,7 @@ class _Drawing:
         self._name = escape(name)
         self._compact = compact
         self._is_live = is_live
+        self._is_sparse = is_live and len(picture.nodes) > _SPARSE
         self._numbers = {node.id: number for number, node in enumerate(picture.nodes)}
         self._containers = frozenset(node.parent for node in picture.nodes if node.parent is not None)
         self._paths = dict(zip(((edge.source, edge.target) for edge in first.edges), placed.paths, strict=True))
@@ -100,7 +103,7 @@ class _Drawing:
         placed, name = self._placed, self._name
         role = 'role="group" aria-roledescription="graph"' if self._is_live else 'role="img"'
         yield (
-            f'<svg id="{name}" class="graph{" compact" if self._compact else ""}" {role} '
+            f'<svg id="{name}" class="graph{" compact" if self._compact else ""}"{_SPARSELY * self._is_sparse} {role} '
             f'viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" width="{placed.width:.0f}" '
             f'height="{placed.height:.0f}" aria-label="{_write_text(self._picture.name)}">'
         )
@@ -140,7 +143,7 @@ class _Drawing:
             points = self._paths.get((edge.source, edge.target), [])
             if self._is_large and not points:
                 continue
-            place = f'd="{curve(points)}"' if points else _HIDDEN.strip()
+            place = f'd="{curve(points)}"{_HIDDEN * self._is_sparse}' if points else _HIDDEN.strip()
             yield (
                 f'<path class="{edge_class(edge)}" data-edge="{number}" {place} marker-end="url(#{self._name}-arrow)"/>'
             )
@@ -157,7 +160,7 @@ class _Drawing:
         node = self._nodes.get(node.id, node)
         box = self._placed.boxes.get(node.id) or Box(0.0, 0.0, *_measure_node(node, self._compact))
         shape = outline(node.kind, Box(0.0, 0.0, box.width, box.height))
-        hidden = (self._compact and not is_frame) or node.id not in self._nodes  # Our script shows what is in sight.
+        hidden = ((self._compact or self._is_sparse) and not is_frame) or node.id not in self._nodes
         opening = (
             f'<g class="{_node_class(node, is_frame)}" data-node="{self._numbers[node.id]}" '
             f'transform="translate({box.x:.1f} {box.y:.1f})"{_LIVE if self._is_live else ""}'
@@ -195,6 +198,7 @@ _LIVE: Final = ' role="button" tabindex="-1"'
 _UNFOLDED: Final = "M-9-9H9V9H-9ZM-5 0H5"
 _FOLDED: Final = f"{_UNFOLDED}M0-5V5"
 _HIDDEN: Final = ' display="none"'
+_SPARSELY: Final = " data-sparse"
 
 
 def _draw_progress(node: PictureNode, x: float, y: float, width: float) -> str:
