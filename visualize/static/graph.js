@@ -375,11 +375,13 @@ class Graph {
   }
 }
 
-// Of a large graph, only what is in sight is displayed: the browser lays out nothing else.
+// Of a large graph, only what is in sight is displayed: the browser lays out nothing else. Boxes out of sight stand in an
+// element of their own, behind all lines, where it does not even work out how they look.
 class Sight {
   constructor(graph, box) {
     this.box = box;
     this.graph = graph;
+    this.unseen = graph.svg.querySelector(".unseen");
     this.measure();
     new ResizeObserver(() => this.look(this.last)).observe(box);
   }
@@ -388,6 +390,7 @@ class Sight {
   measure() {
     this.spots = this.graph.groups.flatMap((group, number) => {
       const [x, y] = group.getAttribute("transform").match(/-?[\d.]+/g).map(Number);
+      if (group.parentNode === this.unseen) group.setAttribute("display", "none");
       const spot = { group, x, y, isFrame: group.classList.contains("frame"), isShown: !group.hasAttribute("display") };
       return this.graph.isHidden?.(number) ? [] : [{ ...spot, number }];
     });
@@ -421,10 +424,16 @@ class Sight {
     for (const line of this.lines) {
       if (line.left <= right && line.right >= left && line.top <= bottom && line.bottom >= top) now.add(line);
     }
-    for (const spot of this.shown) if (!now.has(spot)) spot.group.setAttribute("display", "none");
+    const isBox = ({ number }) => number !== undefined && !this.graph.isContainer[number];
+    for (const spot of this.shown) {
+      if (now.has(spot)) continue;
+      spot.group.setAttribute("display", "none");
+      if (isBox(spot)) this.unseen.append(spot.group);
+    }
     for (const spot of now) {
       if (this.shown.has(spot)) continue;
       spot.group.removeAttribute("display");
+      if (isBox(spot)) this.unseen.parentNode.append(spot.group);
       if (spot.number !== undefined) this.graph.placeName(spot.number);
     }
     this.shown = now;

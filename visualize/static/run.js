@@ -32,7 +32,7 @@ class RunPage {
     dressValues(document.querySelector(".run-head"));
     this.rows = new Rows(document.getElementById("rows"), (item) => this.chooseRow(item));
     const view = document.getElementById("view");
-    this.sight = this.graph.svg.hasAttribute("data-sparse") ? new Sight(this.graph, view) : null;
+    this.sight = this.graph.svg.querySelector(".unseen") ? new Sight(this.graph, view) : null;
     this.zoom = new PanZoom(view, this.graph.svg, (place) => {
       view.classList.toggle("far", place.scale < (this.graph.isCompact ? 0.4 : 0.15));
       this.graph.scaled(place.scale);

@@ -25,7 +25,8 @@ __all__ = ["COMPACT", "detail", "graph_data", "graph_markup", "legend_markup"]
 COMPACT: Final = 2_000
 """Above this many nodes a box holds its name and its glyph alone, and edges keep their first look."""
 _SPARSE: Final = 150
-"""Above this many nodes our script displays what is in sight alone; it comes hidden, so that nothing is laid out twice."""
+"""Above this many nodes our script displays what is in sight alone. Boxes come in an `<svg>` that is not displayed, since
+browsers work out the looks of all that is in a `<g>`, displayed or not."""
 
 _BUNDLE: Final = 100
 """Edges in one drawing."""
@@ -103,7 +104,7 @@ class _Drawing:
         placed, name = self._placed, self._name
         role = 'role="group" aria-roledescription="graph"' if self._is_live else 'role="img"'
         yield (
-            f'<svg id="{name}" class="graph{" compact" if self._compact else ""}"{_SPARSELY * self._is_sparse} {role} '
+            f'<svg id="{name}" class="graph{" compact" if self._compact else ""}" {role} '
             f'viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" width="{placed.width:.0f}" '
             f'height="{placed.height:.0f}" aria-label="{_write_text(self._picture.name)}">'
         )
@@ -117,10 +118,11 @@ class _Drawing:
             if node.id in self._containers:
                 yield self._box(node, is_frame=node.id in placed.frames)
         yield from self._edges()
+        yield '<svg class="unseen" display="none">' * self._is_sparse
         for node in nodes:
             if node.id not in self._containers:
                 yield self._box(node)
-        yield "</g></svg>"
+        yield f"{'</svg>' * self._is_sparse}</g></svg>"
 
     def patterns(self) -> Iterator[str]:
         """A box for each kind of what is not drawn, as if nothing had happened to it yet."""
@@ -160,7 +162,7 @@ class _Drawing:
         node = self._nodes.get(node.id, node)
         box = self._placed.boxes.get(node.id) or Box(0.0, 0.0, *_measure_node(node, self._compact))
         shape = outline(node.kind, Box(0.0, 0.0, box.width, box.height))
-        hidden = ((self._compact or self._is_sparse) and not is_frame) or node.id not in self._nodes
+        hidden = (self._is_sparse and not is_frame) or node.id not in self._nodes
         opening = (
             f'<g class="{_node_class(node, is_frame)}" data-node="{self._numbers[node.id]}" '
             f'transform="translate({box.x:.1f} {box.y:.1f})"{_LIVE if self._is_live else ""}'
@@ -198,7 +200,6 @@ _LIVE: Final = ' role="button" tabindex="-1"'
 _UNFOLDED: Final = "M-9-9H9V9H-9ZM-5 0H5"
 _FOLDED: Final = f"{_UNFOLDED}M0-5V5"
 _HIDDEN: Final = ' display="none"'
-_SPARSELY: Final = " data-sparse"
 
 
 def _draw_progress(node: PictureNode, x: float, y: float, width: float) -> str:
