@@ -112,9 +112,9 @@ def parse_json(body: bytes) -> Any:
     for _ in range(_MAX_DEPTH + 1):
         values = (cast("dict[str, Any]", each).values() if isinstance(each, dict) else each for each in level)
         level = [value for each in values for value in each if isinstance(value, dict | list)]
-    if any(level):
-        raise _TOO_DEEP
-    return found
+        if not any(level):
+            return found
+    raise _TOO_DEEP
 
 
 _TOO_DEEP: Final = ProblemError(400, "Too deep", f"the body is nested deeper than {_MAX_DEPTH}")

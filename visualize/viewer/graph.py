@@ -25,7 +25,7 @@ __all__ = ["COMPACT", "detail", "graph_data", "graph_markup", "legend_markup"]
 COMPACT: Final = 2_000
 """Above this many nodes a box holds its name and its glyph alone, and edges keep their first look."""
 _SPARSE: Final = 150
-"""Above this many nodes our script displays what is in sight alone. Boxes come in an `<svg>` that is not displayed, since
+"""Above this many nodes our script displays what is in sight alone. Boxes come in an `<svg>` that is not displayed, as
 browsers work out the looks of all that is in a `<g>`, displayed or not."""
 
 _BUNDLE: Final = 100
