@@ -102,9 +102,9 @@ def keeps(store: str) -> bool:
 
 
 @contextmanager
-def open_journal(store: str, durability: Durability = "full") -> Generator[JournalStore]:
-    """The store, open for as long as the block lasts."""
-    opened = open_store(store, durability)
+def open_journal(given: str | None, durability: Durability = "full") -> Generator[JournalStore]:
+    """The chosen store, open for as long as the block lasts."""
+    opened = open_store(choose_store(given), durability)
     try:
         yield opened
     finally:
@@ -311,7 +311,7 @@ class RunningOptions:
         return keeps(choose_store(self.store))
 
     def open_store(self) -> AbstractContextManager[JournalStore]:
-        return open_journal(choose_store(self.store), self.durability)
+        return open_journal(self.store, self.durability)
 
 
 def add_running_options(function: Command) -> Command:

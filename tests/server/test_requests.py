@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowengine.server.problems import ProblemError
-from flowengine.server.requests import parse_form
+from flowengine.server.requests import parse_form, parse_json
 
 
 @given(st.text("%%%09afFC3g+&=ä;\0", max_size=30))
@@ -33,3 +33,14 @@ def test_a_form_of_percent_signs_takes_no_more_room_than_another() -> None:
 def test_what_is_no_form_is_told(body: bytes) -> None:
     with pytest.raises(ProblemError, match="no form of at most 1,000 fields"):
         parse_form(body)
+
+
+@pytest.mark.parametrize("body", [b"[" * 102 + b"1" + b"]" * 102, b"[" * 100_000])
+def test_what_is_nested_too_deep_is_told_each_time_by_an_error_of_its_own(body: bytes) -> None:
+    told: list[ProblemError] = []
+    for _ in range(2):  # An error that is raised again keeps what it was raised of before.
+        with pytest.raises(ProblemError, match="nested deeper than 100") as caught:
+            parse_json(body)
+        told.append(caught.value)
+    assert told[0] is not told[1]
+    assert parse_json(b"[" * 100 + b"{}" + b"]" * 100)

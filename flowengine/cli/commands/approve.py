@@ -11,7 +11,7 @@ import anyio
 import click
 
 from flowengine.cli.commands.run import resume_run
-from flowengine.cli.options import RunningOptions, add_running_options, choose_store, format_store, open_journal
+from flowengine.cli.options import RunningOptions, add_running_options, format_store, open_journal
 from flowengine.cli.questions import ask_person, can_ask_person, describe_question, format_choices, name_person
 from flowengine.cli.run_access import beginning, format_command, read
 from flowengine.cli.terminal import complain
@@ -70,7 +70,7 @@ def command(
     if here and no_resume:
         raise click.UsageError("--here and --no-resume exclude each other")
     filled = None if form is None else _read_form(form)
-    with open_journal(choose_store(running.store)) as kept:
+    with open_journal(running.store) as kept:
         run_id = kept.find(reference) if reference != "@last" else _find_last_asking(kept, running)
         if choice is None:
             given = _ask_here(kept, run_id, node)
