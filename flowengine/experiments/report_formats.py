@@ -326,12 +326,12 @@ def _command(kind: str, file: str, title: str, text: str) -> str:
 def to_markdown(report: EvalReport) -> str:
     """The report as a table for a pull request."""
     made, found = report.of, report.comparison
-    counts = f"{report.runs:,} runs, {report.failed_runs:,} failed; {report.paid_line}."
+    counts = f"{report.runs:,} runs, {report.failed_runs:,} failed; {_cell(report.paid_line)}."
     lines = [f"### {_cell(made.eval)}", "", counts, ""]
     head = ["scorer", "mean [95 %]", "p10", "failures"]
     if found is not None:
         head += ["change [95 %]", "better", "worse"]
-    lines += [_table_line(head), _table_line(["---"] * len(head))]
+    lines += [_table_line(head), "|---" * len(head) + "|"]
     for each in report.scorers:
         cells = [each.name, format_estimate(each.estimate), format_number(each.estimate.p10), f"{each.failures:,}"]
         change = None if found is None else found.differences.get(each.name)
@@ -356,4 +356,4 @@ def _table_line(cells: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"([\\|<>&`*_\[\]])", r"\\\1", " ".join(text.split())) if not text.startswith("---") else text
+    return re.sub(r"([\\|<>&`*_\[\]$])", r"\\\1", " ".join(text.split()))

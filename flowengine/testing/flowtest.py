@@ -100,7 +100,8 @@ def _parse_fake(value: Any) -> Any:
     given: Any = value["each"]
     if not isinstance(given, list):
         raise refuse("FE401", f"expected a list, one value for each call, found {format_found(given)}", path=("each",))
-    return Fake("each", [_parse_call(each, ("each", place)) for place, each in enumerate(cast("list[Any]", given))])
+    calls = [_parse_call(each, ("each", place)) for place, each in enumerate(cast("list[Any]", given))]
+    return Fake("each", [each if each.kind == "fails" else each.value for each in calls])
 
 
 def _parse_call(value: Any, at: KeyPath = ()) -> Fake:

@@ -1,4 +1,4 @@
-"""Fields of posted forms: read as every other reader of forms does, and in little memory and time whatever they hold."""
+"""Fields of posted forms: read as by every other reader of forms, in little memory and time whatever they hold."""
 
 from __future__ import annotations
 
