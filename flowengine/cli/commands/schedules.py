@@ -53,7 +53,7 @@ def command(names: tuple[str, ...], count: int, as_json: bool, store: str | None
     if as_json:
         results.value([{**each, "problem": problems.get(each["name"])} for each in found])
     else:
-        _print(results, chosen, found, format_store(store))
+        _print(results, found, format_store(store))
     for name, problem in problems.items():
         complain(f"schedule '{name}': {problem}")
     return 2 if problems else 0
@@ -109,7 +109,7 @@ def _find_problem(schedule: Schedule, project: Project) -> str | None:
     return None
 
 
-def _print(results: Results, schedules: Sequence[Schedule], found: Sequence[Mapping[str, Any]], store: str) -> None:
+def _print(results: Results, found: Sequence[Mapping[str, Any]], store: str) -> None:
     rows = [["NAME", "FLOW", "CRON", "NEXT", "LAST RUN", "STATUS"]]
     for each in found:
         first, *more = each["next"] or ["never"]
