@@ -213,8 +213,9 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         return None
     try:
         if re.fullmatch(r"\d{1,5}d", value):
-            return float(value[:-1]) * 86_400
-        found = float(seconds(f"{value}s" if value[-1:].isdigit() else value))
+            found = float(value[:-1]) * 86_400
+        else:
+            found = float(seconds(f"{value}s" if value[-1:].isdigit() else value))
     except PydanticCustomError:
         raise click.BadParameter(f"{value!r} is no duration: write 30s, 10m, 2h or 500ms") from None
     if found <= 0:

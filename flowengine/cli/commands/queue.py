@@ -45,7 +45,7 @@ def _parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -
         pass
     try:
         return datetime.now(UTC) + timedelta(seconds=duration(ctx, param, value) or 0)
-    except click.BadParameter:
+    except (click.BadParameter, OverflowError):
         raise click.BadParameter(f"{value!r} is no time: write 2030-01-31T08:00, or 30m for in half an hour") from None
 
 
