@@ -102,9 +102,9 @@ def keeps(store: str) -> bool:
 
 
 @contextmanager
-def open_journal(store: str, durability: Durability = "full") -> Generator[JournalStore]:
-    """The store, open for as long as the block lasts."""
-    opened = open_store(store, durability)
+def open_journal(given: str | None, durability: Durability = "full") -> Generator[JournalStore]:
+    """The chosen store, open for as long as the block lasts."""
+    opened = open_store(choose_store(given), durability)
     try:
         yield opened
     finally:
@@ -213,8 +213,9 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         return None
     try:
         if re.fullmatch(r"\d{1,5}d", value):
-            return float(value[:-1]) * 86_400
-        found = float(seconds(f"{value}s" if value[-1:].isdigit() else value))
+            found = float(value[:-1]) * 86_400
+        else:
+            found = float(seconds(f"{value}s" if value[-1:].isdigit() else value))
     except PydanticCustomError:
         raise click.BadParameter(f"{value!r} is no duration: write 30s, 10m, 2h or 500ms") from None
     if found <= 0:
@@ -311,7 +312,7 @@ class RunningOptions:
         return keeps(choose_store(self.store))
 
     def open_store(self) -> AbstractContextManager[JournalStore]:
-        return open_journal(choose_store(self.store), self.durability)
+        return open_journal(self.store, self.durability)
 
 
 def add_running_options(function: Command) -> Command:

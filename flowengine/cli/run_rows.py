@@ -249,7 +249,7 @@ class RowsCommand:
             complain("interrupted")
             code = INTERRUPTED
         if self._reporting.json:
-            self.results.json(dumps(self._to_object(meter, rows), indent=2))
+            self.results.value(self._to_object(meter, rows))
         if not self._reporting.quiet:
             complain(meter.summary())
             for status, error in sorted(meter.first_errors.items()):

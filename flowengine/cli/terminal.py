@@ -11,7 +11,7 @@ import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 __all__ = [
     "Results",
@@ -93,6 +93,12 @@ class Results:
     def json(self, text: str) -> None:
         """A JSON text and the end of its line: control characters become JSON's own escapes, the value stays."""
         self._put(text.translate(_UNSAFE_IN_JSON))
+
+    def value(self, value: Any) -> None:
+        """A value as indented JSON."""
+        from flowengine.core.json_values import dumps  # `--help` does without.
+
+        self.json(dumps(value, indent=2))
 
     def document(self, text: str) -> None:
         """A text of another format that is written to be read by a program: safe on a terminal, else as it is."""

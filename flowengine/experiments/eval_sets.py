@@ -133,9 +133,9 @@ def list_sets(store: JournalStore, name: str) -> Sequence[SetInfo]:
     return [SetInfo(**each) for each in store.recall(_INDEX, name) or ()]
 
 
-def find_set(infos: Iterable[SetInfo], reference: str, *, but: str = "") -> SetInfo:
-    """The set that is meant: `LAST` is the newest finished one (`but` another), else an id or the beginning of one."""
-    listed = [each for each in infos if each.id != but and each.finished]
+def find_set(infos: Iterable[SetInfo], reference: str) -> SetInfo:
+    """The set that is meant: `LAST` is the newest finished one, else an id or the beginning of one."""
+    listed = [each for each in infos if each.finished]
     if reference.upper() in ("LAST", "@LAST"):
         if listed:
             return listed[0]

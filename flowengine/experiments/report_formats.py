@@ -331,7 +331,7 @@ def _command(kind: str, file: str, title: str, text: str) -> str:
 def to_markdown(report: EvalReport) -> str:
     """The report as a table for a pull request."""
     made, found = report.of, report.comparison
-    counts = f"{report.runs:,} runs, {report.failed_runs:,} failed; {report.paid_line}."
+    counts = f"{report.runs:,} runs, {report.failed_runs:,} failed; {_cell(report.paid_line)}."
     lines = [f"### {_cell(made.eval)}", "", counts, ""]
     rows = [[*SCORER_HEADS], *map(scorer_cells, report.scorers)]
     table = [[cells[place] for place in (0, 1, 2, 4)] for cells in rows]
@@ -356,4 +356,4 @@ def _table_line(cells: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"([\\|<>&`*_\[\]])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\|<>&`*_\[\]$])", r"\\\1", " ".join(text.split()))

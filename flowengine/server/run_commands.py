@@ -137,7 +137,7 @@ class RunCommands:
             await self._requeue(run_id)
         elif entry is not None:
             with suppress(RunBusyError):  # The process that has it since has the answer.
-                await self._go_on(run_id, started, entry, DEFAULTS)
+                await self._go_on(run_id, entry, DEFAULTS)
         return path, is_submitted or entry is not None
 
     async def resume(
@@ -168,7 +168,7 @@ class RunCommands:
             repeat_failed_items=repeat_failed_items,
             settings=limits,
         )
-        await self._go_on(run_id, started, await self._find_flow(started), options)
+        await self._go_on(run_id, await self._find_flow(started), options)
 
     async def cancel(self, run_id: str) -> None:
         if await self._driver.cancel(run_id):
@@ -216,7 +216,7 @@ class RunCommands:
 
         await requeue(queue_store(self._shelf.store), run_id, **how)
 
-    async def _go_on(self, run_id: str, started: RunStarted, entry: CatalogEntry, options: RunOptions) -> None:
+    async def _go_on(self, run_id: str, entry: CatalogEntry, options: RunOptions) -> None:
         model = options.settings.get("model") or settings_of(await self._shelf.events(run_id)).get("model")
         flow = await self._shelf.do(entry.flow, model)
 

@@ -79,7 +79,7 @@ def has_ended(event: Event | TokenStreamed) -> bool:
 def merge_tokens(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[TimedItem]:
     """Events with their positions, and between them, by time, what agents wrote; pieces of one text are joined."""
     told: list[TimedItem] = []
-    waiting = list(tokens)
+    waiting = sorted(tokens, key=lambda each: each.at)  # Those of several nodes come node by node.
     for seq, event in enumerate(events, first):
         begins = isinstance(event, NodeStarted)
         earlier = [each for each in waiting if each.at < event.at or (each.at == event.at and not begins)]
@@ -249,7 +249,7 @@ class _Watch:
         """Text that is so new that the event it follows may not be in the store yet is kept for the next time."""
         until = max([time() - _SETTLE_TIME, *(event.at for event in events)])
         ready = [token for token in self.tokens if token.at <= until]
-        self.tokens = self.tokens[len(ready) :]
+        self.tokens = [token for token in self.tokens if token.at > until]
         for token in ready:
             self.texts.hear(token)
         for event in events:

@@ -90,6 +90,8 @@ class CallbackSender:
         self._sender: Sender = sender or HttpSender(self._allowed, environ)
         self._pauses = pauses
         self._bell = anyio.Event()
+        self._expected: set[str] = set()
+        """Runs of which somebody is to be told, as they were last looked for, and those that have begun here since."""
         self._quiet: dict[str, tuple[float, float]] = {}
         """Run that has nothing to tell yet → when it is looked at again, and the pause before that."""
         service.driver.tell(self._hear)
@@ -107,6 +109,7 @@ class CallbackSender:
     async def expecting(self, url: str, run_id: str) -> AsyncGenerator[None]:
         """The run begins inside: that address is told of it from then on."""
         await anyio.to_thread.run_sync(self._expect, run_id, url)
+        self._expected.add(run_id)
         try:
             yield
         except BaseException:
@@ -150,13 +153,16 @@ class CallbackSender:
                 await self._bell.wait()
 
     def _hear(self, driven: DrivenRun) -> None:
-        """A run has stopped here: it may have something to tell."""
+        """A run has stopped here: it may have something to tell. Most have not, and nothing is looked for."""
         self._quiet.pop(driven.run_id, None)
-        self._bell.set()
+        if driven.run_id in self._expected:
+            self._bell.set()
 
     async def _send_due(self) -> None:
+        before = {*self._expected}
         known: Mapping[str, float] = await anyio.to_thread.run_sync(self._store.recall, _KIND, _OPEN) or {}
         now, limiter = time(), anyio.CapacityLimiter(_MAX_PARALLEL)
+        self._expected = {*known, *(self._expected - before)}
         self._quiet = {run_id: each for run_id, each in self._quiet.items() if run_id in known}
         async with anyio.create_task_group() as tasks:
             for run_id, due in known.items():

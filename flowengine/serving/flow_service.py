@@ -104,6 +104,7 @@ class FlowService:
         self._follower = RunFollower(store, self.driver.feed_of, self.driver.drives)
         self._local = LocalRuns(store, self.flows, self.driver, self._follower)
         self._grace = grace
+        self._folder = os.getcwd()  # From which the paths of the flows go out.
         self._queue = check_queue_name(queue) if hasattr(store, "transact") else None
         """None: runs go on here."""
 
@@ -195,7 +196,7 @@ class FlowService:
         options = RunOptions(
             run_id=run_id,
             session=session if session is None or name is None else f"{name}/{session}",
-            settings={**settings, "folder": os.getcwd(), SERVED: {CALLER: name, "request": request}},
+            settings={**settings, "folder": self._folder, SERVED: {CALLER: name, "request": request}},
             labels=given,
         )
         start = RunStart(run_id, inputs, options)

@@ -73,8 +73,8 @@ def _check_path(expect: ExpectSpec, run: Run) -> Iterator[Unmet]:
         if label not in (chosen, result.route):
             yield ("route", node), f"'{node}' was to choose '{label}', and it chose '{chosen}'"
     for node, cause in expect.skipped.items():
-        part = run.nodes[node]
-        if part.status != "skipped" or cause not in ("", part.cause):
+        part = run.nodes.get(node)
+        if part is None or part.status != "skipped" or cause not in ("", part.cause):
             wanted = f" ({cause})" if cause else ""
             yield ("skipped", node), f"'{node}' was to be skipped{wanted}; it {describe_fate(run, node)}"
 

@@ -60,7 +60,8 @@ class Fake(NamedTuple):
 
     kind: Literal["returns", "each", "fails", "calls"]
     value: Any
-    """What it returns; a list, one for each call after the other; the message of its error; a function."""
+    """What it returns; a list, for each call after the other a value or a `Fake`; the message of its error; a
+    function."""
 
 
 FakeLike: TypeAlias = Any
@@ -82,7 +83,7 @@ def faked(
     `functions`: node or function name → what it returns, or a function to call instead. `tools`: the same by the name
     that the model calls. `http`: node → `{status, headers, body}` of the answer.
     `real`: functions, tools, servers and requests that stay as they are. A `Fake("each", […])` is used up
-    once: make the flow anew for each run.
+    once: make the flow anew for each run; `Fake("fails", message)` in its list is a call that fails.
 
     >>> from flowengine import Flow, FunctionNode
     >>> def send(context):
@@ -278,13 +279,14 @@ def _make_function(name: str, given: FakeLike) -> Callable[..., Any]:
         return fake.value
     left = iter(fake.value) if fake.kind == "each" else None
 
-    async def answer(*_: Any, **__: Any) -> Any:
+    async def answer(*arguments: Any, **named: Any) -> Any:
         if fake.kind == "fails":
             raise FakeError(str(fake.value))
         if left is None:
             return fake.value
-        for value in left:
-            return value
+        for each in left:
+            given = _make_function(name, each)(*arguments, **named) if isinstance(each, Fake) else each
+            return await given if hasattr(given, "__await__") else given
         raise FakeError(f"the fake of '{name}' has answers for {len(fake.value)} calls, and it was called once more")
 
     return answer

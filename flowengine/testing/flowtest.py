@@ -95,13 +95,22 @@ def _parse_causes(value: Any) -> Any:
 
 def _parse_fake(value: Any) -> Any:
     """`{returns: …}` and its kin; every other value is what is returned."""
-    if not is_map(value) or len(value) != 1 or next(iter(value)) not in ("returns", "each", "fails"):
+    if not is_map(value) or value.keys() != {"each"}:
+        return _parse_call(value)
+    given: Any = value["each"]
+    if not isinstance(given, list):
+        raise refuse("FE401", f"expected a list, one value for each call, found {format_found(given)}", path=("each",))
+    calls = [_parse_call(each, ("each", place)) for place, each in enumerate(cast("list[Any]", given))]
+    return Fake("each", [each if each.kind == "fails" else each.value for each in calls])
+
+
+def _parse_call(value: Any, at: KeyPath = ()) -> Fake:
+    """What one call gives: a value, `{returns: …}` or `{fails: …}`."""
+    if not is_map(value) or len(value) != 1 or next(iter(value)) not in ("returns", "fails"):
         return Fake("returns", value)
     ((kind, given),) = value.items()
-    if kind == "each" and not isinstance(given, list):
-        raise refuse("FE401", f"expected a list, one value for each call, found {format_found(given)}", path=(kind,))
     if kind == "fails" and not isinstance(given, str):
-        raise refuse("FE401", f"expected the message of an error, found {format_found(given)}", path=(kind,))
+        raise refuse("FE401", f"expected the message of an error, found {format_found(given)}", path=(*at, kind))
     return Fake(cast(Any, kind), given)
 
 
@@ -154,8 +163,8 @@ class FakesSpec(Keys):
     """The replacements of functions and tools; a call with an effect and without a fake fails the case."""
 
     functions: FakeValues = Field(default_factory=dict[str, Any])
-    """Node (its path), or name of the function → what it returns, or `{each: […]}`: one value for each call after the
-    other, or `{fails: message}`, or `{returns: …}`."""
+    """Node (its path), or name of the function → what it returns, or `{fails: message}`, or `{returns: …}`, or `{each:
+    […]}`: one of these for each call after the other."""
     tools: FakeValues = Field(default_factory=dict[str, Any])
     """Tool, as the model calls it (`server_tool` for one of an MCP server) → the same. Servers are not started: an
     agent is offered those of their tools that stand here."""

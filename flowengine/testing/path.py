@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from difflib import ndiff
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from flowengine.core.context import SkipCause
 from flowengine.engine.events import Event, NodeFinished, RunStarted
 from flowengine.errors import did_you_mean
+from flowengine.nodes.compiled_flow import file_path
 from flowengine.runners.run import Run
 
 __all__ = ["Step", "assert_path", "assert_skipped", "describe_fate", "describe_path_difference", "names_of"]
+
+_MAX_PATHS: Final = 3
+"""Paths of one node that are told."""
 
 Step: TypeAlias = str | Collection[str]
 """A node, or nodes that finish in any order."""
@@ -60,6 +64,9 @@ def describe_path_difference(run: Run, expected: Sequence[Step]) -> str:
 def describe_fate(run: Run, node: str) -> str:
     """Describes a node's status and its reason, to follow the node's name."""
     if node not in run.nodes:
+        paths = [each for event in run.events if file_path(each := getattr(event, "node", None) or "") == node]
+        if paths:
+            return f"is inside of another node, and came as {', '.join([*dict.fromkeys(paths)][:_MAX_PATHS])}: name one"
         return f"is no node of the flow{did_you_mean(node, run.nodes)}"
     part = run.nodes[node]
     if part.status == "failed":

@@ -17,7 +17,7 @@ from flowengine.core.file_values import find_files
 from flowengine.core.json_values import dumps, to_json_value
 from flowengine.core.records import PREPARING, Answered, ModelCall, ToolCall, question_path
 from flowengine.core.values import is_map
-from flowengine.engine.events import ErrorInfo, Event, NodeFailed, NodeFinished, NodeRecorded, RunFinished, RunStarted
+from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from flowengine.errors import InputError
 from flowengine.flow import Flow
 from flowengine.flowfile.yaml.dump import to_yaml
@@ -49,30 +49,28 @@ class _Case:
         self.seats = set(seat_names(flow))
         self.servers = tuple(f"{each}_" for each in server_names(flow))
         self.answers: dict[str, list[Any]] = {}
-        self.fakes: dict[str, dict[str, list[Fake]]] = {"functions": {}, "tools": {}, "http": {}}
+        self._calls: dict[str, tuple[str, str, Fake] | None] = {}
+        """Path of a node, in the order in which they began → its fake, as it ended last; calls of agents among them."""
         self.approvals: dict[str, Any] = {}
         self.notes: dict[str, None] = {}
-        self._failed: dict[str, ErrorInfo] = {}
-        """Path of a node that failed → its error, unless the run was resumed and the node succeeded then."""
+
+    @property
+    def fakes(self) -> Mapping[str, Mapping[str, Sequence[Fake]]]:
+        """Kind of a fake → what it stands for → what its calls gave, one after the other."""
+        found: dict[str, dict[str, list[Fake]]] = {"functions": {}, "tools": {}, "http": {}}
+        for kind, name, fake in filter(None, self._calls.values()):
+            found[kind].setdefault(name, []).append(fake)
+        return found
 
     def take(self, event: Event) -> None:
         if isinstance(event, NodeRecorded):
             self._take_record(event.node, event.record)
+        elif isinstance(event, NodeStarted):
+            self._calls.setdefault(event.node, None)
         elif isinstance(event, NodeFailed):
-            self._failed[event.node] = event.error
+            self._take_end(event.node, Fake("fails", event.error.message))
         elif isinstance(event, NodeFinished):
-            self._failed.pop(event.node, None)
-            self._take_output(file_path(event.node), event.result.output)
-
-    def take_failures(self) -> None:
-        """Add the failures of nodes with effects, after all events. A node that gave something elsewhere has none."""
-        for path, error in self._failed.items():
-            kind, name = self._find_fake(file_path(path)) or ("", "")
-            known = self.fakes[kind].setdefault(name, []) if kind else []
-            if any(each.kind == "returns" for each in known):
-                self.notes[f"'{name}' failed in some calls only: what it gave in the others stands here"] = None
-            elif kind:
-                known.append(Fake("fails", error.message))
+            self._take_end(event.node, Fake("returns", event.result.output))
 
     def _take_record(self, path: str, record: Any) -> None:
         name = file_path(path)
@@ -86,20 +84,21 @@ class _Case:
             if record.effect != "none" or record.name.startswith(self.servers):
                 failed, value = Fake("fails", str(record.result)), _plain_value(record.value, record.result)
                 said = failed if record.is_error else Fake("returns", value)
-                self.fakes["tools"].setdefault(record.name, []).append(said)
+                self._calls[f"{path}:{len(self._calls)}"] = "tools", record.name, said
         elif isinstance(record, Answered) and record.by != "expired":
             given: dict[str, Any] = {"choice": record.choice}
             given |= {"comment": record.comment} if record.comment else {}
             given |= {"form": _plain_value(record.form)} if record.form is not None else {}
             self.approvals[question_path(name, record)] = given if len(given) > 1 else record.choice
 
-    def _take_output(self, path: str, output: Any) -> None:
-        kind, name = self._find_fake(path) or ("", "")
-        if kind == "http":
+    def _take_end(self, path: str, fake: Fake) -> None:
+        kind, name = self._find_fake(file_path(path)) or ("", "")
+        output = fake.value
+        if kind == "http" and fake.kind == "returns":
             said: Mapping[str, Any] = cast("Mapping[str, Any]", output) if isinstance(output, Mapping) else EMPTY
             output = {key: said[key] for key in ("status", "body") if key in said}
         if kind:
-            self.fakes[kind].setdefault(name, []).append(Fake("returns", _plain_value(output)))
+            self._calls[path] = kind, name, Fake(fake.kind, _plain_value(output))
 
     def _find_fake(self, path: str) -> tuple[str, str] | None:
         """Where a fake of the node stands among `fakes`; None for a node that needs none."""
@@ -135,12 +134,10 @@ def _plain_value(value: Any, otherwise: Any = None) -> Any:
 
 def _fake_of(given: Sequence[Fake]) -> Any:
     """As a file of tests says it: once where every call gave the same, else one value for each call."""
-    first = given[0]
-    if len({dumps(each) for each in given}) > 1:
-        return {"each": [f"error: {each.value}" if each.kind == "fails" else each.value for each in given]}
-    if first.kind == "fails" or is_map(first.value):  # Such a map could mean a failure.
-        return {first.kind: first.value}
-    return first.value
+    told = [
+        {each.kind: each.value} if each.kind == "fails" or is_map(each.value) else each.value for each in given
+    ]  # A map could mean a failure.
+    return told[0] if len({dumps(each) for each in given}) == 1 else {"each": told}
 
 
 # --- From a run
@@ -169,7 +166,6 @@ def make_test(
     case = _Case(flow)
     for event in events:
         case.take(event)
-    case.take_failures()
     if any(True for _ in find_files([dict(started.inputs)])):
         case.notes["files among the inputs are named by their hashes: write paths there"] = None
     expect: dict[str, Any] = {} if ended.status == "succeeded" else {"status": ended.status}

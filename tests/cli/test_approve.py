@@ -123,3 +123,16 @@ def test_a_question_with_approvers_is_answered_by_the_user_of_the_machine_or_not
     refused = flowengine("approve", "others", *give)
     assert (refused.code, f"and this is '{user}'" in refused.err) == (2, True)
     assert flowengine("approve", "mine", *give).code == 0
+
+
+def test_the_last_run_is_the_newest_that_waits_for_an_answer(flowengine: Command, waiting: Path) -> None:
+    (waiting / "quick.yaml").write_text("flowengine: v1\nname: quick\nnodes: {say: {prompt: hello, model: offline}}\n")
+    assert flowengine("run", "release.yaml", "--run-id", "r2").code == 3
+    assert flowengine("run", "quick.yaml", "--run-id", "r3").code == 0
+    (waiting / "form.json").write_text('{"ticket": "T-17"}')
+    give = ("--choice", "ship", "--form", "form.json", "--no-resume")
+    said = [flowengine("approve", "@last", *give) for _ in range(3)]
+    assert [each.code for each in said] == [0, 0, 2]
+    assert "@last is run r2 of flow 'release'" in said[0].err
+    assert "@last is run r1 of flow 'release'" in said[1].err
+    assert "no run '@last': none in .flowengine/runs.db waits for an answer" in said[2].err

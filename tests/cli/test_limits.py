@@ -100,3 +100,15 @@ def test_a_fork_takes_limits_of_its_own(flowengine: Command, flow: str) -> None:
 def test_an_amount_is_a_finite_number(text: str) -> None:
     with pytest.raises(click.BadParameter):
         FiniteRange(min=0, min_open=True).convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "calls.yaml", "--timeout", "0d"), "a duration must be longer than nothing"),
+        (("submit", "calls.yaml", "--at", "99999999h"), "'99999999h' is no time: write 2030-01-31T08:00, or 30m"),
+    ],
+)
+def test_a_time_that_is_none_is_told(flowengine: Command, flow: str, arguments: tuple[str, ...], said: str) -> None:
+    told = flowengine(*arguments)
+    assert (told.code, said in told.err) == (2, True), told.err

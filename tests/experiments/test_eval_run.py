@@ -7,6 +7,7 @@ import os
 import socket
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +238,9 @@ def _check_formats(report: EvalReport, store: MemoryStore) -> None:
     assert data["against"]["changed_nodes"] == ["shout"]
     assert data["against"]["before"]["cost_usd"] == data["against"]["after"]["cost_usd"] == 0
     totals = next(each for each in lines if each.startswith("cost $0 → $0, a run takes "))
-    assert totals.capitalize() in to_markdown(report)
+    assert totals.capitalize().replace("$", r"\$") in to_markdown(report)  # Dollars that begin no formula.
+    hostile = report._replace(of=replace(report.of, eval="--- <b>bold</b>"))
+    assert to_markdown(hostile).startswith(r"### --- \<b\>bold\</b\>")
     assert totals.capitalize() in report_page(report)
     suite = ET.fromstring(to_junit(report))[0]
     assert suite.attrib["tests"] == str(len(suite)) == "8"

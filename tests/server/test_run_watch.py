@@ -297,6 +297,22 @@ def test_text_stands_between_the_events_by_time_and_its_pieces_are_joined():
     ]  # fmt: skip
 
 
+async def test_text_of_two_nodes_that_comes_node_by_node_is_told_once_and_whole():
+    now = time.time()
+    old, new = TokenStreamed("b", now - 9, "older"), TokenStreamed("a", now + 9, "newer")
+    watch = module._Watch(0)
+    async with watch.follow("plain", 0) as follower:
+        watch.tokens = [new, old]
+        watch.tell([])
+        assert watch.tokens == [new]  # The event that it follows may not be in the store yet.
+        watch.tell([NodeFinished("a", now + 10, NodeResult("newer"))])
+        told = [await follower.take() for _ in range(2)]
+    assert [b"older" in (each or b"") for each in told] == [True, False]
+    assert [b"newer" in (each or b"") for each in told] == [False, True]
+    events = [NodeStarted("c", now)]
+    assert [seq for seq, _ in merge_tokens(events, 7, [new, old])] == [None, 7, None]
+
+
 def test_news_are_written_from_any_position_on():
     news = EventBatch(list(enumerate(layered_run(10), 5)))
     assert news.messages("feed", 0).count(b"data: ") == 32

@@ -149,6 +149,27 @@ def test_a_fake_answers_each_call_in_turn_and_not_once_more(folder: Path):
     assert "the fake of 'each.post' has answers for 1 calls" in found
 
 
+def test_one_call_of_several_fails_and_one_returns_what_looks_like_a_failure(folder: Path):
+    fakes = FAKES.replace(
+        "{send: sent to nobody}", "{send: x, each.post: {each: [{returns: {fails: one}}, {fails: full}]}}"
+    )
+    assert findings(folder, CASE, fakes, "expect: {status: failed}\n") == []
+    flow = Flow("post", {"first": FunctionNode(deed), "then": FunctionNode(deed, needs=["first"])})
+    run = faked(flow, functions={"deed": Fake("each", ["a", Fake("fails", "no mail")])}).run_sync()
+    assert (run.nodes["first"].output, run.error and run.error.message) == ("a", "no mail")
+
+
+@pytest.mark.parametrize("claim", ["skipped: [each.post]", "route: {each.post: there}"])
+def test_a_claim_of_a_node_inside_another_names_one_of_its_paths(folder: Path, claim: str):
+    fakes = FAKES.replace("{send: sent to nobody}", "{send: sent}")
+    [found] = findings(folder, CASE, fakes, f"expect: {{{claim}}}\n")
+    assert "it is inside of another node, and came as each[0].post, each[1].post: name one" in found
+    assert (
+        findings(folder, CASE, fakes, "expect: {path: [count, answer, send, 'each[0].post', 'each[1].post', each]}\n")
+        == []
+    )
+
+
 def test_what_is_named_as_real_really_runs(folder: Path):
     fakes = FAKES.replace("functions: {send: sent to nobody}", "functions: {each.post: x}\n  real: [send]")
     assert findings(folder, CASE, fakes) == []

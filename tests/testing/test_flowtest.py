@@ -63,6 +63,7 @@ WRONG = {
     "flow: ../tea.yaml\ncases: [{name: a, fakes: {real: [asc]}}]\n": "FE305 the flow has no function, tool,",
     "flow: ../tea.yaml\ncases: [{name: a, fakes: {tools: {x: {each: 1}}}}]\n": "FE401 expected a list, one value for",
     "flow: ../tea.yaml\ncases: [{name: a, fakes: {tools: {x: {fails: 1}}}}]\n": "FE401 expected the message of an",
+    "flow: ../tea.yaml\ncases: [{name: a, fakes: {tools: {x: {each: [1, {fails: 2}]}}}}]\n": "2:57: FE401 expected the",
     "flow: ../tea.yaml\ncases: [{name: a, expect: {path: [ask, pik]}}]\n": "2:40: FE305 the flow has no node 'pik'",
     "flow: ../tea.yaml\ncases: [{name: a, expect: {path: [[ask, pik]]}}]\n": "FE305 the flow has no node 'pik'",
     "flow: ../tea.yaml\ncases: [{name: a, expect: {path: ask}}]\n": "2:34: FE401 expected a list of nodes",

@@ -124,6 +124,11 @@ def read(text):
 
 def send():
     raise OSError("no mail")
+
+def sign(text):
+    if text == "b":
+        raise OSError("no pen")
+    return text
 """
 LOOKS_LIKE_FAKES = """flowengine: v1
 name: unclear
@@ -147,9 +152,21 @@ nodes:
   send: {type: function, call: "unclear:send", effect: external}
 outputs: {sent: "{{ nodes.send.output }}"}
 """
+SOME_FAIL = """flowengine: v1
+name: failing
+nodes:
+  each:
+    type: map
+    over: "['a', 'b', 'c']"
+    concurrency: 1
+    on_item_error: collect
+    nodes:
+      sign: {type: function, call: "unclear:sign", with: {text: "{{ item }}"}, effect: external}
+outputs: {signed: "{{ nodes.each.output[2] }}"}
+"""
 
 
-@pytest.mark.parametrize(("flow", "code"), [(LOOKS_LIKE_FAKES, 0), (FAILING, 1)])
+@pytest.mark.parametrize(("flow", "code"), [(SOME_FAIL, 0), (LOOKS_LIKE_FAKES, 0), (FAILING, 1)])
 def test_values_that_look_like_fakes_and_effects_that_failed_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flow: str, code: int
 ) -> None:
@@ -164,6 +181,10 @@ def test_values_that_look_like_fakes_and_effects_that_failed_are_told_apart(
     fakes = test.cases[0].fakes
     if code:
         assert fakes.functions["send"] == ("fails", "OSError: no mail")
+    elif flow == SOME_FAIL:
+        assert fakes.functions["each.sign"].value == [
+            "a", ("fails", "OSError: no pen"), "c",
+        ]  # fmt: skip
     else:
         assert fakes.tools["check"] == ("returns", {"fails": "1 of 3"})
         assert fakes.functions["read.one"].value == [{"returns": "a"}, {"returns": "b"}]

@@ -19,6 +19,7 @@ class Folding {
     this.patterns = new Map(boxes.map((box, at) => [JSON.parse(patterns.dataset.kinds)[at], box]));
     this.shut = new Set(head.shut);
     this.labels = [...graph.svg.querySelectorAll("[data-of]")];
+    graph.isContainer = this.isContainer;
     graph.isHidden = (number) => this.isHidden(number);
     graph.isFoldedEdge = (number) => head.edges[number].slice(0, 2).some((end) => this.isHidden(end));
     if (!head.sizes?.length) return;
@@ -117,7 +118,7 @@ class Folding {
     group.querySelector(":scope > title").textContent = site.path;
     group.querySelector(":scope > .name").textContent = cutTo(site.id, 32);
     graph.write(group, ".kind", `${cutTo(site.kind, 32)}${site.model ? ` · ${shortModel(site.model)}` : ""}`);
-    this.scene.insertBefore(group, this.isContainer[number] ? this.scene.querySelector(":scope > .edge, :scope > .node:not(:has(> .fold))") : null);
+    this.scene.insertBefore(group, this.isContainer[number] ? this.scene.querySelector(":scope > .edge, :scope > .unseen, :scope > .node:not(:has(> .fold))") : null);
     graph.add(number, group);
     return group;
   }
@@ -142,7 +143,7 @@ class Folding {
 
   // Lines stand before frames and behind boxes.
   putLine(line) {
-    this.firstBox ??= this.graph.groups.find((group, number) => group && !this.isContainer[number]) ?? null;
+    this.firstBox ??= this.scene.querySelector(":scope > .unseen") ?? this.graph.groups.find((group, number) => group && !this.isContainer[number]) ?? null;
     this.scene.insertBefore(line, this.firstBox);
   }
 

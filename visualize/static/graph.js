@@ -154,6 +154,7 @@ class Graph {
     this.heat = ""; // what boxes are coloured by: their status, or "time" or "cost"
     this.grown = 1;
     this.written = [];
+    this.unwritten = []; // what is said of nodes out of sight, until they come into sight
     this.names = [];
     this.bases = [];
     this.standings = []; // statuses and times as words
@@ -203,6 +204,8 @@ class Graph {
 
   // As large as names are now; once, as long as that does not change.
   placeName(number) {
+    const said = this.unwritten[number];
+    if (said) this.writeWords(number, said);
     if (this.isCompact || this.written[number] === this.grown) return;
     this.written[number] = this.grown;
     this.writeName(number, this.names[number]);
@@ -316,6 +319,14 @@ class Graph {
     }
     if (classes.contains("critical") !== said.isCritical) classes.toggle("critical");
     for (let level = 0; level < 5; level += 1) classes.toggle(`heat-${level}`, said.heat === level);
+    if (group.hasAttribute("display")) this.unwritten[number] = said;
+    else this.writeWords(number, said);
+  }
+
+  // All that a box says.
+  writeWords(number, said) {
+    this.unwritten[number] = null;
+    const group = this.groups[number];
     const title = group.querySelector(":scope > title");
     if (title) title.textContent = [this.head.drawn[number], said.standing, said.detail].filter(Boolean).join(" · ");
     if (this.isCompact) {
@@ -364,11 +375,13 @@ class Graph {
   }
 }
 
-// Of a large graph, only what is in sight is displayed: the browser lays out nothing else.
+// Of a large graph, only what is in sight is displayed: the browser lays out nothing else. Boxes out of sight stand in an
+// element of their own, behind all lines, where it does not even work out how they look.
 class Sight {
   constructor(graph, box) {
     this.box = box;
     this.graph = graph;
+    this.unseen = graph.svg.querySelector(".unseen");
     this.measure();
     new ResizeObserver(() => this.look(this.last)).observe(box);
   }
@@ -377,6 +390,7 @@ class Sight {
   measure() {
     this.spots = this.graph.groups.flatMap((group, number) => {
       const [x, y] = group.getAttribute("transform").match(/-?[\d.]+/g).map(Number);
+      if (group.parentNode === this.unseen) group.setAttribute("display", "none");
       const spot = { group, x, y, isFrame: group.classList.contains("frame"), isShown: !group.hasAttribute("display") };
       return this.graph.isHidden?.(number) ? [] : [{ ...spot, number }];
     });
@@ -410,10 +424,16 @@ class Sight {
     for (const line of this.lines) {
       if (line.left <= right && line.right >= left && line.top <= bottom && line.bottom >= top) now.add(line);
     }
-    for (const spot of this.shown) if (!now.has(spot)) spot.group.setAttribute("display", "none");
+    const isBox = ({ number }) => number !== undefined && !this.graph.isContainer[number];
+    for (const spot of this.shown) {
+      if (now.has(spot)) continue;
+      spot.group.setAttribute("display", "none");
+      if (isBox(spot)) this.unseen.append(spot.group);
+    }
     for (const spot of now) {
       if (this.shown.has(spot)) continue;
       spot.group.removeAttribute("display");
+      if (isBox(spot)) this.unseen.parentNode.append(spot.group);
       if (spot.number !== undefined) this.graph.placeName(spot.number);
     }
     this.shown = now;

@@ -31,7 +31,7 @@ class Minimap {
       if (this.graph.isHidden?.(number)) return null;
       const { e: x, f: y } = group.transform.baseVal[0].matrix;
       const [width, height] = this.graph.sizeOf(number);
-      return { group, x: x - width / 2, y: y - height / 2, width, height, isFrame: group.classList.contains("frame") };
+      return { group, number, x: x - width / 2, y: y - height / 2, width, height, isFrame: group.classList.contains("frame") };
     }).filter((each) => each !== null);
     const { width, height } = this.zoom.size;
     this.scale = Math.min(MAP.width / width, MAP.height / height);

@@ -93,6 +93,7 @@ class Motion {
   write(spot, scale) {
     const { pen } = this;
     const isNear = this.graph.grown === 1;
+    this.graph.placeName(spot.number);
     const [middle, half] = [spot.x + spot.width / 2, spot.y + spot.height / 2];
     pen.fillStyle = this.ink;
     for (const text of isNear ? spot.group.querySelectorAll(":scope > text") : [spot.group.querySelector(":scope > .name")]) {

@@ -2,7 +2,6 @@
 // together and draws nothing itself.
 
 const TIMED = 10_000; // Milliseconds after which the server is asked anew where the time went, while nothing happens.
-const CULLED = 150; // Above this many nodes, those out of sight are not displayed.
 
 // The edge at a point or a few pixels beside it: a line is thin to hit.
 function edgeNear(x, y) {
@@ -33,7 +32,7 @@ class RunPage {
     dressValues(document.querySelector(".run-head"));
     this.rows = new Rows(document.getElementById("rows"), (item) => this.chooseRow(item));
     const view = document.getElementById("view");
-    this.sight = head.drawn.length > CULLED ? new Sight(this.graph, view) : null;
+    this.sight = this.graph.svg.querySelector(".unseen") ? new Sight(this.graph, view) : null;
     this.zoom = new PanZoom(view, this.graph.svg, (place) => {
       view.classList.toggle("far", place.scale < (this.graph.isCompact ? 0.4 : 0.15));
       this.graph.scaled(place.scale);

@@ -24,6 +24,9 @@ __all__ = ["COMPACT", "detail", "graph_data", "graph_markup", "legend_markup"]
 
 COMPACT: Final = 2_000
 """Above this many nodes a box holds its name and its glyph alone, and edges keep their first look."""
+_SPARSE: Final = 150
+"""Above this many nodes our script displays what is in sight alone. Boxes come in an `<svg>` that is not displayed, as
+browsers work out the looks of all that is in a `<g>`, displayed or not."""
 
 _BUNDLE: Final = 100
 """Edges in one drawing."""
@@ -39,13 +42,12 @@ _BAR: Final = 8.0
 
 def graph_markup(
     picture: Picture,
-    name: str = "graph",
     *,
     drawn: Picture | None = None,
     is_live: bool = False,
     is_large: bool = False,
 ) -> Markup:
-    """The picture as an SVG element; `name` is its id in the page. Nodes and edges carry their numbers in it.
+    """The picture as an SVG element with the id `graph`. Nodes and edges carry their numbers in it.
 
     `drawn`: the same picture with some containers closed, as it is shown at first; the rest is there, not displayed.
     `is_live`: it is repainted, and its nodes can be chosen. `is_large`: of the rest there is one box of each kind, as a
@@ -54,7 +56,7 @@ def graph_markup(
     first = drawn or picture
     compact = len(first.nodes) > COMPACT
     placed = arrange(first, lambda node: _measure_node(node, compact))
-    drawing = _Drawing(picture, first, placed, name, compact, is_live, is_large)
+    drawing = _Drawing(picture, first, placed, compact, is_live, is_large)
     return Markup(whole("\n".join([*drawing.lines(), *(drawing.patterns() if is_large else ())])))
 
 
@@ -80,7 +82,6 @@ class _Drawing:
         picture: Picture,
         first: Picture,
         placed: Arrangement,
-        name: str,
         compact: bool,
         is_live: bool,
         is_large: bool,
@@ -89,23 +90,23 @@ class _Drawing:
         self._is_large = is_large
         self._nodes = {node.id: node for node in first.nodes}
         self._placed = placed
-        self._name = escape(name)
         self._compact = compact
         self._is_live = is_live
+        self._is_sparse = is_live and len(picture.nodes) > _SPARSE
         self._numbers = {node.id: number for number, node in enumerate(picture.nodes)}
         self._containers = frozenset(node.parent for node in picture.nodes if node.parent is not None)
         self._paths = dict(zip(((edge.source, edge.target) for edge in first.edges), placed.paths, strict=True))
 
     def lines(self) -> Iterator[str]:
-        placed, name = self._placed, self._name
+        placed = self._placed
         role = 'role="group" aria-roledescription="graph"' if self._is_live else 'role="img"'
         yield (
-            f'<svg id="{name}" class="graph{" compact" if self._compact else ""}" {role} '
+            f'<svg id="graph" class="graph{" compact" if self._compact else ""}" {role} '
             f'viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" width="{placed.width:.0f}" '
             f'height="{placed.height:.0f}" aria-label="{_write_text(self._picture.name)}">'
         )
         yield (
-            f'<defs><marker id="{name}-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+            '<defs><marker id="graph-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
             'markerUnits="userSpaceOnUse" orient="auto"><path class="arrow" d="M0 0L8 4L0 8z"/></marker></defs>'
         )
         yield '<g class="scene">'
@@ -114,10 +115,11 @@ class _Drawing:
             if node.id in self._containers:
                 yield self._box(node, is_frame=node.id in placed.frames)
         yield from self._edges()
+        yield '<svg class="unseen" display="none">' * self._is_sparse
         for node in nodes:
             if node.id not in self._containers:
                 yield self._box(node)
-        yield "</g></svg>"
+        yield f"{'</svg>' * self._is_sparse}</g></svg>"
 
     def patterns(self) -> Iterator[str]:
         """A box for each kind of what is not drawn, as if nothing had happened to it yet."""
@@ -126,7 +128,7 @@ class _Drawing:
             self._box(node._replace(status="pending", tally=(), critical=False, filled=None, error=None))
             for node in kinds.values()
         ]
-        yield f'<template id="{self._name}-boxes" data-kinds="{_write_text(dumps(list(kinds)))}"><svg>'
+        yield f'<template id="graph-boxes" data-kinds="{_write_text(dumps(list(kinds)))}"><svg>'
         yield from boxes
         yield "</svg></template>"
 
@@ -140,10 +142,8 @@ class _Drawing:
             points = self._paths.get((edge.source, edge.target), [])
             if self._is_large and not points:
                 continue
-            place = f'd="{curve(points)}"' if points else _HIDDEN.strip()
-            yield (
-                f'<path class="{edge_class(edge)}" data-edge="{number}" {place} marker-end="url(#{self._name}-arrow)"/>'
-            )
+            place = f'd="{curve(points)}"{_HIDDEN * self._is_sparse}' if points else _HIDDEN.strip()
+            yield (f'<path class="{edge_class(edge)}" data-edge="{number}" {place} marker-end="url(#graph-arrow)"/>')
             if edge.labels:
                 words = _write_text(cut(" | ".join(edge.labels), 40))
                 where = _HIDDEN.strip()
@@ -157,7 +157,7 @@ class _Drawing:
         node = self._nodes.get(node.id, node)
         box = self._placed.boxes.get(node.id) or Box(0.0, 0.0, *_measure_node(node, self._compact))
         shape = outline(node.kind, Box(0.0, 0.0, box.width, box.height))
-        hidden = (self._compact and not is_frame) or node.id not in self._nodes  # Our script shows what is in sight.
+        hidden = (self._is_sparse and not is_frame) or node.id not in self._nodes
         opening = (
             f'<g class="{_node_class(node, is_frame)}" data-node="{self._numbers[node.id]}" '
             f'transform="translate({box.x:.1f} {box.y:.1f})"{_LIVE if self._is_live else ""}'

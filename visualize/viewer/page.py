@@ -1,4 +1,4 @@
-"""Makes the frame of every page, and the page of a problem.
+"""Makes the frame of every page.
 
 Pages load one script and one style sheet of ours and nothing else; the server sends `CSP` with each of them.
 """
@@ -12,11 +12,10 @@ from importlib.resources import files
 from typing import Final
 from urllib.parse import quote
 
-from flowengine.errors import RunNotFoundError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from visualize.icons import HEATS, SIGNS
 from visualize.style import LOOKS, PLAIN, Look
 from visualize.viewer.html import Child, Markup, element, flows_url, join, runs_url, static_url, whole
-from visualize.viewer.parts import badge_text, note
+from visualize.viewer.parts import badge_text
 
 __all__ = [
     "ASSETS",
@@ -26,7 +25,6 @@ __all__ = [
     "bare_page",
     "file_page",
     "page",
-    "problem_page",
     "script",
     "style_sheet",
 ]
@@ -166,23 +164,6 @@ def file_page(title: str, *children: Child, class_: str = "", status: str = "") 
     return _write_document(
         title, head, None, (*children, element("script", Markup(script()))), f"{class_} file".strip(), status
     )
-
-
-def problem_page(error: Exception) -> tuple[int, str]:
-    """The HTTP status and the page for a run that cannot be shown: missing, damaged, or of a newer version."""
-    status, title = next(
-        (found for kind, found in _PROBLEMS.items() if isinstance(error, kind)), (500, "Something went wrong")
-    )
-    told = str(error) if status != 500 else f"{type(error).__name__}: {error}"
-    return status, page(title, element("main", element("h1", title), note(told, kind="bad"), class_="narrow"))
-
-
-_PROBLEMS: Final[dict[type[Exception], tuple[int, str]]] = {
-    RunNotFoundError: (404, "No such run"),
-    StoreVersionError: (422, "The run was written by a newer FlowEngine"),
-    StoreCorruptError: (422, "The run's record is damaged"),
-    StoreUnavailableError: (503, "The store cannot be read now"),
-}
 
 
 def _write_document(title: str, head: Child, top: Child, children: Child, class_: str, status: str | None) -> str:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import click
 
 from flowengine.cli.commands.run import resume_run
-from flowengine.cli.options import RunningOptions, add_running_options, choose_store, open_journal
+from flowengine.cli.options import RunningOptions, add_running_options, format_store, open_journal
 from flowengine.cli.questions import ask_person, can_ask_person, describe_question, format_choices, name_person
 from flowengine.cli.run_access import beginning, format_command, read
 from flowengine.cli.terminal import complain
 from flowengine.core.json_values import parse_json
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import InputError
+from flowengine.errors import InputError, RunNotFoundError, StoreCorruptError, StoreVersionError
 from flowengine.journal.approvals import Given, answer, open_questions
+from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.runners.queue.run_positions import queue_of
 
 __all__ = ["command"]
+
+_MOST_READ: Final = 100
+"""Runs that have stopped, and as many at work, that are looked through for the newest that asks."""
 
 
 @click.command("approve")
@@ -54,6 +58,8 @@ def command(
 ) -> int:
     """Answer the question that RUN waits with at NODE (left out where there is but one), and go on with the run.
 
+    RUN is an id, the start of one, or @last: here the newest run that waits for an answer.
+
     A call of a tool is named NODE:TOOL. It is accepted, refused with the word of --comment, which the model reads, or
     accepted with the arguments of --form in place of its own. On a terminal, what --choice leaves out is asked for.
 
@@ -64,8 +70,8 @@ def command(
     if here and no_resume:
         raise click.UsageError("--here and --no-resume exclude each other")
     filled = None if form is None else _read_form(form)
-    with open_journal(choose_store(running.store)) as kept:
-        run_id = kept.find(reference)
+    with open_journal(running.store) as kept:
+        run_id = kept.find(reference) if reference != "@last" else _find_last_asking(kept, running)
         if choice is None:
             given = _ask_here(kept, run_id, node)
             if given is None:
@@ -87,6 +93,22 @@ def command(
         complain(f"  to go on: {format_command('resume', run_id, running.store)}")
         return 0
     return resume_run(run_id, running)
+
+
+def _find_last_asking(kept: JournalStore, running: RunningOptions) -> str:
+    """The newest run that has an open question, also while its other nodes go on; it is told which one that is."""
+    index = run_index_of(kept)
+    stopped, at_work = (index.find(RunsAsked(status=each), _MOST_READ).infos for each in ("waiting", "running"))
+    for info in sorted((*stopped, *at_work), key=lambda each: each.started, reverse=True):
+        try:
+            asks = bool(open_questions(read(kept, info.run_id)))
+        except (RunNotFoundError, StoreCorruptError, StoreVersionError):
+            continue  # It is told of where it is named.
+        if asks:
+            if not running.reporting.quiet:
+                complain(f"@last is run {info.run_id} of flow '{info.flow}'")
+            return info.run_id
+    raise RunNotFoundError(f"no run '@last': none in {format_store(running.store)} waits for an answer")
 
 
 def _ask_here(kept: JournalStore, run_id: str, node: str | None) -> Given | None:

@@ -16,7 +16,6 @@ from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.options import FiniteRange, choose_store, keeps, open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, beginning, read
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
-from flowengine.core.json_values import dumps
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
@@ -97,7 +96,7 @@ def command(
         keep, refusal = "", str(error)
     if as_json:
         found = {"run_id": changed.run_id, "before": recorded.call, "after": call, "error": problem, "keep": keep}
-        results.json(dumps({**found, "score_before": recorded.score, "score_after": score}, indent=2))
+        results.value({**found, "score_before": recorded.score, "score_after": score})
     elif call is not None:
         results.lines(_format_answers(recorded, call, score))
         complain(f"asked as run {changed.run_id}; {f'to keep it: {keep}' if keep else refusal}")

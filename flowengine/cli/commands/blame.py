@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import click
 
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, choose_store, open_journal, store_option
+from flowengine.cli.options import FiniteRange, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.budget import Budget
-from flowengine.core.json_values import dumps
 from flowengine.experiments.edit_search import Blame, BlameReport, Probe
 from flowengine.experiments.eval_file import load_eval
 from flowengine.experiments.git_version import PREFIX, revision_of, tree_at
@@ -51,7 +50,7 @@ def command(
         loaded = load_eval(file, environ=load_environment())
     path = loaded.flow_path
     commits = [revision_of(path, each.removeprefix(PREFIX)) for each in (good, bad)]
-    with tree_at(path, commits[0]) as then, tree_at(path, commits[1]) as now, open_journal(choose_store(store)) as kept:
+    with tree_at(path, commits[0]) as then, tree_at(path, commits[1]) as now, open_journal(store) as kept:
         asked = Blame(
             file=loaded,
             store=kept,
@@ -69,7 +68,7 @@ def command(
         complain("interrupted\n  the same command takes what was paid from its runs")
         return INTERRUPTED
     if form == "json":
-        results.json(dumps({**report._asdict(), "blamed": report.blamed}, indent=2))
+        results.value({**report._asdict(), "blamed": report.blamed})
     else:
         results.lines(_lines(report))
     return 0 if report.finished else 4

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import click
 
-from flowengine.cli.options import choose_store, duration, format_store, label_option, open_journal, store_option
+from flowengine.cli.options import duration, format_store, label_option, open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
-from flowengine.core.json_values import dumps
 from flowengine.errors import FlowEngineError
 from flowengine.experiments.results_file import to_safe_cell
 from flowengine.experiments.spending import SpendingRow, parse_dimensions, spending_of
@@ -59,11 +58,11 @@ def command(
     calls whose price is not known.
     """
     query = RunQuery(flow, "", labels, started_from=None if since is None else time() - since)
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         rows, whole = spending_of(kept, query.select(kept.list()), by)
     results = Results()
     if form == "json":
-        results.json(dumps({"groups": [_to_object(row, by) for row in rows], "all": _to_object(whole, ())}, indent=2))
+        results.value({"groups": [_to_object(row, by) for row in rows], "all": _to_object(whole, ())})
     elif form == "csv":
         results.document(_to_csv(rows, by).rstrip("\n"))
     elif not rows:

@@ -9,10 +9,10 @@ import click
 
 from flowengine.cli.format_parts import mark_words
 from flowengine.cli.format_run import indent_lines, shorten
-from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
-from flowengine.core.json_values import dumps, format_value
+from flowengine.core.json_values import format_value
 from flowengine.core.output_file import write_output
 from flowengine.engine.events import Event
 from flowengine.journal.run_export import mask_events
@@ -176,7 +176,7 @@ def command(references: Sequence[str], as_json: bool, html: str | None, unmasked
         raise click.UsageError("--json and --html exclude each other")
     if unmasked and html is None:
         raise click.UsageError("--unmasked goes with --html only: nothing is masked elsewhere")
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         run_ids = [kept.find(each) for each in references]
         if len(run_ids) == 1:
             before = run_before(kept.list(), run_ids[0])
@@ -192,7 +192,7 @@ def command(references: Sequence[str], as_json: bool, html: str | None, unmasked
     sides = [RunSide(each, fold_events(each)) for each in recorded]
     results = Results()
     if as_json:
-        results.json(dumps(_to_objects(sides), indent=2))
+        results.value(_to_objects(sides))
         return 0
     results.lines(format_difference(*sides) if len(sides) == 2 else _format_many(sides))
     return 0

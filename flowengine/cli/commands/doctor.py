@@ -35,7 +35,7 @@ from flowengine.models.dotenv import dotenv_name, find_dotenv, is_planted, load_
 from flowengine.models.model_probe import ProbePlace, probe
 from flowengine.models.open import DefaultModel, default_model, served_natively
 from flowengine.models.vendor_choice import default_vendor
-from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, is_stand_in, packaged_vendors
+from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, is_stand_in, packaged_vendors
 from flowengine.skills.sandbox.sandbox import verdict
 from flowengine.version import DISTRIBUTION, EXTRAS, __version__, install_hint, missing_modules
 
@@ -66,7 +66,8 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
     asked; that costs one token each. Exit code 1 where something is missing that FlowEngine needs, or a vendor that
     was asked does not answer.
     """
-    environ, project = _read_environment(), project_of(None)[0]
+    project = project_of(None)[0]
+    environ = read_environment(project.root, load_environment())
     specs = [load_flow(flow) for flow in flows]
     models = list(dict.fromkeys(each.model for spec in specs for each in models_of(spec)))
     findings = [
@@ -79,7 +80,7 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         _check_dotenv(project.root),
         *_check_models(environ, project),
         *_check_vendors(project.providers),
-        *(_probe_models(_probe_place(environ, project), models) if is_probing else ()),
+        *(_probe_models(environ, project, models) if is_probing else ()),
         _check_project(),
         *_check_notify(environ, project),
         *(finding for flow, spec in zip(flows, specs, strict=True) for finding in _list_reach(flow, spec)),
@@ -88,12 +89,6 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
     results = Results()
     results.lines(format_table([["ok" if each.is_fine else each.fault, each.topic, each.text] for each in findings]))
     return 0 if all(each.is_fine for each in findings) else 1
-
-
-def _read_environment() -> Mapping[str, str]:
-    """As runs of the working folder's project see it."""
-    project, _ = project_of(None)
-    return read_environment(project.root, load_environment())
 
 
 _PACKAGE_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -125,13 +120,10 @@ def _check_extras() -> Iterator[DoctorFinding]:
         yield DoctorFinding(f"extra {extra}", lacks if missing else "installed")
 
 
-def _probe_place(environ: Mapping[str, str], project: Project) -> ProbePlace:
-    return ProbePlace(environ, project.providers, project.default_provider, project.models)
-
-
-def _probe_models(place: ProbePlace, models: Sequence[str]) -> Iterator[DoctorFinding]:
+def _probe_models(environ: Mapping[str, str], project: Project, models: Sequence[str]) -> Iterator[DoctorFinding]:
     """Sends a request to each model in use, except the stand-in."""
-    chosen = default_model(place.environ).name
+    place = ProbePlace(environ, project.providers, project.default_provider, project.models)
+    chosen = default_model(environ).name
     asked = [each for each in dict.fromkeys([chosen, *models]) if not is_stand_in(each)]
     for answer in anyio.run(probe, place, asked):
         yield DoctorFinding(f"probe {answer.subject}", answer.text, answer.is_fine, "FAILED")
@@ -175,7 +167,8 @@ def _check_dotenv(root: Path) -> DoctorFinding:
 
 
 def _check_models(environ: Mapping[str, str], project: Project) -> Iterator[DoctorFinding]:
-    variables = [name for vendor in (*VENDORS.values(), *OTHERS.values()) for name in _variables_of(vendor)]
+    vendors = (*VENDORS.values(), *OTHERS.values())
+    variables = [name for vendor in vendors for name in (*vendor.key_variables, *vendor.base_variables)]
     known = [name for name in dict.fromkeys(variables) if environ.get(name)]
     yield DoctorFinding("keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set")
     if packaged := packaged_vendors():
@@ -226,10 +219,6 @@ def _check_default_model(chosen: DefaultModel, environ: Mapping[str, str], proje
     if chosen.notice:
         return DoctorFinding("default model", f"{chosen.name} (a stand-in, no language model)")
     return DoctorFinding("default model", f"{chosen.name} (goes to {choice.provider}, since {choice.because})")
-
-
-def _variables_of(vendor: Vendor) -> tuple[str, ...]:
-    return (*vendor.key_variables, *vendor.base_variables)
 
 
 def _check_project() -> DoctorFinding:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, choose_store, duration, open_journal, store_option
+from flowengine.cli.options import FiniteRange, duration, open_journal, store_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.budget import Budget
@@ -98,7 +98,7 @@ def run_eval(
     with results.alone():
         loaded = load_eval(file, model=model, environ=load_environment())
     wanted = parse_bounds(bounds, list(loaded.spec.scorers))
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         prepare = partial(
             EvalRun,
             file=loaded,
@@ -188,7 +188,7 @@ def _tell(report: EvalReport, form: str, results: Results, file: str) -> None:
 def init(flow: str, store: str | None, chosen: str | None, output: str | None, mask: bool, force: bool) -> int:
     """Write an eval of the flow in FLOW from runs that the store has: their inputs, and their outputs as expected."""
     loaded = Flow.from_yaml(flow, environ=load_environment())
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         written = write_eval(loaded, Path(flow), kept, chosen or "", output=output, mask=mask, force=force)
     for path in written.files:
         complain(f"wrote {path}")

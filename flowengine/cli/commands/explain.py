@@ -8,7 +8,6 @@ from __future__ import annotations
 import click
 
 from flowengine.cli.terminal import Results, complain
-from flowengine.core.json_values import dumps
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.checks.codes import CODES
 
@@ -51,9 +50,9 @@ def schema_command(kind: str) -> int:
     if kind == "eval":
         from flowengine.experiments.eval_file import eval_schema  # It needs scorers and judges.
 
-        Results().json(dumps(eval_schema(), indent=2))
+        Results().value(eval_schema())
         return 0
     from flowengine.flowfile.schema.editor_schema import json_schema  # It needs every kind of node.
 
-    Results().json(dumps(json_schema(complain), indent=2))
+    Results().value(json_schema(complain))
     return 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, put_lines
@@ -59,7 +59,7 @@ def export_command(selected: Selection, limit: int | None, file: str | None, unm
     is a list, too. It asks nothing of any server. Personal data and secrets are masked, as far as patterns find them.
     Small files are in it with --unmasked only.
     """
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         return write_page(kept, selected.choose(kept, limit).runs, file, unmasked=unmasked)
 
 
@@ -104,7 +104,7 @@ def telemetry_command(
     references: tuple[str, ...], otlp: str | None, output: str | None, content: bool, store: str | None
 ) -> int:
     """Export the spans of RUNs: ids, starts of ids, or @last. The journal has all of it, so runs cost nothing more."""
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         traces = [spans_of(read(kept, kept.find(each)), content=content) for each in references]
     if otlp is not None:
         return _send(traces, otlp)

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_access import read
 from flowengine.cli.terminal import Results
 from flowengine.core.output_file import write_output
@@ -79,7 +79,7 @@ def _draw(what: str, look: Callable[[Picture], bytes], store: str | None, risks:
         return look(_draw_risks(picture, what) if risks else picture)
     if risks:
         raise click.UsageError(f"--risks draws the ways through a flow file, and there is no file '{what}'")
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         try:
             run_id = kept.find(what)
             with reading_record(run_id):

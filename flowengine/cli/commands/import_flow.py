@@ -8,7 +8,6 @@ from typing import Final
 import click
 
 from flowengine.cli.terminal import Results, complain
-from flowengine.core.json_values import dumps
 from flowengine.errors import InputError
 
 __all__ = ["command"]
@@ -58,7 +57,7 @@ def command(source: str, target: str, root: str | None, name: str | None, force:
     if as_json:
         elements = [{**each._asdict(), "origin": each.origin._asdict()} for each in project.ledger.elements]
         told = {"format": found[0].format, "source": found[0].file, "target": target, "files": written.files}
-        Results().json(dumps({**told, "elements": elements, "problems": written.problems}, indent=2))
+        Results().value({**told, "elements": elements, "problems": written.problems})
     else:
         results = Results()
         results.line(f"{project.format}: {found[0].file} → {target} ({len(written.files)} files)")

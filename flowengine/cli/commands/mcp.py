@@ -11,7 +11,7 @@ import anyio
 import click
 
 from flowengine.cli.environment import find_account
-from flowengine.cli.options import DURABILITIES, choose_store, duration, format_store, open_journal, store_option
+from flowengine.cli.options import DURABILITIES, duration, format_store, open_journal, store_option
 from flowengine.cli.terminal import complain
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flowfile.project.project import project_of
@@ -48,8 +48,8 @@ def command(flows: tuple[str, ...], patience: float, on_cancel: str, store: str 
     if sys.stdin is not None and sys.stdin.isatty():
         complain("an MCP client starts this command and speaks to it over stdin; Ctrl-C ends it")
     places = list(flows) or [os.path.relpath(project_of(None)[0].root)]
-    with open_journal(choose_store(store), durability) as kept:
-        complain(f"runs of {format_store(choose_store(store))}")
+    with open_journal(store, durability) as kept:
+        complain(f"runs of {format_store(store)}")
         anyio.run(_serve, kept, places, patience, on_cancel)
     return 0
 

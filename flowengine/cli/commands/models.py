@@ -9,7 +9,6 @@ import click
 
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.terminal import Results, complain, format_count, format_table
-from flowengine.core.json_values import dumps
 from flowengine.errors import ModelConfigError
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.models.definitions import KeySource, find_key_source
@@ -50,7 +49,7 @@ def command(names: tuple[str, ...], as_json: bool) -> int:
     listed = [_look_up(name, project, facts) for name in names or project.models]
     results = Results()
     if as_json:
-        results.json(dumps([_to_data(each) for each in listed], indent=2))
+        results.value([_to_data(each) for each in listed])
     elif listed:
         rows = [_HEADINGS, *(_format_row(each) for each in listed if each.known is not None)]
         results.lines(format_table(rows if len(rows) > 1 else []))

@@ -15,7 +15,6 @@ from flowengine.cli.options import FiniteRange, gather_inputs
 from flowengine.cli.terminal import Results, complain, format_count, format_dollars, format_table
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import FileKeeper
-from flowengine.core.json_values import dumps
 from flowengine.errors import FlowError
 from flowengine.estimate.bounds import FlowBound, NodeBound, bound_of
 from flowengine.estimate.cost_bound import Most
@@ -169,7 +168,7 @@ def command(
         beside: dict[str, Any] = {"batch": batch_data(bound, vendors)} if batch else {}
         if rows is not None:
             beside["data"] = rows.to_data(vendors, batch=batch)
-        results.json(dumps({**to_data(spec, bound, missing, vendors), **beside}, indent=2))
+        results.value({**to_data(spec, bound, missing, vendors), **beside})
     else:
         lines = [*lines_of(spec, bound, missing, vendors), *(_batch_lines(bound, vendors) if batch else ())]
         if rows is not None:
@@ -185,7 +184,7 @@ def _print_risks(spec: FlowSpec, project: Project, as_json: bool) -> int:
 
     results, ways = Results(), risk_paths_of(spec, project)
     if as_json:
-        results.json(dumps(risk_paths_as_data(spec.name, ways), indent=2))
+        results.value(risk_paths_as_data(spec.name, ways))
     else:
         results.lines(list_risk_paths(ways))
     return 0
@@ -215,7 +214,7 @@ def _print_change(
     change = compare_bounds(old, now)
     results = Results()
     if form == "json":
-        results.json(dumps(change_as_data(flow, against, commit, change), indent=2))
+        results.value(change_as_data(flow, against, commit, change))
         return
     results.lines((change_as_markdown if form == "md" else list_change)(flow, against, change))
 

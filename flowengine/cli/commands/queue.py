@@ -16,7 +16,6 @@ import click
 from flowengine.cli import options
 from flowengine.cli.options import (
     add_spending_options,
-    choose_store,
     collect_settings,
     duration,
     format_store,
@@ -25,7 +24,6 @@ from flowengine.cli.options import (
     store_option,
 )
 from flowengine.cli.terminal import Results, complain, format_span, format_table
-from flowengine.core.json_values import dumps
 from flowengine.runners.queue.status import QueueStatus, WorkerStatus, problems_of, queues_of, workers_of
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ def _parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -
         pass
     try:
         return datetime.now(UTC) + timedelta(seconds=duration(ctx, param, value) or 0)
-    except click.BadParameter:
+    except (click.BadParameter, OverflowError):
         raise click.BadParameter(f"{value!r} is no time: write 2030-01-31T08:00, or 30m for in half an hour") from None
 
 
@@ -105,7 +103,7 @@ def submit_command(
     if reference is not None and (pairs or file or run_id or labels or session or reuse):
         raise click.UsageError("id, inputs, session and labels of a run that goes on are those of its start")
     results = Results()
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         from flowengine.runners.local import new_run_id
         from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
 
@@ -163,7 +161,7 @@ def queue_command(names: tuple[str, ...], max_age: float | None, as_json: bool, 
     The exit code is 1 where somebody is needed: runs are due and no worker takes from their queue, workers lack
     something for runs, runs have lost their job, or the oldest one is due for longer than --max-age.
     """
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         from flowengine.runners.queue.run_queue import queue_store  # It says so where its extra is missing.
 
         place = queue_store(kept)
@@ -183,7 +181,7 @@ def queue_command(names: tuple[str, ...], max_age: float | None, as_json: bool, 
             "orphans": orphans,
             "problems": [each._asdict() for each in problems],
         }
-        results.json(dumps(found, indent=2))
+        results.value(found)
     elif queues:
         head = ["QUEUE", "DUE", "OLDEST", "LATER", "ASKING", "LACKING", "TAKEN", "LOST", "WORKERS"]
         results.lines(format_table([head, *map(_format_queue, queues)], right=range(1, len(head))))
@@ -213,13 +211,13 @@ def workers_command(as_json: bool, store: str | None) -> int:
 
     A worker that gives none for half a minute is called silent; one that was killed is forgotten by the others then.
     """
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
 
         workers = workers_of(queue_store(kept))
     results = Results()
     if as_json:
-        results.json(dumps([each._asdict() | {"is_live": each.is_live} for each in workers], indent=2))
+        results.value([each._asdict() | {"is_live": each.is_live} for each in workers])
         return 0
     if not workers:
         complain(f"there are no workers of {format_store(store)}")
@@ -247,7 +245,7 @@ def _format_worker(each: WorkerStatus) -> list[str]:
 @store_option
 def cancel_command(reference: str, store: str | None) -> int:
     """Stop RUN (an id, the start of one, or @last) in its queue, in its worker, or where it waits for a person."""
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         from flowengine.runners.queue.run_queue import cancel, queue_store  # Needs its extra.
 
         place = queue_store(kept)

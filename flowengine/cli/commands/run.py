@@ -17,7 +17,6 @@ from flowengine.cli.options import (
     RunningOptions,
     add_rows_options,
     add_running_options,
-    choose_store,
     gather_inputs,
     label_option,
     open_journal,
@@ -198,7 +197,7 @@ def _fork_run(
 
 
 def _read_run(reference: str, store: str | None) -> tuple[str, Sequence[Event]]:
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         run_id = kept.find(reference)
         return run_id, read(kept, run_id)
 

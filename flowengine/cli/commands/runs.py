@@ -12,7 +12,7 @@ from flowengine.cli.commands.runs_files import export_run, import_run, list_file
 from flowengine.cli.commands.runs_list import list_runs, note_run
 from flowengine.cli.commands.runs_show import show
 from flowengine.cli.commands.test import to_test
-from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import complain
 from flowengine.core.context import RunStatus
@@ -41,7 +41,7 @@ def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -
     """
     if force and not selected.references:
         raise click.UsageError("--force goes with a RUN: filters remove only what has ended")
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         chosen = selected.choose(kept)
         failed = 0
         for run_id, word in chosen.runs.items():
@@ -126,7 +126,7 @@ def _act_on_runs(
     selected: Selection, given: str | None, act: Act, verb: str, *, of: Collection[str], found: Collection[str]
 ) -> int:
     """Act on the chosen runs one by one; 1 where one is left. `of`: how a run may stand, `found`: those of filters."""
-    with open_journal(choose_store(given)) as kept:
+    with open_journal(given) as kept:
         from flowengine.runners.queue.run_queue import open_queue, queue_store  # Needs its extra.
 
         place = queue_store(kept)

@@ -23,7 +23,6 @@ from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, format_table, put_lines
 from flowengine.core.file_keeper import BlobStore
 from flowengine.core.file_values import FileValue, clean_name, find_files
-from flowengine.core.json_values import dumps
 from flowengine.core.output_file import tells_refusals, write_output
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import JournalStore
@@ -57,7 +56,7 @@ def repair(as_json: bool, store: str | None) -> int:
     done = repair_store(opened.path)
     results = Results()
     if as_json:
-        results.json(dumps(_to_data(done, opened), indent=2))
+        results.value(_to_data(done, opened))
         return 0 if done.is_whole else 1
     if done.path is None:
         complain(f"nothing is wrong with {opened.path}: {len(done.runs)} runs, all whole")
@@ -116,7 +115,7 @@ def export_run(
     writes.
     """
     is_page = shape == "html" or (shape is None and (output or "").lower().endswith((".html", ".htm")))
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         words = selected.choose(kept, limit).runs
         if is_page:
             from flowengine.cli.commands.export import write_page  # Pages have a price.
@@ -191,7 +190,7 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
     if run_id is not None and len(found) > 1:
         raise click.UsageError(f"--as goes with one run, and {file} holds {len(found):,}")
     left = 0
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         for each in found:
             try:
                 made = anyio.run(store_run, kept, _drop_foreign_settings(each.events), run_id, each.files, each.notes)
@@ -257,7 +256,7 @@ def list_files(reference: str, folder: str | None, as_json: bool, store: str | N
 
     Their names and types are those of the run; the contents were not checked.
     """
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         events = read(kept, kept.find(reference))
         named = [*find_files(events), *(file for each in records_of(events) for file in files_of_record(each))]
         files = unique_files(named)
@@ -267,7 +266,7 @@ def list_files(reference: str, folder: str | None, as_json: bool, store: str | N
         paths = {file.blob: str(path) for file, path in zip(files, written, strict=False)}
         found = [{"name": each.name, "media_type": each.media_type, "size": each.size, "sha256": each.blob,
                   "path": paths.get(each.blob)} for each in files]  # fmt: skip
-        results.json(dumps(found, indent=2))
+        results.value(found)
         return 0
     results.lines(format_table([[clean_name(each.name), each.media_type, f"{each.size:,} bytes"] for each in files]))
     if not files:

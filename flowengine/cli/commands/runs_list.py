@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from flowengine.cli.environment import find_user
-from flowengine.cli.options import choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import format_store, open_journal, store_option
 from flowengine.cli.run_selection import PATIENCE, add_filter_options
 from flowengine.cli.terminal import (
     Results,
@@ -21,7 +21,6 @@ from flowengine.cli.terminal import (
     format_span,
     format_table,
 )
-from flowengine.core.json_values import dumps
 from flowengine.journal.run_digest import RunNotes
 from flowengine.journal.run_index import RunLine
 from flowengine.journal.run_lookup import RunQuery
@@ -50,10 +49,10 @@ def list_runs(store: str | None, query: RunQuery, limit: int | None, as_json: bo
     """
     results = Results()
     most = _SHOWN if limit is None and results.on_terminal and not as_json else limit
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         found = RunLister(kept).page(query, most, patience=PATIENCE)
     if as_json:
-        results.json(dumps([_to_object(line) for line in found.lines], indent=2))
+        results.value([_to_object(line) for line in found.lines])
         return 0
     if not found.lines:
         complain(f"there are no {'such ' * bool(found.every)}runs in {format_store(store)}")
@@ -146,7 +145,7 @@ def note_run(
     """
     given = [parse_score(each) for each in scores]
     who = find_user() if by is None else by
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         run_id = kept.find(reference)
         for each in removed:
             remove_note(kept, run_id, each)
@@ -159,7 +158,7 @@ def note_run(
         said = notes_of(kept, run_id)
     results = Results()
     if as_json:
-        results.json(dumps({"run_id": run_id, **notes_to_object(said)}, indent=2))
+        results.value({"run_id": run_id, **notes_to_object(said)})
         return 0
     lines = format_notes(said)
     results.lines(lines)

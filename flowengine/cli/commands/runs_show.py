@@ -21,7 +21,7 @@ from flowengine.cli.format_parts import (
     times_to_object,
 )
 from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten, to_node_object, to_run_object
-from flowengine.cli.options import Reporting, choose_store, open_journal, store_option
+from flowengine.cli.options import Reporting, open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, format_command, node_events, read, records_of
 from flowengine.cli.terminal import Results, format_clock, format_dollars, format_span, format_table, format_tokens
 from flowengine.cli.watch import follow, format_run_standing
@@ -247,12 +247,12 @@ def show(
     if watch:
         if node is not None or as_json or at is not None:
             raise click.UsageError("--watch goes with --events only: the whole run is followed")
-        with open_journal(choose_store(store)) as kept:
+        with open_journal(store) as kept:
             followed = follow(kept, kept.find(reference), Reporting(events=events), Results()).finished
         code = INTERRUPTED if followed is None else exit_code_of(followed.status, followed.error)
         if events:
             return code
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         run_id = kept.find(reference)
         everything = _until(read(kept, run_id), at)
         standing = list(format_run_standing(kept, run_id)) if at is None else []
@@ -272,7 +272,7 @@ def show(
     elif views:
         viewed = _view(views[0], everything, node, now, call, as_json)
         if as_json:
-            results.json(dumps(viewed, indent=2))
+            results.value(viewed)
         else:
             results.line("\n".join(viewed))
     elif as_json:

@@ -11,9 +11,8 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from flowengine.cli.options import choose_store, format_store, open_journal, store_option
+from flowengine.cli.options import format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_table
-from flowengine.core.json_values import dumps
 from flowengine.core.schedule import Schedule, ScheduleState
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import DefinitionError, InputError, did_you_mean
@@ -47,14 +46,14 @@ def command(names: tuple[str, ...], count: int, as_json: bool, store: str | None
     if not chosen:
         complain("no schedules: [[schedules]] of the project file names flows that run by the clock")
         return 0
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         found = [_describe(each, kept, count) for each in chosen]
     problems = {each.name: problem for each in chosen if (problem := _find_problem(each, project)) is not None}
     results = Results()
     if as_json:
-        results.json(dumps([{**each, "problem": problems.get(each["name"])} for each in found], indent=2))
+        results.value([{**each, "problem": problems.get(each["name"])} for each in found])
     else:
-        _print(results, chosen, found, format_store(store))
+        _print(results, found, format_store(store))
     for name, problem in problems.items():
         complain(f"schedule '{name}': {problem}")
     return 2 if problems else 0
@@ -110,7 +109,7 @@ def _find_problem(schedule: Schedule, project: Project) -> str | None:
     return None
 
 
-def _print(results: Results, schedules: Sequence[Schedule], found: Sequence[Mapping[str, Any]], store: str) -> None:
+def _print(results: Results, found: Sequence[Mapping[str, Any]], store: str) -> None:
     rows = [["NAME", "FLOW", "CRON", "NEXT", "LAST RUN", "STATUS"]]
     for each in found:
         first, *more = each["next"] or ["never"]

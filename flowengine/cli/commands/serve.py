@@ -134,7 +134,7 @@ def command(
     project = find_project(flows[0])
     links = [] if project.notify is None else [project.notify.host]  # By this name people come with links.
     known = (*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, (*names, *links)))
-    with worker_log(log_format, quiet=quiet, logger=_LOG), open_journal(choose_store(store), durability) as kept:
+    with worker_log(log_format, quiet=quiet, logger=_LOG), open_journal(store, durability) as kept:
         with results.alone():
             app = make_serving_app(
                 kept,

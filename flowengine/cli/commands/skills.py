@@ -52,7 +52,7 @@ def list_skills(paths: Sequence[str], as_json: bool) -> int:
     store = SkillStore(paths)
     skills, results = store.skills(), Results()
     if as_json:
-        results.json(dumps([_to_data(each) for each in skills], indent=2))
+        results.value([_to_data(each) for each in skills])
     elif skills:
         rows = [
             [each.name, str(each.body_tokens), "yes" if each.has_files else "", each.description] for each in skills
@@ -92,7 +92,7 @@ def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
     store = SkillStore(paths, strict)
     found, results = checked(store), Results()
     if as_json:
-        results.json(dumps(found, indent=2))
+        results.value(found)
     else:
         for each in found:
             results.line(str(each))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flowengine.cli.options import choose_store, open_journal, store_option
+from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.core.context import EMPTY
@@ -102,7 +102,7 @@ def record_command(reference: str, output: str | None, store: str | None) -> int
     """
     from flowengine.testing.cassette_file import cassette_text, recorded_calls, write_cassette
 
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         calls = recorded_calls(read(kept, kept.find(reference)))
     if output is None:
         Results().document(cassette_text(calls).rstrip("\n"))
@@ -117,14 +117,15 @@ def record_command(reference: str, output: str | None, store: str | None) -> int
 
 @click.command("to-test", cls=ReadingCommand)
 @click.argument("reference", metavar="RUN")
-@click.option("-o", "--output", metavar="FILE", help="The file to write; a row is added to it.  [default: stdout]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+              help="The file to write; a row is added to it.  [default: stdout]")  # fmt: skip
 @click.option("--row", "as_row", is_flag=True, help="A row of data with its outputs as expected, for an eval.")
 @click.option("--mask", is_flag=True, help="Without personal data and secrets.")
 @click.option("--name", metavar="TEXT", default="", help="What the test says of the flow.")
 @click.option("--force", is_flag=True, help="Also over a file that is there.")
 @store_option
 def to_test(
-    reference: str, output: str | None, as_row: bool, mask: bool, name: str, force: bool, store: str | None
+    reference: str, output: Path | None, as_row: bool, mask: bool, name: str, force: bool, store: str | None
 ) -> int:
     """Make a test of RUN: an id, the start of one, or @last.
 
@@ -133,29 +134,25 @@ def to_test(
     """
     from flowengine.testing.recorded_case import make_row, make_test
 
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         run_id = kept.find(reference)
         events = read(kept, run_id)
     _refuse_judges(run_id, events)
-    place = None if output is None else Path(output)
     if as_row:
         text = make_row(events, run_id, mask=mask) + "\n"
     else:
-        _check_name(place, force=force)
-        made = make_test(events, run_id, mask=mask, folder=None if place is None else place.parent, name=name)
-        text = made.text
-    if place is None:
+        _check_name(output, force=force)
+        text = make_test(events, run_id, mask=mask, folder=output and output.parent, name=name).text
+    if output is None:
         Results().document(text.rstrip("\n"))
-        return 0
-    if as_row:
-        begin = "" if _has_whole_lines(place) else "\n"
-        with tells_refusals(place), place.open("a", encoding="utf-8", errors="backslashreplace") as file:
+    elif as_row:
+        begin = "" if _has_whole_lines(output) else "\n"
+        with tells_refusals(output), output.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(begin + text)
+        complain(f"added a row to {output}")
     else:
-        write_output(place, [text])
-    complain(f"wrote {place}" if not as_row else f"added a row to {place}")
-    if not as_row:
-        complain(f"to run it: flowengine test {place}")
+        write_output(output, [text])
+        complain(f"wrote {output}\nto run it: flowengine test {output}")
     return 0
 
 
@@ -180,9 +177,7 @@ def _has_whole_lines(place: Path) -> bool:
 
 
 def _check_name(place: Path | None, *, force: bool) -> None:
-    if place is None:
-        return
-    if not place.name.endswith(_SUFFIX):
+    if place is not None and not place.name.endswith(_SUFFIX):
         raise InputError(f"-o {place}: the name of a flow test ends with {_SUFFIX}")
-    if place.exists() and not force:
+    if place is not None and place.exists() and not force:
         raise InputError(f"{place} is there already: --force writes over it, -o names another")

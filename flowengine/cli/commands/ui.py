@@ -14,7 +14,6 @@ from flowengine.cli.environment import find_user
 from flowengine.cli.options import (
     DURABILITIES,
     FiniteRange,
-    choose_store,
     format_store,
     needing_extra,
     open_journal,
@@ -81,7 +80,7 @@ def command(
     address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
     results, project = Results(), project_of(None)[0]
     links = [] if project.notify is None else [project.notify.host]  # By this name people come with links.
-    with listening, results.alone(), open_journal(choose_store(store), durability) as kept:
+    with listening, results.alone(), open_journal(store, durability) as kept:
         app = make_app(
             kept,
             flows or [os.path.relpath(project.root)],

@@ -11,7 +11,6 @@ import click
 from flowengine.cli.ending import format_excerpt
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.terminal import Results, complain
-from flowengine.core.json_values import dumps
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.flowfile.checks.agent_sources import vendors_of
 from flowengine.flowfile.loader import check_file, load_flow
@@ -45,7 +44,7 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, deny_risks: bool
     found = list(dict.fromkeys(every))  # A file that several flows run is told of once.
     results = Results()
     if form == "json":
-        results.json(dumps(found, indent=2))
+        results.value(found)
     elif form == "github":
         results.lines(_format_as_github(found))
     else:

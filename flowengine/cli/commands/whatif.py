@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, choose_store, duration, open_journal, store_option
+from flowengine.cli.options import FiniteRange, duration, open_journal, store_option
 from flowengine.cli.run_access import format_command
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.budget import Budget
-from flowengine.core.json_values import dumps, parse_value
+from flowengine.core.json_values import parse_value
 from flowengine.errors import InputError
 from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, WhatIfRow
 from flowengine.models.dotenv import load_environment
@@ -63,7 +63,7 @@ def command(
     pace = pace_of(batch=batch, deadline=deadline)
     change = read_change(model, prompt, settings)
     results = Results()
-    with open_journal(choose_store(store)) as kept:
+    with open_journal(store) as kept:
         with results.alone():
             asked = WhatIf(
                 store=kept,
@@ -87,7 +87,7 @@ def command(
         complain("interrupted")
         return INTERRUPTED
     if form == "json":
-        results.json(dumps({**report.totals(), "node": node, "change": change, "rows": _to_rows(report)}, indent=2))
+        results.value({**report.totals(), "node": node, "change": change, "rows": _to_rows(report)})
     else:
         results.lines(_lines(report, store))
     if not report.is_whole:

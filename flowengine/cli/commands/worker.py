@@ -16,7 +16,7 @@ import anyio
 import click
 
 from flowengine.cli.ending import exit_code
-from flowengine.cli.options import choose_store, duration, needing_extra, open_journal, store_option
+from flowengine.cli.options import duration, needing_extra, open_journal, store_option
 from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
 from flowengine.flowfile.project.project import find_project
@@ -134,7 +134,7 @@ def _work(
     store: str | None,
 ) -> int:
     with ExitStack() as stack:
-        kept = stack.enter_context(open_journal(choose_store(store)))
+        kept = stack.enter_context(open_journal(store))
         from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
         from flowengine.runners.queue.worker import Pace, work
 

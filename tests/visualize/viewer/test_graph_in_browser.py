@@ -340,3 +340,27 @@ def test_two_thousand_nodes_are_moved_on_a_canvas_and_are_themselves_again_at_re
         tab.fill("#find", "n1999")
         assert tab.evaluate("!document.querySelector(\"[data-node='1999']\").hasAttribute('display')")
         assert tab.trouble == []
+
+
+@pytest.mark.long
+def test_what_is_out_of_sight_is_not_laid_out_and_says_what_is_true_once_it_comes_into_sight(
+    browser: Browser, tmp_path: Path
+):
+    path = tmp_path / "large.html"
+    path.write_text(export_page(Reading(layered_run(200))))
+    with browser.tab() as tab:
+        tab.goto(path.as_uri())
+        first, last = (f"document.querySelector('#graph [data-node=\"{number}\"]')" for number in (0, 199))
+        assert not tab.evaluate(f"{first}.closest('.unseen')")
+        assert tab.evaluate(f"{last}.parentNode.classList.contains('unseen') && {last}.hasAttribute('display')")
+        tab.click("[data-step=first]")  # None has begun yet.
+        assert tab.evaluate(f"{last}.querySelector('.standing').textContent").startswith("✓ succeeded")
+        tab.fill("#find", "n199")
+        assert not tab.evaluate(f"{last}.closest('.unseen')")
+        assert tab.evaluate(f"{last}.querySelector('.standing').textContent") == "○ pending"
+        tab.fill("#find", "n0")
+        assert tab.evaluate(f"{last}.parentNode.classList.contains('unseen')")
+        tab.click("[data-step=last]")
+        tab.click("[data-zoom=fit]")
+        assert tab.evaluate(f"{last}.querySelector('title').textContent").startswith("n199 · ✓ succeeded")
+        assert tab.trouble == []

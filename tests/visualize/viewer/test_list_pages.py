@@ -10,6 +10,7 @@ from flowengine.engine.ports import RunInfo
 from flowengine.errors import Diagnostic, RunNotFoundError
 from flowengine.journal.run_digest import RunDigest
 from flowengine.journal.run_index import ListedRuns, RunLine
+from flowengine.server.problems import problem_response
 from tests.support.browser import LOOKS, Browser, Tab
 from tests.support.page_server import PageServer, page_server
 from tests.support.sample_run import GRAPH, START, research_run
@@ -18,7 +19,6 @@ from visualize.usual_times import RunPoint
 from visualize.viewer.comparison import compare_page
 from visualize.viewer.flows import FlowLine, flow_page, flows_page
 from visualize.viewer.forms import Acting
-from visualize.viewer.page import problem_page
 from visualize.viewer.reading import Reading
 from visualize.viewer.runs import ListFrame, presets_of, runs_page
 
@@ -49,7 +49,7 @@ PAGES = {
         [FlowLine("research", "flows/research.yaml", "Finds out and writes.", 1, 0, ("run001", "failed"))]
     ),
     "/flows/research": flow_page("research", "a: 1\n" * 60, picture_of_skeleton("research", GRAPH), PROBLEMS, POINTS),
-    "/missing": problem_page(RunNotFoundError("no run 'x'"))[1],
+    "/missing": bytes(problem_response(RunNotFoundError("no run 'x'"), as_page=True).body).decode(),
 }
 
 

@@ -20,10 +20,6 @@ from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import (
     Diagnostic,
-    RunNotFoundError,
-    StoreCorruptError,
-    StoreUnavailableError,
-    StoreVersionError,
 )
 from flowengine.journal.run_digest import RunDigest, RunMark, RunNotes, RunScore
 from flowengine.journal.run_index import ListedRuns, RunLine
@@ -37,7 +33,7 @@ from visualize.viewer.comparison import compare_page
 from visualize.viewer.flows import FlowLine, flow_page, flows_page, plot_svg
 from visualize.viewer.forms import Acting, FormAnswer, answer_of, approval_form
 from visualize.viewer.html import approve_url, panel_url, run_url
-from visualize.viewer.page import SCRIPTS, asset, problem_page, script, style_sheet
+from visualize.viewer.page import SCRIPTS, asset, script, style_sheet
 from visualize.viewer.parts import difference
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page, run_page
@@ -331,23 +327,6 @@ def test_an_answer_that_is_no_json_says_so():
 
 
 # --- frame
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "title"),
-    [
-        (RunNotFoundError("no run '<x>'"), 404, "No such run"),
-        (StoreCorruptError("not an event"), 422, "The run's record is damaged"),
-        (StoreVersionError("upgrade"), 422, "The run was written by a newer FlowEngine"),
-        (StoreUnavailableError("locked"), 503, "The store cannot be read now"),
-        (RuntimeError("boom"), 500, "Something went wrong"),
-    ],
-)
-def test_a_run_that_cannot_be_shown_is_told_in_words(error: Exception, status: int, title: str):
-    code, text = problem_page(error)
-    assert code == status
-    assert title.replace("'", "&#x27;") in text or title in text
-    assert "<x>" not in text
 
 
 def test_script_and_style_are_files_that_fit_into_a_page():
