@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, cast
 
+from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowengine.context_providers.provider import (
@@ -130,7 +131,8 @@ class LongTermMemoryProvider(ContextProvider):
         near = [each.item for each in found if each.score >= _least_score(found, settings.threshold)]
         if settings.neighbours:
             near = list({each.id: each for each in [*near, *await self._neighbours(near[:_WITH_NEIGHBOURS])]}.values())
-        return self._within_budget(near[: settings.limit], kwargs.get("locale", "en"))
+        # Of long exchanges the tokens are counted again and again.
+        return await to_thread.run_sync(self._within_budget, near[: settings.limit], kwargs.get("locale", "en"))
 
     async def _neighbours(self, items: Sequence[MemoryItem]) -> list[MemoryItem]:
         """An answer often stands beside the words that a question shares."""
