@@ -20,13 +20,7 @@ from typing import Any, ClassVar, Final, Self, cast
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flowengine.context_providers.provider import (
-    ContextProvider,
-    ParameterError,
-    at_once,
-    describe_parameters,
-    located_store,
-)
+from flowengine.context_providers.provider import ContextProvider, ParameterError, at_once, located_store
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
@@ -79,6 +73,13 @@ class LongTermMemoryProvider(ContextProvider):
 
     provider_name: ClassVar[str] = "long_term_memory"
     adds: ClassVar[bool] = True
+    config_description: ClassVar[str] = (
+        "What was said before in the same workspace, channel or thread, near to the query"
+    )
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        name: field.description or "" for name, field in LongTermMemorySettings.model_fields.items()
+    }
+    config_example: ClassVar[str] = "- long_term_memory: {store: memory.db, scope: channel, scope_id: C1}"
 
     def __init__(
         self,
@@ -98,15 +99,6 @@ class LongTermMemoryProvider(ContextProvider):
         self._items = SQLiteMemoryItems(MemoryDatabase(self._settings.store))
         self._held: list[MemoryItem] | None = None
         """What is not kept yet; None where everything is kept at once."""
-
-    @classmethod
-    def get_config_schema(cls) -> dict[str, Any]:
-        told = {name: field.description or "" for name, field in LongTermMemorySettings.model_fields.items()}
-        return {
-            "description": "What was said before in the same workspace, channel or thread, near to the query",
-            "parameters": describe_parameters(LongTermMemoryProvider, **told),
-            "example": "- long_term_memory: {store: memory.db, scope: channel, scope_id: C1}",
-        }
 
     @property
     def is_shared(self) -> bool:
