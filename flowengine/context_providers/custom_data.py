@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 from flowengine.context_providers.provider import ContextProvider, ParameterError, call_method, join_fragments
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
+from flowengine.core.json_values import to_json_value
 
 __all__ = ["CustomDataProvider", "DataSource"]
 
@@ -70,4 +71,5 @@ class CustomDataProvider(ContextProvider):
 
 
 def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    plain = to_json_value(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
