@@ -127,12 +127,12 @@ def _open_memory(memory: Any) -> ContextProvider:
     if isinstance(memory, ContextProvider):
         return memory
     # Imported here: most agents that draw on anything remember nothing for good.
-    from flowengine.context_providers.long_term_memory import memory_source
+    from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
 
     if isinstance(memory, str | PathLike):
-        return memory_source({"store": fspath(cast("PathLike[str]", memory))}, None)
+        return LongTermMemoryProvider.from_config({"store": fspath(cast("PathLike[str]", memory))})
     if isinstance(memory, Mapping):
-        return memory_source(cast("Mapping[str, Any]", memory), None)
+        return LongTermMemoryProvider.from_config(cast("Mapping[str, Any]", memory))
     raise DefinitionError(
         "memory must be a file, the settings of a LongTermMemoryProvider, or a context provider, "
         f"not {describe_value(memory)}"

@@ -32,7 +32,7 @@ from flowengine.memory.open_database import shortened
 from flowengine.memory.scopes.memories import MemoryScope, parse_thread_scope_id
 from flowengine.models.tokens import count_tokens
 
-__all__ = ["LongTermMemoryProvider", "LongTermMemorySettings", "memory_source"]
+__all__ = ["LongTermMemoryProvider", "LongTermMemorySettings"]
 
 
 DEFAULT_STORE: Final = ".flowengine/memory.db"
@@ -222,14 +222,6 @@ def _locate_store(store: str, root: Path | None) -> Path:
     if root is not None and store == DEFAULT_STORE:
         return root / store
     return located_store(store, root, parameter="store")
-
-
-def memory_source(config: Mapping[str, Any], root: Path | None) -> ContextProvider:
-    """The source of an agent's `memory: {store, scope, scope_id, limit, threshold, max_tokens}`.
-
-    The store's path is below `root`; None: any path goes. What is wrong is a `ParameterError`.
-    """
-    return LongTermMemoryProvider.from_config(config, root=root)
 
 
 def _check_settings(config: Mapping[str, Any]) -> LongTermMemorySettings:

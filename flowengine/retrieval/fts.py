@@ -56,21 +56,16 @@ class FtsRetriever:
         self._embedding = CallSlots(1)
 
     async def add(self, documents: Sequence[Document]) -> None:
-        await self._change(_Change([_to_row(each, None) for each in documents]))
+        await self._change([_to_row(each, None) for each in documents])
 
     async def remove(self, ids: Sequence[str]) -> None:
-        await self._database.write(partial(_apply_change, change=_Change([], list(ids))))
+        await self._database.write(partial(_apply_change, rows=(), removed=ids))
 
     async def synchronise(
         self, source: str, added: Sequence[Document], removed: Sequence[str] = (), *, is_all: bool = False
     ) -> None:
-        await self._change(
-            _Change(
-                [_to_row(each, source) for each in added],
-                [_make_key(id, source) for id in removed],
-                source if is_all else None,
-            )
-        )
+        rows, gone = [_to_row(each, source) for each in added], [_make_key(id, source) for id in removed]
+        await self._change(rows, gone, source if is_all else None)
 
     async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
         match = await to_thread.run_sync(match_any, query)  # A query may be a whole document.
@@ -89,8 +84,8 @@ class FtsRetriever:
         """Let go of the file; a retriever that is used again opens it again."""
         self._database.close()
 
-    async def _change(self, change: _Change) -> None:
-        await self._database.write(partial(_apply_change, change=change))
+    async def _change(self, rows: Sequence[_Row], removed: Sequence[str] = (), all_of: str | None = None) -> None:
+        await self._database.write(partial(_apply_change, rows=rows, removed=removed, all_of=all_of))
         if self._embed is not None:
             await self._embed_missing(self._embed)
 
@@ -150,15 +145,6 @@ def _make_key(id: str, source: str | None) -> str:
     return id if source is None else f"{source}\0{id}"
 
 
-class _Change(NamedTuple):
-    """Changes to an index that are applied at once."""
-
-    rows: Sequence[_Row]
-    removed: Sequence[str] = ()
-    all_of: str | None = None
-    """A source of which there are these rows and no others."""
-
-
 class _Search(NamedTuple):
     """A search, ready for SQL."""
 
@@ -170,14 +156,19 @@ class _Search(NamedTuple):
     values: Sequence[object]
 
 
-def _apply_change(connection: sqlite3.Connection, change: _Change) -> None:
-    """Texts that only moved keep their vectors: these are looked through at the end."""
-    left = {hash for row in change.rows for hash in _put_document(connection, row)}
-    removed = set(change.removed)
-    if change.all_of is not None:
-        known = connection.execute("SELECT id FROM documents WHERE source = ?", (change.all_of,)).fetchall()
-        removed |= {id for (id,) in known} - {row.id for row in change.rows}
-    left.update(hash for id in removed for hash in _remove_document(connection, id))
+def _apply_change(
+    connection: sqlite3.Connection, rows: Sequence[_Row], removed: Sequence[str], all_of: str | None = None
+) -> None:
+    """Put documents in, and take out those of these ids; of a source that is given all others too.
+
+    Texts that only moved keep their vectors: these are looked through at the end.
+    """
+    left = {hash for row in rows for hash in _put_document(connection, row)}
+    gone = set(removed)
+    if all_of is not None:
+        known = connection.execute("SELECT id FROM documents WHERE source = ?", (all_of,)).fetchall()
+        gone |= {id for (id,) in known} - {row.id for row in rows}
+    left.update(hash for id in gone for hash in _remove_document(connection, id))
     vectors.forget(connection, left)
 
 
