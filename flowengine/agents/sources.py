@@ -15,17 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from uuid import uuid4
 
 from flowengine.agents.settings import check_count
-from flowengine.context_providers.chain import (
-    FAILED,
-    MEMORY,
-    call_guarded,
-    clear_providers,
-    read_remembered,
-    tell_providers,
-    to_kept_items,
-)
+from flowengine.context_providers.chain import FAILED, call_guarded, clear_providers, tell_providers
 from flowengine.context_providers.conversation import entry_of
 from flowengine.context_providers.factory import ContextProviderFactory
+from flowengine.context_providers.kept_memories import MEMORY, read_remembered, to_kept_items
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import ignore_record
 from flowengine.core.records import Gateway
