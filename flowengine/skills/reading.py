@@ -174,7 +174,8 @@ def _read_tools(node: Node | None, found: list[FoundKeys]) -> tuple[str, ...]:
         found.append(FoundKeys("SK209", "`allowed-tools` must be a text or a list of texts", _line_of(node)))
     if isinstance(node, list):
         return tuple(to_one_line(to_text(each)) for each in node)
-    return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", to_text(node)))
+    # Bounded: each bracket of a text full of them would be followed to its end.
+    return tuple(re.findall(r"[^\s,(]+(?:\([^)]{0,500}+\))?", to_text(node)))
 
 
 def _find_unknown_keys(keys: Mapping[str, Node]) -> Iterator[FoundKeys]:
