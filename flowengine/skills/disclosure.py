@@ -30,7 +30,7 @@ from flowengine.tools.function_tool import tool_of
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 from flowengine.tools.toolset import ToolSet
 
-__all__ = ["SkillAccess", "SkillChoice", "SkillScope"]
+__all__ = ["SkillAccess", "SkillChoice", "SkillScope", "skill_access"]
 
 # --- Skills loaded in one run
 
@@ -81,6 +81,20 @@ _MAX_FOUND: Final = 5
 """Skills that a search names."""
 _GRACE: Final = 15.0
 """Seconds that a call may take longer than its script: for starting and ending it."""
+
+
+def skill_access(
+    skills: SkillChoice,
+    scope: RunScope | None = None,
+    note: Note | None = None,
+    locale: str = "en",
+    *,
+    budget: int = BUDGET,
+    sandbox: Sandbox | None = None,
+) -> SkillAccess:
+    """The access of one agent in one run. A folder that is not there is a `DefinitionError`; no skill is read yet."""
+    store = skills if isinstance(skills, SkillStore) else SkillStore(skills)
+    return SkillAccess(store, SkillScope.of(scope), note, locale, budget=budget, sandbox=sandbox)
 
 
 class SkillAccess:

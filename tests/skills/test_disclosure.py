@@ -11,7 +11,7 @@ import pytest
 from flowengine.core.records import Notice
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
-from flowengine.skills.disclosure import SkillAccess, SkillScope
+from flowengine.skills.disclosure import SkillAccess, skill_access
 from flowengine.skills.sandbox.sandbox import Sandbox, verdict
 from flowengine.skills.skill_store import SkillStore
 from flowengine.tools.toolset import Offer, ToolSet
@@ -35,10 +35,6 @@ class Heard:
     @property
     def loads(self) -> list[tuple[str, int]]:
         return [(each.skill, each.level) for each in self.records]
-
-
-def skill_access(root: Path, scope: RunScope | None = None, note: Any = None, **options: Any) -> SkillAccess:
-    return SkillAccess(SkillStore(root), SkillScope.of(scope), note, **options)
 
 
 async def call(tools: ToolSet, name: str, /, **arguments: Any) -> tuple[str, bool]:
