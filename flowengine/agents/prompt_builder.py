@@ -8,6 +8,7 @@ knows no graph: what the run's earlier nodes keep is handed in, what this one ad
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -77,65 +78,51 @@ async def open_prompt_builder(
     )
 
 
+@dataclass(eq=False)
 class PromptBuilder:
     """Of one run; it follows the run's tool loops and has tools for them (`tooling.Bringer`)."""
 
-    def __init__(
-        self,
-        budget: int | None,
-        memories: ProviderState,
-        contexts: ContextManager | None,
-        skills: OpenSkills | None,
-        agent: str,
-        words: Messages,
-        gateway: Gateway,
-        models: Models,
-        recorded: Sequence[Any],
-        secrets: Secrets | None,
-        *,
-        is_run: bool,
-    ) -> None:
-        """`memories`: the providers of this run. `is_run`: of a flow, which keeps what changes."""
-        self._budget = budget
-        self._memories = memories
-        self._contexts = contexts
-        self._skills = skills
-        self._facts: dict[str, Any] = {
-            "agent_name": agent,
-            "locale": words.locale,
-            "gateway": gateway,
-            "models": models,
-        }
-        self._words = words
-        self._gateway = gateway
-        self._recorded = recorded
-        self._secrets = secrets
-        self._is_run = is_run
-        self._carrier = TypedContextSnapshots(contexts) if is_run and contexts is not None else None
-        self._begun = data_of(contexts) if is_run else {}
-        self._query = ""
-        self._packing: Packing
-        self._asked = Message("user", "")
-        """As it was asked first; where contexts have changed since, something else is sent in its place."""
-        self._attachments: tuple[FileValue, ...] = ()
-        self._shared = ""
-        self._parts: list[Part] = []
-        """What it is made of now."""
-        self._is_stale = self._is_changed = False
+    budget: int | None
+    memories: ProviderState
+    """The providers of this run."""
+    contexts: ContextManager | None
+    skills: OpenSkills | None
+    agent: str
+    words: Messages
+    gateway: Gateway
+    models: Models
+    recorded: Sequence[Any]
+    secrets: Secrets | None
+    is_run: bool
+    """Whether it is a flow's, which keeps what changes."""
+    _query: str = ""
+    _packing: Packing = field(init=False)
+    _asked: Message | None = None
+    """As it was asked first; where contexts have changed since, something else is sent in its place."""
+    _attachments: tuple[FileValue, ...] = ()
+    _shared: str = ""
+    _parts: Sequence[Part] = ()
+    """What it is made of now."""
+    _is_stale: bool = False
+    _is_changed: bool = False
+
+    def __post_init__(self) -> None:
+        self._carrier = TypedContextSnapshots(self.contexts) if self.is_run and self.contexts is not None else None
+        self._begun = data_of(self.contexts) if self.is_run else {}
 
     # --- prompts
 
     async def prompt(self, question: PromptQuestion, caller: Caller) -> tuple[Message, ...]:
         """The chat that asks a question."""
         self._query = question.input_text
-        self._packing = Packing(caller, self._words, self._budget)
+        self._packing = Packing(caller, self.words, self.budget)
         context = [Part(PartPlace.CONTEXT, each) for each in await self._gather_entries()]
-        listed, loaded = ([], []) if self._skills is None else await self._skills.parts(self._query)
+        listed, loaded = ([], []) if self.skills is None else await self.skills.parts(self._query)
         loaded = [self._hide_secrets(each) for each in loaded]
         parts = question.parts(listed, [*context, *loaded, *await self._render_contexts()])
         parts = await self._packing.pack(parts)
         self._attachments, self._shared = question.attachments, question.shared
-        messages = assemble_messages(self._words, parts, self._shared)
+        messages = assemble_messages(self.words, parts, self._shared)
         if question.attachments:
             messages = attach_files(messages, question.attachments)
         self._asked = messages[-1]
@@ -152,53 +139,54 @@ class PromptBuilder:
             return messages
         at = len(messages) - 1 - messages[::-1].index(self._asked)  # The chat before may hold an equal one.
         parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
-        shown = assemble_messages(self._words, await self._packing.pack(parts), self._shared)
+        shown = assemble_messages(self.words, await self._packing.pack(parts), self._shared)
         return attach_files(shown, self._attachments, len(messages) - at - 1) if self._attachments else shown
 
     async def _gather_entries(self) -> list[PackedEntry]:
         """Gathers the providers' entries, or takes those recorded by an interrupted attempt of the node."""
-        known = next((each for each in self._recorded if type(each) is ContextGathered), None)
+        known = next((each for each in self.recorded if type(each) is ContextGathered), None)
         if known is not None:
             return entries_of(known)
-        providers, note = self._memories.providers, self._gateway.note
-        entries = await gather(providers, self._query, note, self._secrets, **self._facts)
-        if entries and self._is_run:
-            await self._gateway.note(brought_of(entries))
+        providers, note = self.memories.providers, self.gateway.note
+        facts: dict[str, Any] = {"agent_name": self.agent, "locale": self.words.locale, "models": self.models}
+        entries = await gather(providers, self._query, note, self.secrets, gateway=self.gateway, **facts)
+        if entries and self.is_run:
+            await self.gateway.note(brought_of(entries))
         return entries
 
     def _hide_secrets(self, part: Part) -> Part:
-        if self._secrets is None:
+        if self.secrets is None:
             return part
         fragment = part.entry.fragment
         return part._replace(
-            entry=part.entry._replace(fragment=fragment._replace(text=self._secrets.hide(fragment.text)))
+            entry=part.entry._replace(fragment=fragment._replace(text=self.secrets.hide(fragment.text)))
         )
 
     async def _render_contexts(self) -> list[Part]:
         """The typed contexts' texts; they stay whatever the budget is, for their tools change what they show."""
-        fragments = await self._contexts.fragments(self._query) if self._contexts is not None else ()
+        fragments = await self.contexts.fragments(self._query) if self.contexts is not None else ()
         return [Part(PartPlace.TYPED, PackedEntry(each._replace(pinned=True))) for each in fragments]
 
     # --- tools
 
     def tool_sets(self) -> Sequence[ToolSet]:
         """The contexts' tools, as they are now, and those of skills."""
-        sets = [] if self._contexts is None else self._contexts.tool_sets()
+        sets = [] if self.contexts is None else self.contexts.tool_sets()
         brought = sets if self._carrier is None else self._carrier.wrap_sets(sets)
-        return brought if self._skills is None else [*brought, self._skills.tools]
+        return brought if self.skills is None else [*brought, self.skills.tools]
 
     def take_result(self, tool: Tool, result: ToolResult) -> ToolResult:
         return result if self._carrier is None else self._carrier.unwrap_result(tool, result)
 
     async def note_call(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
         """Tell the contexts, whose texts may be others now; and see which skills were loaded."""
-        if self._skills is not None:
-            await self._skills.note_call(name, arguments, result)
-        if self._contexts is not None and self._contexts.context_list:
+        if self.skills is not None:
+            await self.skills.note_call(name, arguments, result)
+        if self.contexts is not None and self.contexts.context_list:
             value = result.text if result.value is None else result.value
-            failures = await self._contexts.tool_called(ToolCallResult(name, arguments, value, result.is_error))
+            failures = await self.contexts.tool_called(ToolCallResult(name, arguments, value, result.is_error))
             for each in failures:
-                await self._gateway.note(each)
+                await self.gateway.note(each)
             self._is_stale = True
 
     # --- what happened
@@ -206,12 +194,12 @@ class PromptBuilder:
     async def tell_answer(self, input_text: str, result: LLMResult) -> Mapping[str, Any] | None:
         """Tell the providers of an answer; what this run adds to what is kept."""
         interaction = await self._tell(input_text, text_of(result.content), result.success, result.metadata)
-        if not self._is_run:
+        if not self.is_run:
             return None
-        kept = {name: data for name, data in data_of(self._contexts).items() if data != self._begun[name]}
-        if self._skills is not None and self._skills.loaded:
-            kept["skills"] = list(self._skills.loaded)
-        return (kept | await self._memories.collect_kept(interaction)) or None
+        kept = {name: data for name, data in data_of(self.contexts).items() if data != self._begun[name]}
+        if self.skills is not None and self.skills.loaded:
+            kept["skills"] = list(self.skills.loaded)
+        return (kept | await self.memories.collect_kept(interaction)) or None
 
     async def tell_failure(self, input_text: str, error: RunError) -> None:
         """Tell the providers that there is no answer; what a guardrail refused is not told."""
@@ -223,8 +211,8 @@ class PromptBuilder:
             "user_input": input_text,
             "result": result,
             "success": success,
-            "metadata": {**metadata, "agent_name": self._facts["agent_name"]},
+            "metadata": {**metadata, "agent_name": self.agent},
             "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        await self._memories.tell(interaction)
+        await self.memories.tell(interaction)
         return interaction

@@ -15,17 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from uuid import uuid4
 
 from flowengine.agents.settings import check_count
-from flowengine.context_providers.chain import (
-    FAILED,
-    MEMORY,
-    call_guarded,
-    clear_providers,
-    read_remembered,
-    tell_providers,
-    to_kept_items,
-)
+from flowengine.context_providers.chain import FAILED, call_guarded, clear_providers, tell_providers
 from flowengine.context_providers.conversation import entry_of
 from flowengine.context_providers.factory import ContextProviderFactory
+from flowengine.context_providers.kept_memories import MEMORY, read_remembered, to_kept_items
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import ignore_record
 from flowengine.core.records import Gateway
@@ -127,12 +120,12 @@ def _open_memory(memory: Any) -> ContextProvider:
     if isinstance(memory, ContextProvider):
         return memory
     # Imported here: most agents that draw on anything remember nothing for good.
-    from flowengine.context_providers.long_term_memory import memory_source
+    from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
 
     if isinstance(memory, str | PathLike):
-        return memory_source({"store": fspath(cast("PathLike[str]", memory))}, None)
+        return LongTermMemoryProvider.from_config({"store": fspath(cast("PathLike[str]", memory))})
     if isinstance(memory, Mapping):
-        return memory_source(cast("Mapping[str, Any]", memory), None)
+        return LongTermMemoryProvider.from_config(cast("Mapping[str, Any]", memory))
     raise DefinitionError(
         "memory must be a file, the settings of a LongTermMemoryProvider, or a context provider, "
         f"not {describe_value(memory)}"

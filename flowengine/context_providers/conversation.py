@@ -10,13 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
-from flowengine.context_providers.provider import (
-    ContextProvider,
-    ParameterError,
-    at_once,
-    describe_parameters,
-    join_fragments,
-)
+from flowengine.context_providers.provider import ContextProvider, ParameterError, at_once, join_fragments
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
@@ -54,6 +48,12 @@ class ConversationHistoryProvider(ContextProvider):
     """
 
     provider_name: ClassVar[str] = "conversation"
+    config_description: ClassVar[str] = "The newest exchanges of the conversation"
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        "max_items": "Exchanges that enter a prompt, the newest",
+        "include_system": "Whether interactions of the application (metadata `role: system`) enter as well",
+    }
+    config_example: ClassVar[str] = "- conversation: {max_items: 5}"
 
     def __init__(self, max_items: int = 10, include_system: bool = False) -> None:
         check_arguments(ConversationHistoryProvider.__init__, locals(), ParameterError)
@@ -63,24 +63,24 @@ class ConversationHistoryProvider(ContextProvider):
         self.include_system = include_system
         self._entries: deque[dict[str, Any]] = deque(maxlen=max_items)
 
-    @classmethod
-    def get_config_schema(cls) -> dict[str, Any]:
-        return {
-            "description": "The newest exchanges of the conversation",
-            "parameters": describe_parameters(
-                ConversationHistoryProvider,
-                max_items="Exchanges that enter a prompt, the newest",
-                include_system="Whether interactions of the application (metadata `role: system`) enter as well",
-            ),
-            "example": "- conversation: {max_items: 5}",
-        }
-
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
-        return join_fragments(self._fragments(kwargs))
+        return join_fragments(self.fragments(query, (), **kwargs))
 
     @at_once
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
-        return self._fragments(kwargs)
+        words = load_messages(kwargs.get("locale", "en"))
+        newest = len(self._entries) - 1
+        return [
+            Fragment(
+                each["result"] or each["user_input"]
+                if "role" in each
+                else words("generation.exchange", question=each["user_input"], answer=each["result"]),
+                self.provider_name,
+                priority=number - newest,
+                label=each["timestamp"],
+            )
+            for number, each in enumerate(self._entries)
+        ]
 
     @at_once
     def update(self, interaction: Mapping[str, Any]) -> None:
@@ -104,18 +104,3 @@ class ConversationHistoryProvider(ContextProvider):
         for each in cast("Sequence[Mapping[str, Any]]", value):
             if self.include_system or "role" not in each:
                 self._entries.append(dict(each))
-
-    def _fragments(self, kwargs: Mapping[str, Any]) -> list[Fragment]:
-        words = load_messages(kwargs.get("locale", "en"))
-        newest = len(self._entries) - 1
-        return [
-            Fragment(
-                each["result"] or each["user_input"]
-                if "role" in each
-                else words("generation.exchange", question=each["user_input"], answer=each["result"]),
-                self.provider_name,
-                priority=number - newest,
-                label=each["timestamp"],
-            )
-            for number, each in enumerate(self._entries)
-        ]

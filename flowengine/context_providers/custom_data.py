@@ -6,15 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
-from flowengine.context_providers.provider import (
-    ContextProvider,
-    ParameterError,
-    call_method,
-    describe_parameters,
-    join_fragments,
-)
+from flowengine.context_providers.provider import ContextProvider, ParameterError, call_method, join_fragments
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
+from flowengine.core.json_values import to_json_value
 
 __all__ = ["CustomDataProvider", "DataSource"]
 
@@ -35,6 +30,12 @@ class CustomDataProvider(ContextProvider):
     """
 
     provider_name: ClassVar[str] = "custom_data"
+    config_description: ClassVar[str] = "Data of your own: a mapping, or what a function says about the query"
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        "data_source": "A mapping, or module:function, called with the query and `config`",
+        "config": "Further arguments of the function",
+    }
+    config_example: ClassVar[str] = "- custom_data: {data_source: 'shop_data:stock', config: {unit: kg}}"
 
     def __init__(self, data_source: DataSource, config: Mapping[str, Any] | None = None) -> None:
         """`config`: further arguments of the function."""
@@ -46,17 +47,9 @@ class CustomDataProvider(ContextProvider):
 
     @classmethod
     def get_config_schema(cls) -> dict[str, Any]:
-        parameters = describe_parameters(
-            CustomDataProvider,
-            data_source="A mapping, or module:function, called with the query and `config`",
-            config="Further arguments of the function",
-        )
-        parameters["data_source"]["type"] = "object|code"
-        return {
-            "description": "Data of your own: a mapping, or what a function says about the query",
-            "parameters": parameters,
-            "example": "- custom_data: {data_source: 'shop_data:stock', config: {unit: kg}}",
-        }
+        schema = super().get_config_schema()
+        schema["parameters"]["data_source"]["type"] = "object|code"
+        return schema
 
     async def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         return join_fragments(await self.fragments(query, ()))
@@ -78,4 +71,5 @@ class CustomDataProvider(ContextProvider):
 
 
 def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    plain = to_json_value(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)

@@ -5,16 +5,10 @@ It knows texts and their lengths. What is about the query is the filter's matter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from flowengine.context_providers.provider import (
-    ContextProvider,
-    ParameterError,
-    at_once,
-    describe_parameters,
-    join_fragments,
-)
+from flowengine.context_providers.provider import ContextProvider, ParameterError, at_once, join_fragments
 from flowengine.context_providers.text_cutting import MARK, of_pieces, shorten_text
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
@@ -38,6 +32,12 @@ class CutProvider(ContextProvider):
 
     provider_name: ClassVar[str] = "cut"
     transforms: ClassVar[bool] = True
+    config_description: ClassVar[str] = "Leaves at most so many characters of all that was gathered before"
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        "max_chars": "Characters that are left at most, the marks included",
+        "at": "Where it is cut: start, middle or end",
+    }
+    config_example: ClassVar[str] = "- cut: {max_chars: 3000, at: middle}"
 
     def __init__(self, max_chars: int = 3000, at: str = "end") -> None:
         check_arguments(CutProvider.__init__, locals(), ParameterError)
@@ -48,18 +48,6 @@ class CutProvider(ContextProvider):
             raise ParameterError(f"at: there is no place '{at}'{near}", "at")
         self.max_chars = max_chars
         self.at = at
-
-    @classmethod
-    def get_config_schema(cls) -> dict[str, Any]:
-        return {
-            "description": "Leaves at most so many characters of all that was gathered before",
-            "parameters": describe_parameters(
-                CutProvider,
-                max_chars="Characters that are left at most, the marks included",
-                at="Where it is cut: start, middle or end",
-            ),
-            "example": "- cut: {max_chars: 3000, at: middle}",
-        }
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         before = [Fragment(previous_context, "previous_context")] if previous_context else []

@@ -99,7 +99,7 @@ class DocumentSource:
 
 
 def _read_json_lines(path: Path) -> Iterator[Document]:
-    with TextIOWrapper(open_regular(path), encoding="utf-8") as lines:
+    with TextIOWrapper(open_regular(path), encoding="utf-8-sig") as lines:
         try:
             for number, line in enumerate(lines, 1):
                 if line.strip():

@@ -11,10 +11,10 @@ It knows sections and terms. No model is asked, and nothing is shortened.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from flowengine.context_providers.provider import ContextProvider, ParameterError, describe_parameters, join_fragments
+from flowengine.context_providers.provider import ContextProvider, ParameterError, join_fragments
 from flowengine.context_providers.text_cutting import of_pieces, pieces_of
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
@@ -56,6 +56,14 @@ class ContextFilterProvider(ContextProvider):
 
     provider_name: ClassVar[str] = "filter"
     transforms: ClassVar[bool] = True
+    config_description: ClassVar[str] = (
+        "Of all that was gathered before, the sections that are about the query, in their order"
+    )
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        "relevance_threshold": "The share of the query's terms that a section must hold, 0.0–1.0",
+        "max_sections": "Sections that stay at most",
+    }
+    config_example: ClassVar[str] = "- filter: {relevance_threshold: 0.3, max_sections: 5}"
 
     def __init__(self, relevance_threshold: float = 0.3, max_sections: int = 5) -> None:
         check_arguments(ContextFilterProvider.__init__, locals(), ParameterError)
@@ -69,18 +77,6 @@ class ContextFilterProvider(ContextProvider):
             raise ParameterError(f"max_sections must be at least 1, not {max_sections}", "max_sections")
         self.relevance_threshold = relevance_threshold
         self.max_sections = max_sections
-
-    @classmethod
-    def get_config_schema(cls) -> dict[str, Any]:
-        return {
-            "description": "Of all that was gathered before, the sections that are about the query, in their order",
-            "parameters": describe_parameters(
-                ContextFilterProvider,
-                relevance_threshold="The share of the query's terms that a section must hold, 0.0–1.0",
-                max_sections="Sections that stay at most",
-            ),
-            "example": "- filter: {relevance_threshold: 0.3, max_sections: 5}",
-        }
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         before = [Fragment(previous_context, "previous_context")] if previous_context else []

@@ -12,7 +12,6 @@ from flowengine.context_providers.provider import (
     ContextProvider,
     MissingFileError,
     ParameterError,
-    describe_parameters,
     join_fragments,
     locate_path,
 )
@@ -40,6 +39,12 @@ class FixedFileProvider(ContextProvider):
     """
 
     provider_name: ClassVar[str] = "fixed_file"
+    config_description: ClassVar[str] = "The text of one file, read again when it changes"
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        "file_path": "The file, UTF-8; in a flow relative to the project's root",
+        "description": "What the file is, for the model: stands above its text",
+    }
+    config_example: ClassVar[str] = "- fixed_file: {file_path: knowledge/policies.md, description: Policies}"
 
     def __init__(self, file_path: str | os.PathLike[str], description: str = "", *, found: Path | None = None) -> None:
         """`found`: where the file is, for a path that is not relative to the current folder."""
@@ -48,18 +53,6 @@ class FixedFileProvider(ContextProvider):
         self.description = description
         self._path = locate_path(file_path, None, parameter="file_path") if found is None else found
         self._read = self._text()
-
-    @classmethod
-    def get_config_schema(cls) -> dict[str, Any]:
-        return {
-            "description": "The text of one file, read again when it changes",
-            "parameters": describe_parameters(
-                FixedFileProvider,
-                file_path="The file, UTF-8; in a flow relative to the project's root",
-                description="What the file is, for the model: stands above its text",
-            ),
-            "example": "- fixed_file: {file_path: knowledge/policies.md, description: Policies}",
-        }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:

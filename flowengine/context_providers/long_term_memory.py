@@ -17,15 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, cast
 
+from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flowengine.context_providers.provider import (
-    ContextProvider,
-    ParameterError,
-    at_once,
-    describe_parameters,
-    located_store,
-)
+from flowengine.context_providers.provider import ContextProvider, ParameterError, at_once, located_store
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
@@ -37,7 +32,7 @@ from flowengine.memory.open_database import shortened
 from flowengine.memory.scopes.memories import MemoryScope, parse_thread_scope_id
 from flowengine.models.tokens import count_tokens
 
-__all__ = ["LongTermMemoryProvider", "LongTermMemorySettings", "memory_source"]
+__all__ = ["LongTermMemoryProvider", "LongTermMemorySettings"]
 
 
 DEFAULT_STORE: Final = ".flowengine/memory.db"
@@ -78,6 +73,13 @@ class LongTermMemoryProvider(ContextProvider):
 
     provider_name: ClassVar[str] = "long_term_memory"
     adds: ClassVar[bool] = True
+    config_description: ClassVar[str] = (
+        "What was said before in the same workspace, channel or thread, near to the query"
+    )
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        name: field.description or "" for name, field in LongTermMemorySettings.model_fields.items()
+    }
+    config_example: ClassVar[str] = "- long_term_memory: {store: memory.db, scope: channel, scope_id: C1}"
 
     def __init__(
         self,
@@ -97,15 +99,6 @@ class LongTermMemoryProvider(ContextProvider):
         self._items = SQLiteMemoryItems(MemoryDatabase(self._settings.store))
         self._held: list[MemoryItem] | None = None
         """What is not kept yet; None where everything is kept at once."""
-
-    @classmethod
-    def get_config_schema(cls) -> dict[str, Any]:
-        told = {name: field.description or "" for name, field in LongTermMemorySettings.model_fields.items()}
-        return {
-            "description": "What was said before in the same workspace, channel or thread, near to the query",
-            "parameters": describe_parameters(LongTermMemoryProvider, **told),
-            "example": "- long_term_memory: {store: memory.db, scope: channel, scope_id: C1}",
-        }
 
     @property
     def is_shared(self) -> bool:
@@ -130,7 +123,8 @@ class LongTermMemoryProvider(ContextProvider):
         near = [each.item for each in found if each.score >= _least_score(found, settings.threshold)]
         if settings.neighbours:
             near = list({each.id: each for each in [*near, *await self._neighbours(near[:_WITH_NEIGHBOURS])]}.values())
-        return self._within_budget(near[: settings.limit], kwargs.get("locale", "en"))
+        # Of long exchanges the tokens are counted again and again.
+        return await to_thread.run_sync(self._within_budget, near[: settings.limit], kwargs.get("locale", "en"))
 
     async def _neighbours(self, items: Sequence[MemoryItem]) -> list[MemoryItem]:
         """An answer often stands beside the words that a question shares."""
@@ -228,14 +222,6 @@ def _locate_store(store: str, root: Path | None) -> Path:
     if root is not None and store == DEFAULT_STORE:
         return root / store
     return located_store(store, root, parameter="store")
-
-
-def memory_source(config: Mapping[str, Any], root: Path | None) -> ContextProvider:
-    """The source of an agent's `memory: {store, scope, scope_id, limit, threshold, max_tokens}`.
-
-    The store's path is below `root`; None: any path goes. What is wrong is a `ParameterError`.
-    """
-    return LongTermMemoryProvider.from_config(config, root=root)
 
 
 def _check_settings(config: Mapping[str, Any]) -> LongTermMemorySettings:

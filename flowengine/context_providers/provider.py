@@ -30,7 +30,6 @@ __all__ = [
     "ParameterError",
     "at_once",
     "call_method",
-    "describe_parameters",
     "fragments_of",
     "join_fragments",
     "locate_path",
@@ -99,6 +98,12 @@ class ContextProvider:
     adds: ClassVar[bool] = False
     """Whether what it remembers is a list that only grows, and is kept for good when a run has succeeded. It then has
     `settings` and `commit`, and later nodes of a run see what all before them have added."""
+    config_description: ClassVar[str] = ""
+    """What it brings, for `get_config_schema`; by default its docstring's first line."""
+    config_parameters: ClassVar[Mapping[str, str]] = {}
+    """Those parameters of its constructor that a configuration may give, each with a description; by default all."""
+    config_example: ClassVar[str] = ""
+    """An entry of a YAML list."""
     timeout: float = 30.0
     """Seconds that one call of it may take."""
 
@@ -106,14 +111,17 @@ class ContextProvider:
     def get_config_schema(cls) -> dict[str, Any]:
         """`description`, `parameters` (name → `type`, `default`, `required`, `description`) and a YAML `example`.
 
-        By default read off the class's docstring and constructor.
+        Read off the class: its `config_…`, its docstring and its constructor.
         """
-        parameters = {name: _describe_parameter(each) for name, each in _parameters_of(cls).items()}
+        told = cls.config_parameters
+        # An heir's constructor may take `**config` for those that are described already.
+        given = _parameters_of(next((each for each in cls.__mro__ if each.__dict__.get("config_parameters")), cls))
+        parameters = {name: _describe_parameter(given[name], told.get(name)) for name in told or given}
         needed = ", ".join(f"{name}: …" for name, each in parameters.items() if each["required"])
         return {
-            "description": cleandoc(cls.__doc__ or "").partition("\n")[0],
+            "description": cls.config_description or cleandoc(cls.__doc__ or "").partition("\n")[0],
             "parameters": parameters,
-            "example": f"- {cls.provider_name}: {{{needed}}}",
+            "example": cls.config_example or f"- {cls.provider_name}: {{{needed}}}",
         }
 
     @classmethod
@@ -210,33 +218,29 @@ JSON_TYPES: Final[Mapping[str, str]] = {
 }
 
 
-def describe_parameters(provider: type[ContextProvider], **descriptions: str) -> dict[str, dict[str, Any]]:
-    """Those parameters of a class's constructor that are described here; of a union the first type counts."""
-    given = _parameters_of(provider)
-    first = {name: given[name].replace(annotation=given[name].annotation.partition(" | ")[0]) for name in descriptions}
-    return {name: _describe_parameter(first[name], text) for name, text in descriptions.items()}
-
-
 def _parameters_of(provider: type[Any]) -> dict[str, Parameter]:
     given = list(signature(provider.__init__).parameters.values())[1:]
     return {each.name: each for each in given if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)}
 
 
-def _describe_parameter(given: Parameter, description: str = "") -> dict[str, Any]:
+def _describe_parameter(given: Parameter, description: str | None) -> dict[str, Any]:
     required = given.default is Parameter.empty
     return {
-        "type": _name_type(given.annotation),
+        "type": _name_type(given.annotation, is_described=description is not None),
         "default": None if required else given.default,
         "required": required,
-        "description": description,
+        "description": description or "",
     }
 
 
-def _name_type(annotation: Any) -> str:
-    """The JSON type of an annotation, `any` where it says nothing that JSON has a word for."""
+def _name_type(annotation: Any, *, is_described: bool) -> str:
+    """The JSON type of an annotation, `any` where it says nothing that JSON has a word for.
+
+    Of a union the first type counts where a class describes the parameter: what else it takes is for programs.
+    """
     written = annotation if isinstance(annotation, str) else cast(str, getattr(annotation, "__name__", ""))
-    first = written.removesuffix(" | None").partition("[")[0]
-    return JSON_TYPES.get(first, "any")
+    first = written.partition(" | ")[0] if is_described else written.removesuffix(" | None")
+    return JSON_TYPES.get(first.partition("[")[0], "any")
 
 
 class ParameterError(DefinitionError):

@@ -21,7 +21,6 @@ from flowengine.context_providers.provider import (
     ContextProvider,
     MissingFileError,
     ParameterError,
-    describe_parameters,
     locate_path,
     located_store,
 )
@@ -102,6 +101,17 @@ class RetrievalProvider(ContextProvider):
     """
 
     provider_name: ClassVar[str] = "retrieval"
+    config_description: ClassVar[str] = "The documents that are nearest to the query"
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        "documents": "A folder of texts, or a file of JSON lines with `text`, `id` and `metadata`",
+        "max_results": "Documents that enter a prompt at most",
+        "store": "An SQLite file that holds the index; by default it is made in memory",
+        "retriever": "Which engine finds them: `sqlite`, or one that an installed package brings",
+        "settings": "What that engine is made with",
+        "embedding": "A model for embeddings, to find by meaning as well: openai/text-embedding-3-small",
+        "where": "Only documents whose metadata have these values",
+    }
+    config_example: ClassVar[str] = "- retrieval: {documents: docs, max_results: 5}"
 
     def __init__(
         self,
@@ -137,23 +147,6 @@ class RetrievalProvider(ContextProvider):
             )
         self._place = "" if documents is None else _name_source(documents, store)
         self._turn = CallSlots(1)
-
-    @classmethod
-    def get_config_schema(cls) -> dict[str, Any]:
-        return {
-            "description": "The documents that are nearest to the query",
-            "parameters": describe_parameters(
-                RetrievalProvider,
-                documents="A folder of texts, or a file of JSON lines with `text`, `id` and `metadata`",
-                max_results="Documents that enter a prompt at most",
-                store="An SQLite file that holds the index; by default it is made in memory",
-                retriever="Which engine finds them: `sqlite`, or one that an installed package brings",
-                settings="What that engine is made with",
-                embedding="A model for embeddings, to find by meaning as well: openai/text-embedding-3-small",
-                where="Only documents whose metadata have these values",
-            ),
-            "example": "- retrieval: {documents: docs, max_results: 5}",
-        }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:

@@ -5,7 +5,6 @@ The public names are here; each is imported at its first use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,47 +32,11 @@ if TYPE_CHECKING:
     from flowengine.memory.scopes.memory_updater import MemoryLoader, Windows
     from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
 
-_MODULES: Final[Mapping[str, Sequence[str]]] = {
-    "flowengine.memory.open_database": (
-        "open_memory",
-        "shortened",
-    ),
-    "flowengine.memory.scopes.channel_messages": (
-        "Channel",
-        "ChannelMemory",
-        "ChannelMessage",
-        "ChannelMessages",
-        "ConversationStore",
-        "PromptRecord",
-    ),
-    "flowengine.memory.scopes.generation": (
-        "MemoryLimits",
-        "long_term_messages",
-        "short_term_messages",
-    ),
-    "flowengine.memory.scopes.judge": ("ReplyDecision",),
-    "flowengine.memory.scopes.memories": (
-        "Memory",
-        "MemoryRepository",
-        "MemoryScope",
-        "MemoryType",
-        "parse_thread_scope_id",
-        "thread_scope_id",
-    ),
-    "flowengine.memory.scopes.memory_prompt": (
-        "prompt_messages",
-        "system_prompt",
-    ),
-    "flowengine.memory.scopes.memory_updater": (
-        "MemoryLoader",
-        "Windows",
-    ),
-    "flowengine.memory.scopes.sql_stores": (
-        "SQLConversationStore",
-        "SQLMemoryRepository",
-    ),
-}
-_PUBLIC: Final = {name: module for module, names in _MODULES.items() for name in names}
+_MODULES: Final = (
+    *("open_database", "scopes.memories", "scopes.channel_messages", "scopes.sql_stores"),
+    *("scopes.memory_prompt", "scopes.generation", "scopes.memory_updater", "scopes.judge"),
+)
+"""Those that need few others come first."""
 
 __all__ = [
     "Channel",
@@ -104,8 +67,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    modules = (import_module(f"flowengine.memory.{each}") for each in _MODULES if name in __all__)
+    module = next((each for each in modules if name in each.__all__), None)
+    if module is None:
         raise AttributeError(f"module 'flowengine.memory' has no attribute {name!r}")
-    value = getattr(import_module(_PUBLIC[name]), name)
-    globals()[name] = value
+    globals()[name] = value = getattr(module, name)
     return value

@@ -31,6 +31,8 @@ def open_memory(store: str | os.PathLike[str]) -> MemoryDatabase | PostgresMemor
     return MemoryDatabase(path)
 
 
+_LONGEST_TOKEN: Final = 200
+"""Characters that no token has more of."""
 _END: Final = re.compile(r"[.!?](?=\s)|[。！？]|\n|$")
 """After a sentence or a line, where a text may end."""
 
@@ -44,8 +46,11 @@ def shortened(text: str, max_tokens: int, notice: str, *, model: str | None = No
     Tea is hot.
     (cut)
     """
-    if count_tokens(text, model) <= max_tokens:
+    # What is longer has more tokens, and need not be counted again and again.
+    beginning = text[: max_tokens * _LONGEST_TOKEN]
+    if beginning == text and count_tokens(text, model) <= max_tokens:
         return text
+    text = beginning
     for ends in ([match.end() for match in _END.finditer(text)], range(1, len(text))):
         found = _longest(text, ends, max_tokens, f"\n{notice}", model)
         if found is not None:

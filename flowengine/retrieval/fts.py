@@ -14,7 +14,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
+from anyio import to_thread
+
 from flowengine.errors import DefinitionError, InputError, ModelError, RunError, refuse_other_kind
+from flowengine.models.throttle import CallSlots
 from flowengine.retrieval import vectors
 from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fuse_rankings
 from flowengine.retrieval.terms import TOKENIZER, VERSION, match_any, to_index_text
@@ -26,6 +29,7 @@ _POOL_SIZE: Final = 50
 """Documents of each ranking that take part in a fusion, at least."""
 _BATCH_SIZE: Final = 64
 """Texts that are embedded at once."""
+_MOST_HITS: Final = 1_000_000
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -49,29 +53,30 @@ class FtsRetriever:
     def __init__(self, path: str | os.PathLike[str] = ":memory:", embed: Embedder | None = None) -> None:
         self._database = IndexDatabase(path)
         self._embed = embed
+        self._embedding = CallSlots(1)
 
     async def add(self, documents: Sequence[Document]) -> None:
-        await self._change(_Change([_to_row(each, None) for each in documents]))
+        await self._change([_to_row(each, None) for each in documents])
 
     async def remove(self, ids: Sequence[str]) -> None:
-        await self._database.write(partial(_apply_change, change=_Change([], list(ids))))
+        await self._database.write(partial(_apply_change, rows=(), removed=ids))
 
     async def synchronise(
         self, source: str, added: Sequence[Document], removed: Sequence[str] = (), *, is_all: bool = False
     ) -> None:
-        await self._change(
-            _Change([_to_row(each, source) for each in added], list(removed), source if is_all else None)
-        )
+        rows, gone = [_to_row(each, source) for each in added], [_make_key(id, source) for id in removed]
+        await self._change(rows, gone, source if is_all else None)
 
     async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
-        match = match_any(query)
+        match = await to_thread.run_sync(match_any, query)  # A query may be a whole document.
         if limit < 1 or not query.strip():
             return []
         vector = await self._vector(query)
         if vector is None and not match:
             return []
         asked = _Search(
-            match, vector, "" if self._embed is None else self._embed.name, limit, *_make_condition(where or {})
+            *(match, vector, "" if self._embed is None else self._embed.name, min(limit, _MOST_HITS)),
+            *_make_condition(where or {}),
         )
         return await self._database.read(partial(_search, asked=asked))
 
@@ -79,8 +84,8 @@ class FtsRetriever:
         """Let go of the file; a retriever that is used again opens it again."""
         self._database.close()
 
-    async def _change(self, change: _Change) -> None:
-        await self._database.write(partial(_apply_change, change=change))
+    async def _change(self, rows: Sequence[_Row], removed: Sequence[str] = (), all_of: str | None = None) -> None:
+        await self._database.write(partial(_apply_change, rows=rows, removed=removed, all_of=all_of))
         if self._embed is not None:
             await self._embed_missing(self._embed)
 
@@ -96,13 +101,15 @@ class FtsRetriever:
             return None
 
     async def _embed_missing(self, embed: Embedder) -> None:
-        while pending := await self._database.read(partial(vectors.missing, model=embed.name, most=_BATCH_SIZE)):
-            try:
-                made = await embed.embed([text for _, text in pending])
-            except (ModelError, OSError) as error:
-                _logger.warning("documents wait for vectors, for the embedder '%s' failed: %s", embed.name, error)
-                return
-            await self._database.write(partial(_store_vectors, model=embed.name, pending=pending, made=made))
+        """One call at a time: others that come meanwhile would have the same texts embedded once more."""
+        async with self._embedding.take():
+            while pending := await self._database.read(partial(vectors.missing, model=embed.name, most=_BATCH_SIZE)):
+                try:
+                    made = await embed.embed([text for _, text in pending])
+                except (ModelError, OSError) as error:
+                    _logger.warning("documents wait for vectors, for the embedder '%s' failed: %s", embed.name, error)
+                    return
+                await self._database.write(partial(_store_vectors, model=embed.name, pending=pending, made=made))
 
 
 def drop_surrogates(text: str) -> str:
@@ -130,16 +137,12 @@ def _to_row(document: Document, source: str | None) -> _Row:
         metadata = json.dumps(dict(document.metadata), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of document '{document.id}' are no JSON values: {error}") from error
-    return _Row(document.id, text, metadata, source, vectors.digest(text))
+    return _Row(_make_key(document.id, source), text, metadata, source, vectors.digest(text))
 
 
-class _Change(NamedTuple):
-    """Changes to an index that are applied at once."""
-
-    rows: Sequence[_Row]
-    removed: Sequence[str] = ()
-    all_of: str | None = None
-    """A source of which there are these rows and no others."""
+def _make_key(id: str, source: str | None) -> str:
+    """The id under which a document is kept: two sources may have documents of one id."""
+    return id if source is None else f"{source}\0{id}"
 
 
 class _Search(NamedTuple):
@@ -153,14 +156,19 @@ class _Search(NamedTuple):
     values: Sequence[object]
 
 
-def _apply_change(connection: sqlite3.Connection, change: _Change) -> None:
-    """Texts that only moved keep their vectors: these are looked through at the end."""
-    left = {hash for row in change.rows for hash in _put_document(connection, row)}
-    removed = set(change.removed)
-    if change.all_of is not None:
-        known = connection.execute("SELECT id FROM documents WHERE source = ?", (change.all_of,)).fetchall()
-        removed |= {id for (id,) in known} - {row.id for row in change.rows}
-    left.update(hash for id in removed for hash in _remove_document(connection, id))
+def _apply_change(
+    connection: sqlite3.Connection, rows: Sequence[_Row], removed: Sequence[str], all_of: str | None = None
+) -> None:
+    """Put documents in, and take out those of these ids; of a source that is given all others too.
+
+    Texts that only moved keep their vectors: these are looked through at the end.
+    """
+    left = {hash for row in rows for hash in _put_document(connection, row)}
+    gone = set(removed)
+    if all_of is not None:
+        known = connection.execute("SELECT id FROM documents WHERE source = ?", (all_of,)).fetchall()
+        gone |= {id for (id,) in known} - {row.id for row in rows}
+    left.update(hash for id in gone for hash in _remove_document(connection, id))
     vectors.forget(connection, left)
 
 
@@ -202,10 +210,13 @@ def _search(connection: sqlite3.Connection, asked: _Search) -> list[Hit]:
         pool = max(_POOL_SIZE, asked.limit)
         near = vectors.nearest(connection, asked.model, asked.vector, pool, asked.condition, asked.values)
         scores = fuse_rankings([Ranking(list(words)), Ranking(near)])
-    details = "SELECT id, text, metadata FROM documents WHERE row = ?"
+    details = "SELECT id, source, text, metadata FROM documents WHERE row = ?"
     best = list(scores.items())[: asked.limit]
     found = ((connection.execute(details, (row,)).fetchone(), score) for row, score in best)
-    return [Hit(id, text, score, json.loads(metadata)) for (id, text, metadata), score in found]
+    return [
+        Hit(id.removeprefix(_make_key("", source)), text, score, json.loads(metadata))
+        for (id, source, text, metadata), score in found
+    ]
 
 
 def _search_words(connection: sqlite3.Connection, asked: _Search) -> dict[int, float]:

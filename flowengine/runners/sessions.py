@@ -65,7 +65,7 @@ async def leave_behind(
     if fence is not None:
         await fence()
     if "memory" in kept:
-        from flowengine.context_providers.chain import keep_for_good
+        from flowengine.context_providers.kept_memories import keep_for_good
         from flowengine.nodes.agent import providers_of  # Few flows remember anything for good.
 
         await keep_for_good(kept, providers_of(plan.all_nodes.values()))

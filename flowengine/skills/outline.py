@@ -21,6 +21,8 @@ _PART_TOKENS: Final = 2_500
 """Tokens of a section's part, about."""
 _MAX_LINES: Final = 60
 """Of an outline, below which it leaves the deeper levels out."""
+_MAX_TITLE: Final = 120
+"""Characters of a title in an outline."""
 
 _HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -76,7 +78,7 @@ class Outline:
         while deepest and sum(each.number.count(".") <= deepest for each in everything) > _MAX_LINES:
             deepest -= 1
         shown = [each for each in everything if each.number.count(".") <= deepest]
-        lines = [f"{each.number} {each.title} ({each.tokens})" for each in shown[: 2 * _MAX_LINES]]
+        lines = [f"{each.number} {each.title:.{_MAX_TITLE}} ({each.tokens})" for each in shown[: 2 * _MAX_LINES]]
         return [*lines, f"… {len(shown) - len(lines)}"] if len(shown) > len(lines) else lines
 
 

@@ -55,12 +55,13 @@ def skill_of(raw: bytes, file: Path, stamp: SkillStamp, *, has_files: bool = Fal
 
 
 def to_one_line(text: str) -> str:
-    """The text without line breaks and control characters: it stands in a list, and must not look like its next item.
+    """The text without line breaks, control characters and halves of surrogate pairs: it stands in a list, and must not
+    look like its next item.
 
     >>> to_one_line(" a\\n- b\\x1b ")
     'a - b'
     """
-    plain = "".join(" " if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp") else each for each in text)
+    plain = "".join(" " if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp") else each for each in text)
     return " ".join(plain.split())
 
 
@@ -78,11 +79,12 @@ def _read_text(keys: Mapping[str, Node], key: str, found: list[FoundKeys]) -> st
 
 
 def _read_name(keys: Mapping[str, Node], folder: str, found: list[FoundKeys]) -> str:
+    folder = to_one_line(folder)  # A name that is no UTF-8 on the disk has halves of surrogate pairs.
     name = unicodedata.normalize("NFKC", _read_text(keys, "name", found))
     line = _line_of(keys.get("name"))
     if not name:
         found.append(FoundKeys("SK301", f"`name` is missing; the folder's name '{folder}' is taken", line))
-        return to_one_line(folder)[:MAX_NAME] or "skill"
+        return folder[:MAX_NAME] or "skill"
     found += _find_misread(keys, "name")
     found += (
         FoundKeys(code, message, line) for code, message in _check_name(name, unicodedata.normalize("NFKC", folder))
@@ -172,7 +174,8 @@ def _read_tools(node: Node | None, found: list[FoundKeys]) -> tuple[str, ...]:
         found.append(FoundKeys("SK209", "`allowed-tools` must be a text or a list of texts", _line_of(node)))
     if isinstance(node, list):
         return tuple(to_one_line(to_text(each)) for each in node)
-    return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", to_text(node)))
+    # Bounded: each bracket of a text full of them would be followed to its end.
+    return tuple(re.findall(r"[^\s,(]+(?:\([^)]{0,500}+\))?", to_text(node)))
 
 
 def _find_unknown_keys(keys: Mapping[str, Node]) -> Iterator[FoundKeys]:

@@ -5,6 +5,7 @@ Frozen data; nothing here reads a file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,7 @@ def make_irregularity(
     """
     kind = IRREGULARITIES[code]
     severity = "error" if kind.is_fatal or (strict and kind.is_violation) else "warning"
-    place = None if file is None else str(file)
+    place = None if file is None else os.fsencode(file).decode(errors="backslashreplace")
     return Diagnostic(code, message, place, line, hint=hint, severity=severity)
 
 

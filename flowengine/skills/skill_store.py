@@ -66,7 +66,7 @@ class SkillStore:
         self.index = SkillIndex(retriever)
         self._lock = threading.RLock()
         self._read: dict[Path, tuple[SkillStamp, Skill | Diagnostic]] = {}
-        self._texts: OrderedDict[tuple[Path, SkillStamp], LoadedText] = OrderedDict()
+        self._texts: OrderedDict[tuple[Path, bool, SkillStamp], LoadedText] = OrderedDict()
 
     def skills(self) -> tuple[Skill, ...]:
         """All skills, as they are now."""
@@ -88,7 +88,7 @@ class SkillStore:
 
     def body(self, skill: Skill) -> LoadedText:
         """Level 2: the text below the frontmatter, as it is now. `OSError` where the file has gone."""
-        return self._text(skill.file, lambda: split_file(_read_beginning(skill.file)).body)
+        return self._text(skill.file, lambda: split_file(_read_beginning(skill.file)).body, is_body=True)
 
     def file(self, skill: Skill, path: str) -> LoadedText:
         """Level 3: a file of the skill, as it is now; a `RefusedError` where it cannot be given."""
@@ -132,10 +132,11 @@ class SkillStore:
 
     # --- texts ------------------------------------------------------------------------------------
 
-    def _text(self, file: Path, read: Callable[[], str]) -> LoadedText:
+    def _text(self, file: Path, read: Callable[[], str], *, is_body: bool = False) -> LoadedText:
+        """`is_body`: of a SKILL.md without its frontmatter; as a file it is the whole of it."""
         begun = time.perf_counter()
         found = file.stat()
-        key = (file, SkillStamp(found.st_mtime_ns, found.st_size, found.st_ino))
+        key = (file, is_body, SkillStamp(found.st_mtime_ns, found.st_size, found.st_ino))
         with self._lock:
             if key in self._texts:
                 self._texts.move_to_end(key)
@@ -169,13 +170,14 @@ def _rename_duplicates(skills: list[Skill], strict: bool) -> list[Skill]:
     """
     taken: dict[str, Skill] = {}
     apart: dict[int, Skill] = {}
+    numbers: dict[str, int] = {}
     for place, skill in sorted(enumerate(skills), key=lambda each: each[1].name != _normalize_name(each[1].name)):
-        name, number = skill.name, 1
+        plain, name = _normalize_name(skill.name), skill.name
         while _normalize_name(name) in taken:
-            number += 1
-            name = f"{skill.name}-{number}"
+            numbers[plain] = numbers.get(plain, 1) + 1
+            name = f"{skill.name}-{numbers[plain]}"
         if name != skill.name:
-            first = taken[_normalize_name(skill.name)]
+            first = taken[plain]
             message = f"the name '{skill.name}' is that of {first.file} as well; this one is known as '{name}'"
             found = make_irregularity("SK307", message, skill.file, strict=strict)
             skill = replace(skill, name=name, diagnostics=(*skill.diagnostics, found))

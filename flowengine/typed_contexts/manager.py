@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-import anyio
-
 from flowengine.context_providers.provider import join_fragments, settle
 from flowengine.core.context import Fragment
 from flowengine.core.records import ProviderFailed
 from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, RunError, refuse_other_kind
+from flowengine.models.throttle import CallSlots
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.typed import ToolCallResult, TypedContext
 
@@ -41,7 +40,7 @@ class ContextManager:
 
     def __init__(self, contexts: Iterable[AnyContext] = ()) -> None:
         self._contexts: dict[str, AnyContext] = {}
-        self._telling = anyio.Lock()
+        self._telling = CallSlots(1)  # Agents may run in several threads.
         for each in contexts:
             self.register_context(each)
 
@@ -83,7 +82,7 @@ class ContextManager:
         They are logged too, and the other contexts are told all the same.
         """
         failures: list[ProviderFailed] = []
-        async with self._telling:
+        async with self._telling.take():
             for context in self._contexts.values():
                 try:
                     await settle(context.on_tool_call(result))

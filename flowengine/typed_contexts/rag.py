@@ -82,11 +82,12 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         refuse_other_kind(limit, (int, NoneType), f"context '{self.id}': a limit is a whole number", InputError)
         most = self.rag_limit if limit is None else limit
         rankings = {name: await self._find_hits(name, query, most) for name in self._choose_retrievers(rag)}
-        hits = {(name, hit.id): hit for name, ranking in rankings.items() for hit in ranking}
+        # By place: documents of several sources may have one id.
+        hits = {(name, place): hit for name, ranking in rankings.items() for place, hit in enumerate(ranking)}
         if len(rankings) == 1:
             scores = {key: hit.score for key, hit in hits.items()}
         else:
-            scores = fuse_rankings(Ranking([(name, hit.id) for hit in ranking]) for name, ranking in rankings.items())
+            scores = fuse_rankings(Ranking([key for key in hits if key[0] == name]) for name in rankings)
         return [_name_hit(hits[key], key[0], score) for key, score in list(scores.items())[:most]]
 
     async def load_rag_for_prompt(self, query: str, limit: int | None = None) -> str:

@@ -3,13 +3,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import anyio
 import pytest
 
 from flowengine.context_providers import chain
-from flowengine.context_providers.chain import clear_providers, gather, keep_for_good, tell_providers
+from flowengine.context_providers.chain import clear_providers, gather, tell_providers
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import Fragment
@@ -236,29 +236,6 @@ async def test_updates_and_clearing_reach_all_whoever_fails(notes: Notes):
     await clear_providers([Failing(), counting], notes)
     assert counting.seen == ()
     assert [each.error for each in notes] == ["ValueError: no memory", "ValueError: no forgetting"]
-
-
-class Diary(ContextProvider):
-    """A memory that nobody registered."""
-
-    provider_name = "diary"
-    adds = True
-    written: ClassVar[list[Any]] = []
-
-    def settings(self) -> dict[str, Any]:
-        return {}
-
-    def load(self, value: Any) -> None:
-        self._held = value
-
-    def commit(self) -> None:
-        self.written.extend(self._held)
-
-
-async def test_a_memory_of_a_class_that_nobody_registered_is_kept():
-    Diary.written.clear()
-    await keep_for_good({"memory": [{"provider": "diary", "settings": {}, "item": "Tea"}]}, [Diary()])
-    assert Diary.written == ["Tea"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from flowengine.context_providers.custom_data import CustomDataProvider
 from flowengine.context_providers.provider import ParameterError
@@ -29,7 +32,22 @@ async def test_a_function_is_asked_with_the_query_and_its_configuration(is_async
     assert await provider.get_context("お茶") == "在庫: お茶 kg"
 
 
-@pytest.mark.parametrize(("given", "text"), [("Text", "Text"), ([1, 2], "[1, 2]"), (None, ""), ({}, "")])
+class Order(BaseModel):
+    id: str = "A1"
+    tags: set[str] = {"new"}
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("Text", "Text"),
+        ([1, 2], "[1, 2]"),
+        (None, ""),
+        ({}, ""),
+        (Order(), '{"id": "A1", "tags": ["new"]}'),
+        ({"due": date(2025, 3, 1), "at": {(1, 2): Decimal("3.50")}}, 'due: 2025-03-01\n\nat: {"(1, 2)": "3.50"}'),
+    ],
+)
 async def test_what_a_function_returns_may_be_text_or_any_value(given: Any, text: str):
     assert await CustomDataProvider(lambda query: given).get_context("") == text
 

@@ -78,6 +78,12 @@ def test_json_lines_are_documents_with_their_ids_and_metadata(tmp_path: Path) ->
     assert sorted(removed) == ["2", "a"]
 
 
+def test_json_lines_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "faq.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"id": "a", "text": "One."}\n')
+    assert DocumentSource(path).changes().added == [Document("a", "One.")]
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

@@ -12,7 +12,7 @@ import pytest
 from flowengine.agents.agent import Agent
 from flowengine.context_providers.chain import gather, tell_providers
 from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.long_term_memory import LongTermMemoryProvider, memory_source
+from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
 from flowengine.context_providers.provider import ContextProvider, OutsideError, ParameterError, join_fragments
 from flowengine.core.records import ProviderFailed
 from flowengine.models.scripted import ScriptedModel
@@ -221,8 +221,8 @@ def test_it_is_configured_by_name_and_its_store_stays_below_the_root(tmp_path: P
     (made,) = ContextProviderFactory.create_from_config([config], root=tmp_path)
     assert isinstance(made, LongTermMemoryProvider)
     with pytest.raises(OutsideError, match="leaves the project's root"):
-        memory_source({"store": "../memory.db"}, tmp_path)
-    assert isinstance(memory_source({}, tmp_path), LongTermMemoryProvider)
+        LongTermMemoryProvider.from_config({"store": "../memory.db"}, root=tmp_path)
+    assert isinstance(LongTermMemoryProvider.from_config({}, root=tmp_path), LongTermMemoryProvider)
 
 
 def test_the_schema_tells_every_setting_with_its_default():
@@ -252,4 +252,4 @@ def test_the_schema_tells_every_setting_with_its_default():
 )
 def test_a_wrong_setting_is_named(config: dict[str, Any], message: str, tmp_path: Path):
     with pytest.raises(ParameterError, match="^" + message.replace("?", r"\?")):
-        memory_source(config, tmp_path)
+        LongTermMemoryProvider.from_config(config, root=tmp_path)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -105,6 +106,23 @@ def test_the_schema_of_a_users_class_is_read_off_its_constructor():
             "tags": {"type": "array", "default": None, "required": False, "description": ""},
         },
         "example": "- plain: {city: …}",
+    }
+
+
+def test_a_users_class_may_describe_its_parameters():
+    class Described(Plain):
+        """Says where it runs, in tests."""
+
+        config_parameters: ClassVar[Mapping[str, str]] = {"city": "Where"}
+        config_example: ClassVar[str] = "- plain: {city: Kyoto}"
+
+        def __init__(self, city: str | bytes = "Kyoto", *, found: Any = None) -> None:
+            super().__init__(str(city))
+
+    assert Described.get_config_schema() == {
+        "description": "Says where it runs, in tests.",
+        "parameters": {"city": {"type": "string", "default": "Kyoto", "required": False, "description": "Where"}},
+        "example": "- plain: {city: Kyoto}",
     }
 
 

@@ -254,6 +254,20 @@ async def test_what_another_source_or_a_hand_put_into_the_index_stays(root: Path
         assert sign in embedding.found
 
 
+async def test_two_folders_of_one_store_may_have_files_of_the_same_name(root: Path) -> None:
+    (root / "more").mkdir()
+    (root / "more/tea.md").write_text("Black tea is brewed longer.")
+    for _ in range(2):
+        sources = [of(root, documents=folder, store="index.db") for folder in ("docs", "more")]
+        texts = [await each.get_context("tea") for each in sources]
+        assert "80 degrees" in texts[1]
+        assert "Black tea" in texts[1]
+    (root / "more/tea.md").unlink()
+    left = await sources[1].get_context("tea")
+    assert "80 degrees" in left
+    assert "Black tea" not in left
+
+
 async def test_a_project_that_moves_as_a_whole_keeps_its_index(root: Path, embedding: Embedding) -> None:
     await embedding.asks()
     (root / "docs/tea.md").unlink()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from flowengine.memory.items.ranking import MemoryItem, rank_items, read, weigh
 from flowengine.memory.items.words import pieces_of, words_of
 from flowengine.memory.scopes.memories import MemoryScope
+from tests.support.pace import spent_within
 
 NOW = datetime(2025, 7, 1, tzinfo=UTC)
 
@@ -137,3 +138,9 @@ def test_a_long_prompt_is_asked_for_at_its_ends():
     words = read(prompt, NOW).words()
     assert len(words) <= 140
     assert {"mika", "allerg"} <= set(words)
+
+
+def test_a_whole_document_is_read_as_a_question_soon():
+    prompt = f"Where does Mika live? {'The Fox ran over it. ' * 10_000} And Priya's allergy?"
+    assert spent_within(0.5, lambda: read(prompt, NOW))
+    assert {"mika", "allerg"} <= set(read(prompt, NOW).words())

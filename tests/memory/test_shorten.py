@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flowengine.memory import open_database
 from flowengine.memory.open_database import shortened
 from flowengine.models.tokens import count_tokens
 
@@ -48,6 +49,18 @@ def test_where_the_notice_takes_all_the_room_it_is_left_out():
     assert kept
     assert TEXTS["en"].startswith(kept)
     assert count_tokens(kept) <= 5
+
+
+def test_of_a_very_long_text_the_beginning_alone_is_counted(monkeypatch: pytest.MonkeyPatch):
+    counted: list[int] = []
+
+    def count(text: str, model: str | None = None) -> int:
+        counted.append(len(text))
+        return count_tokens(text, model)
+
+    monkeypatch.setattr(open_database, "count_tokens", count)
+    assert shortened(TEXTS["en"] * 20, 40, "(cut)").endswith(".\n(cut)")
+    assert max(counted) < 40 * 200 + 10
 
 
 @given(st.text(max_size=200), st.integers(1, 40))

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.context_providers.chain import keep_for_good
+from flowengine.context_providers.kept_memories import keep_for_good
 from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow

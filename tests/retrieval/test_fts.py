@@ -271,6 +271,20 @@ async def test_a_text_is_embedded_once(colours: Colours) -> None:
     assert colours.asked == ["crimson", "navy", "red", "lime"]
 
 
+async def test_searches_at_once_have_a_text_embedded_once(colours: Colours, tmp_path: Path) -> None:
+    await FtsRetriever(tmp_path / "index.db").add([Document("0", "crimson"), Document("1", "navy")])
+    retriever = FtsRetriever(tmp_path / "index.db", embed=colours)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(retriever.search, "red")
+    assert sorted(colours.asked) == ["crimson", "navy", "red", "red", "red"]
+
+
+async def test_a_limit_of_any_size_is_one(colours: Colours) -> None:
+    retriever = await holding("crimson", "navy", embed=colours)
+    assert [hit.id for hit in await retriever.search("crimson", 10**30)] == ["0", "1"]
+
+
 async def test_a_text_that_is_added_again_as_it_was_is_not_embedded_again(colours: Colours) -> None:
     retriever = await holding("crimson", "navy", embed=colours)
     await retriever.add([Document("0", "crimson", {"shop": "a"}), Document("2", "navy")])

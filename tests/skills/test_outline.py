@@ -83,6 +83,13 @@ def test_an_outline_of_many_headings_is_cut() -> None:
     assert not any("Deep" in each for each in lines)
 
 
+def test_a_very_long_title_is_cut_in_an_outline() -> None:
+    title = "word " * 1_000
+    outline = make_outline(f"# T\n## {title}\nx\n## B\n")
+    assert max(map(len, outline.lines())) < 150
+    assert outline.find(title) is outline.sections[0]
+
+
 @settings(deadline=None, max_examples=100)
 @given(
     st.lists(

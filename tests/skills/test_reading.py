@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flowengine.skills.reading import skill_of
 from flowengine.skills.skill import IRREGULARITIES, MAX_DESCRIPTION, MAX_NAME, Skill, SkillStamp
+from tests.support.pace import spent_within
 
 STAMP = SkillStamp(0, 0, 0)
 GOOD = "---\nname: pdf\ndescription: Reads PDFs.\n---\n# Steps\n"
@@ -228,3 +229,10 @@ def test_a_list_beside_an_unquoted_colon_is_the_list_that_it_is_alone(tools: str
         return skill_of(raw, tmp_path / "a" / "SKILL.md", SkillStamp(0, 0, 0)).allowed_tools
 
     assert list(allowed("Use when: always")) == list(allowed("Always")) == ["Read", "Bash"]
+
+
+def test_a_text_of_brackets_that_never_close_is_read_soon(tmp_path: Path) -> None:
+    raw = f"---\nname: a\ndescription: Does it.\nallowed-tools: Bash(git log) {'a(' * 25_000}\n---\nBody.\n".encode()
+    found: list[Any] = []
+    assert spent_within(0.2, lambda: found.append(skill_of(raw, tmp_path / "a" / "SKILL.md", SkillStamp(0, 0, 0))))
+    assert found[0].allowed_tools[:3] == ("Bash(git log)", "a", "a")

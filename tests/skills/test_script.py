@@ -56,6 +56,12 @@ def test_a_limit_of_nothing_is_an_error() -> None:
         ScriptLimits(seconds=0)
 
 
+@pytest.mark.parametrize(("name", "value"), [("seconds", float("inf")), ("memory", 10**400)])
+def test_a_limit_that_no_system_can_count_is_an_error(name: str, value: Any) -> None:
+    with pytest.raises(DefinitionError, match=f"'{name}' must be a .*above 0 and at most 1,000,000,000,000,000, not"):
+        ScriptLimits(**{name: value})
+
+
 @pytest.mark.parametrize(("name", "value"), [("seconds", "5"), ("memory", None), ("output", 1.5), ("processes", True)])
 def test_a_limit_of_another_type_is_an_error(name: str, value: Any) -> None:
     with pytest.raises(DefinitionError, match=f"the limit '{name}' must be a .*number above 0, not {value!r}"):

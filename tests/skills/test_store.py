@@ -84,6 +84,29 @@ def test_bodies_are_kept_and_read_again_when_they_change(make: MakeSkill, root: 
     assert store.body(skill).text == "# Two and more\n"
 
 
+def test_a_skill_md_is_read_as_a_file_with_its_frontmatter_and_as_a_body_without(make: MakeSkill, root: Path) -> None:
+    make("a", body="# One\n")
+    for body_first in (True, False):
+        store = SkillStore(root)
+        skill = store.skills()[0]
+        texts = {}
+        for is_body in (body_first, not body_first):
+            texts[is_body] = (store.body(skill) if is_body else store.file(skill, "SKILL.md")).text
+        assert texts[True] == "# One\n"
+        assert texts[False].startswith("---\nname: a\n")
+
+
+def test_a_folder_whose_name_is_no_text_names_a_skill_that_is(root: Path) -> None:
+    folder = root / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "SKILL.md").write_text("---\ndescription: Does it.\n---\nDo it.\n")
+    store = SkillStore(root)
+    said = [each.name for each in store.skills()] + [str(each) for each in store.diagnostics()]
+    assert said[0] == "caf"
+    assert "caf\\xe9" in said[1]
+    assert "\n".join(said).encode()
+
+
 def test_texts_are_let_go_where_they_grow_too_many(
     make: MakeSkill, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +131,18 @@ def test_two_skills_of_one_name_are_told_apart(make: MakeSkill, root: Path, tmp_
     strict = SkillStore([root, tmp_path / "other"], strict=True)
     assert [each.description for each in strict.skills()] == ["First."]
     assert [each.severity for each in strict.diagnostics()] == ["error"]
+
+
+def test_many_skills_of_one_name_are_named_without_trying_each_number_again(
+    make: MakeSkill, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        make(f"s{number:02}").joinpath("SKILL.md").write_text("---\nname: same\ndescription: Does it.\n---\nDo it.\n")
+    tried: list[str] = []
+    normalize = store_module._normalize_name
+    monkeypatch.setattr(store_module, "_normalize_name", lambda name: (tried.append(name), normalize(name))[1])
+    assert [each.name for each in SkillStore(root).skills()] == ["same", *(f"same-{number}" for number in range(2, 41))]
+    assert len(tried) < 6 * 40
 
 
 def test_a_regular_name_is_not_taken_by_one_in_capital_letters(make: MakeSkill, root: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from pydantic import BaseModel
 
@@ -89,6 +91,36 @@ async def test_handlers_that_wait_are_told_one_call_at_a_time():
         for _ in range(5):
             tasks.start_soon(manager.tool_called, RESULT)
     assert manager.dump() == {"context:a": {"calls": 5}}
+
+
+def test_agents_in_other_threads_may_be_told_at_the_same_time():
+    begun, may_end = threading.Event(), threading.Event()
+
+    async def wait(context: TypedContext[Count], result: ToolCallResult) -> None:
+        counted(context, result)
+        begun.set()
+        await anyio.to_thread.run_sync(may_end.wait)
+
+    manager = ContextManager([counter("a", on_tool_call=wait)])
+
+    async def tell() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.tool_called, RESULT)
+            await anyio.wait_all_tasks_blocked()
+            may_end.set()
+
+    threads = [
+        threading.Thread(target=anyio.run, args=each, daemon=True) for each in ((manager.tool_called, RESULT), (tell,))
+    ]
+    for each in threads:
+        each.start()
+        begun.wait()
+    for each in threads:
+        each.join(5)
+    assert not any(each.is_alive() for each in threads)
+    context = manager.find_context_by_id("a")
+    assert context is not None
+    assert context.get_data().calls == 2
 
 
 async def test_the_next_rendering_shows_what_a_call_changed():

@@ -57,6 +57,13 @@ async def test_what_all_retrievers_find_is_one_ranking_and_says_who_found_it():
     assert all(0 < each.score <= 1 for each in found)
 
 
+async def test_hits_of_one_id_are_all_found():
+    both = Fixed(Hit("tea.md#1", "Green.", 1.0), Hit("tea.md#1", "Black.", 0.5))
+    assert [each.text for each in await context(all=both).query_context_rag("tea")] == ["Green.", "Black."]
+    found = await context(all=both, notes=await filled(NOTES)).query_context_rag("red tea")
+    assert {"Green.", "Black."} <= {each.text for each in found}
+
+
 async def test_one_retriever_keeps_its_own_scores():
     made = context(only=Fixed(Hit("a", "A", 0.9), Hit("b", "B", 0.2)))
     assert [(each.id, each.score) for each in await made.query_context_rag("x")] == [("a", 0.9), ("b", 0.2)]

@@ -6,7 +6,7 @@ It asks the model and keeps its last summary. What gives way, and in which order
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, ClassVar, Final, NamedTuple
@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from flowengine.context_providers.compressor.compression import Compression
 from flowengine.context_providers.compressor.extraction import summary_of, summary_request
-from flowengine.context_providers.provider import ContextProvider, ParameterError, describe_parameters
+from flowengine.context_providers.provider import ContextProvider, ParameterError
 from flowengine.context_providers.text_cutting import shorten_text
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
@@ -59,6 +59,14 @@ class ContextCompressorProvider(ContextProvider):
 
     provider_name: ClassVar[str] = "compressor"
     transforms: ClassVar[bool] = True
+    config_description: ClassVar[str] = "Makes all that was gathered before fit into a number of tokens"
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        "max_tokens": "Tokens up to which nothing is changed",
+        "compression_ratio": "The share that is kept once there are more, and never more than max_tokens",
+        "model": "A model that sums up what would otherwise be cut",
+        "locale": "Language of summaries and marks: en, ja or zh; by default the agent's",
+    }
+    config_example: ClassVar[str] = "- compressor: {max_tokens: 8000, compression_ratio: 0.7}"
 
     def __init__(
         self,
@@ -87,20 +95,6 @@ class ContextCompressorProvider(ContextProvider):
         self._remembered = _KeptSummary()
         if locale is not None:
             load_messages(locale)
-
-    @classmethod
-    def get_config_schema(cls) -> dict[str, Any]:
-        return {
-            "description": "Makes all that was gathered before fit into a number of tokens",
-            "parameters": describe_parameters(
-                ContextCompressorProvider,
-                max_tokens="Tokens up to which nothing is changed",
-                compression_ratio="The share that is kept once there are more, and never more than max_tokens",
-                model="A model that sums up what would otherwise be cut",
-                locale="Language of summaries and marks: en, ja or zh; by default the agent's",
-            ),
-            "example": "- compressor: {max_tokens: 8000, compression_ratio: 0.7}",
-        }
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         words = load_messages(self.locale or kwargs.get("locale", "en"))

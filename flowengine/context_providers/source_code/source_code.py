@@ -16,7 +16,6 @@ from flowengine.context_providers.provider import (
     ContextProvider,
     MissingFileError,
     ParameterError,
-    describe_parameters,
     join_fragments,
     locate_path,
 )
@@ -50,6 +49,12 @@ class SourceCodeProvider(ContextProvider):
     """
 
     provider_name: ClassVar[str] = "source_code"
+    config_description: ClassVar[str] = "The parts of a code base that the query is about, with their lines"
+    config_parameters: ClassVar[Mapping[str, str]] = {
+        "codebase_path": "The folder; in a flow relative to the project's root",
+        "max_files": "Files of which parts are quoted, the nearest to the query",
+    }
+    config_example: ClassVar[str] = "- source_code: {codebase_path: ./src, max_files: 5}"
 
     def __init__(
         self,
@@ -68,18 +73,6 @@ class SourceCodeProvider(ContextProvider):
         self._folder = locate_path(codebase_path, None, parameter="codebase_path") if found is None else found
         self._check()
         self._index = _get_index(self._folder, Path.cwd() if root is None else root)
-
-    @classmethod
-    def get_config_schema(cls) -> dict[str, Any]:
-        return {
-            "description": "The parts of a code base that the query is about, with their lines",
-            "parameters": describe_parameters(
-                SourceCodeProvider,
-                codebase_path="The folder; in a flow relative to the project's root",
-                max_files="Files of which parts are quoted, the nearest to the query",
-            ),
-            "example": "- source_code: {codebase_path: ./src, max_files: 5}",
-        }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:

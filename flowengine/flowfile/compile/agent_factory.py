@@ -52,15 +52,16 @@ def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvid
 
 def memory_of(memory: MemorySpec, project: Project, context: Context | None = None) -> ContextProvider:
     """The source of `memory`; without a context, one that stands for it where whose it is depends on the run."""
-    from flowengine.context_providers.long_term_memory import memory_source
+    from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
 
     settings = memory.settings(project.memory)
     if memory.scope_id is not None and not is_static(memory.scope_id):
         settings["scope_id"] = "C:0" if context is None else _scope_id(memory.scope_id, context)
     store = settings.get("store")
     if "store" in memory.model_fields_set or not isinstance(store, str):
-        return memory_source(settings, project.root)
-    return memory_source({**settings, "store": str(project.root / store)}, None)  # The project's choice, not a flow's.
+        return LongTermMemoryProvider.from_config(settings, root=project.root)
+    # The project's choice, not a flow's.
+    return LongTermMemoryProvider.from_config({**settings, "store": str(project.root / store)})
 
 
 def _scope_id(source: str, context: Context) -> str:

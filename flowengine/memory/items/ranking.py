@@ -70,6 +70,8 @@ class Recalled(NamedTuple):
 
 _MOST: Final = 64
 """Words of either end of a question that are asked for: a long prompt says what it wants at one of them."""
+_END_LENGTH: Final = 10_000
+"""Characters of either end of a question in which these words and a time are looked for."""
 
 _NAME: Final = 2.0
 """What a name weighs, against what its rareness says."""
@@ -139,7 +141,9 @@ class Weighed(NamedTuple):
 
 
 def read(question: str, now: datetime) -> ItemQuery:
-    """A question, read for its words and its time."""
+    """A question, read for its words and its time; of a very long one, that of its beginning and its end."""
+    if len(question) > 2 * _END_LENGTH:
+        question = f"{question[:_END_LENGTH]}\n{question[-_END_LENGTH:]}"
     period, rest, named = find_time(question, now)
     return ItemQuery(_both_ends(pieces_of(rest)), period, words_of(named))
 

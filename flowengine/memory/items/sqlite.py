@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
+from anyio import to_thread
+
 from flowengine.errors import DefinitionError
 from flowengine.memory.database import MemoryDatabase, instant, moment, scope_number
 from flowengine.memory.items import word_index
@@ -62,7 +64,8 @@ class SQLiteMemoryItems:
         Facts that are closed are found only where the query names a time at which they held. `now` (the present where
         it is not given) is what `last week` is reckoned from.
         """
-        asked = read(query, aware("now", now or datetime.now(UTC)))
+        # A query may be a whole document.
+        asked = await to_thread.run_sync(read, query, aware("now", now or datetime.now(UTC)))
         await self._refresh()
         found = await self._database.read(partial(_search, scope, scope_id, asked, also))
         return [each for each in found if each.score > 0 and each.score >= threshold][:limit]

@@ -292,8 +292,10 @@ def _of_words(text: str, wanted: frozenset[str], is_name: bool) -> Iterator[Word
 
 def _is_capital_inside(run: re.Match[str]) -> bool:
     """Tells whether it begins with a capital letter that no beginning of a sentence explains."""
-    before = run.string[: run.start()].rstrip()
-    return run[0].lstrip("\"'([").strip()[:1].isupper() and bool(before) and before[-1] not in ".!?:。！？"
+    end = run.start()
+    while end and run.string[end - 1].isspace():
+        end -= 1
+    return run[0].lstrip("\"'([").strip()[:1].isupper() and end > 0 and run.string[end - 1] not in ".!?:。！？"
 
 
 def _beginning_of(term: str) -> str:

@@ -7,7 +7,7 @@ gateway, so inside a flow it is recorded and never paid twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, tzinfo
 
 from flowengine.core.locale import load_messages
@@ -76,53 +76,41 @@ def long_term_messages(
     return (system, Message("user", "\n\n".join(parts)))
 
 
+@dataclass(frozen=True, slots=True)
 class MemoryGenerator:
     """Asks a model for memories, and keeps each within its limit."""
 
-    def __init__(
-        self,
-        model: Model,
-        gateway: Gateway,
-        *,
-        locale: str = "en",
-        limits: MemoryLimits = MemoryLimits(),
-        timezone: tzinfo = UTC,
-        temperature: float | None = 0.2,
-        timeout: float = 120.0,
-    ) -> None:
-        self._model = model
-        self._gateway = gateway
-        self._locale = locale
-        self._limits = limits
-        self._timezone = timezone
-        self._temperature = temperature
-        self._timeout = timeout
-        self._notice = load_messages(locale)("memory.shortened")
+    model: Model
+    gateway: Gateway
+    _: KW_ONLY
+    locale: str = "en"
+    limits: MemoryLimits = MemoryLimits()
+    timezone: tzinfo = UTC
+    temperature: float | None = 0.2
+    timeout: float = 120.0
 
     async def short_term(self, histories: Sequence[ChannelMessages]) -> str | None:
         """The recent events in what was said; None where nothing was."""
-        messages = short_term_messages(histories, locale=self._locale, limits=self._limits, timezone=self._timezone)
-        return await self._write_memory(messages, "short-term", self._limits.short_term) if messages else None
+        messages = short_term_messages(histories, locale=self.locale, limits=self.limits, timezone=self.timezone)
+        return await self._write_memory(messages, "short-term", self.limits.short_term) if messages else None
 
     async def long_term(self, previous: str | None, recent: str) -> str:
         """The new history."""
-        messages = long_term_messages(previous, recent, locale=self._locale, limits=self._limits)
-        return await self._write_memory(messages, "long-term", self._limits.long_term)
+        messages = long_term_messages(previous, recent, locale=self.locale, limits=self.limits)
+        return await self._write_memory(messages, "long-term", self.limits.long_term)
 
     async def _write_memory(self, messages: tuple[Message, ...], kind: str, limit: int) -> str:
-        request = Request(self._model.name, messages, temperature=self._temperature, timeout=self._timeout)
-        reply: Reply = await self._gateway.complete(self._model, request, purpose="memory")
+        request = Request(self.model.name, messages, temperature=self.temperature, timeout=self.timeout)
+        reply: Reply = await self.gateway.complete(self.model, request, purpose="memory")
         if reply.finish_reason == "content_filter":
             raise PermanentModelError(f"model '{reply.model}' refused to write a {kind} memory (content filter)")
         text = reply.content.strip()
         if not text:
-            raise OutputError(f"model '{self._model.name}' gave an empty {kind} memory")
-        kept = shortened(text, limit, self._notice, model=self._model.name)
+            raise OutputError(f"model '{self.model.name}' gave an empty {kind} memory")
+        kept = shortened(text, limit, load_messages(self.locale)("memory.shortened"), model=self.model.name)
         if kept != text:
-            tokens = count_tokens(text, self._model.name)
-            await self._gateway.note(
-                Notice(f"a {kind} memory of {tokens} tokens was shortened to its limit of {limit}")
-            )
+            tokens = count_tokens(text, self.model.name)
+            await self.gateway.note(Notice(f"a {kind} memory of {tokens} tokens was shortened to its limit of {limit}"))
         return kept
 
 

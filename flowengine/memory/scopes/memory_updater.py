@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Final
 
@@ -142,54 +142,47 @@ def _memories(record: PromptRecord) -> Iterator[tuple[str, str | None]]:
         yield f"thread {ts}", text
 
 
+@dataclass(frozen=True, slots=True)
 class MemoryKeeper:
     """Writes the memories of threads, channels and the workspace."""
 
-    def __init__(
-        self,
-        repository: MemoryRepository,
-        conversations: ConversationStore,
-        generator: MemoryGenerator,
-        *,
-        workspace_id: str = "workspace",
-        windows: Windows = Windows(),
-    ) -> None:
-        self._repository = repository
-        self._conversations = conversations
-        self._generator = generator
-        self._workspace_id = workspace_id
-        self._windows = windows
+    repository: MemoryRepository
+    conversations: ConversationStore
+    generator: MemoryGenerator
+    _: KW_ONLY
+    workspace_id: str = "workspace"
+    windows: Windows = Windows()
 
     async def update_thread(self, channel_id: str, thread_ts: str, *, now: datetime) -> None:
         """A thread has recent events only: its history is its messages."""
-        said = await self._conversations.thread(channel_id, thread_ts)
-        recent = await self._generator.short_term([said])
+        said = await self.conversations.thread(channel_id, thread_ts)
+        recent = await self.generator.short_term([said])
         if recent is not None:
             scope_id = thread_scope_id(channel_id, thread_ts)
             await self._save(MemoryScope.THREAD, scope_id, MemoryType.SHORT_TERM, recent, now)
 
     async def update_channel(self, channel_id: str, *, now: datetime) -> None:
         """Recent events from all that was said in the window, its threads included; then the history."""
-        since = aware("now", now) - days_of("active_channel_days", self._windows.active_channel_days)
-        said = await self._conversations.messages(channel_id, since=since)
+        since = aware("now", now) - days_of("active_channel_days", self.windows.active_channel_days)
+        said = await self.conversations.messages(channel_id, since=since)
         await self._update(MemoryScope.CHANNEL, channel_id, [said], now)
 
     async def update_workspace(self, *, now: datetime) -> None:
         """The same over all active channels."""
-        since = aware("now", now) - days_of("active_channel_days", self._windows.active_channel_days)
-        active = await self._conversations.channels(active_since=since)
-        said = [await self._conversations.messages(each.id, since=since) for each in active]
-        await self._update(MemoryScope.WORKSPACE, self._workspace_id, said, now)
+        since = aware("now", now) - days_of("active_channel_days", self.windows.active_channel_days)
+        active = await self.conversations.channels(active_since=since)
+        said = [await self.conversations.messages(each.id, since=since) for each in active]
+        await self._update(MemoryScope.WORKSPACE, self.workspace_id, said, now)
 
     async def _update(self, scope: MemoryScope, scope_id: str, said: Sequence[ChannelMessages], now: datetime) -> None:
-        recent = await self._generator.short_term(said)
+        recent = await self.generator.short_term(said)
         if recent is None:
             return
-        before = await self._repository.find_by_scope_and_type(scope, scope_id, MemoryType.LONG_TERM)
-        history = await self._generator.long_term(None if before is None else before.text, recent)
+        before = await self.repository.find_by_scope_and_type(scope, scope_id, MemoryType.LONG_TERM)
+        history = await self.generator.long_term(None if before is None else before.text, recent)
         # Both at the end: a failure in between leaves the memories as they were.
         await self._save(scope, scope_id, MemoryType.SHORT_TERM, recent, now)
         await self._save(scope, scope_id, MemoryType.LONG_TERM, history, now)
 
     async def _save(self, scope: MemoryScope, scope_id: str, type: MemoryType, text: str, now: datetime) -> None:
-        await self._repository.save(Memory(scope, scope_id, type, text, now))
+        await self.repository.save(Memory(scope, scope_id, type, text, now))

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from anyio import CancelScope, get_cancelled_exc_class, to_thread
 
+from flowengine.core.flow_paths import open_regular
 from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confine_command, limit_arguments, make_readable
 from flowengine.skills.sandbox.process import Command, run_command
@@ -90,7 +91,7 @@ class Sandbox:
         held = verdict(self.root)
         if not held.holds and not self.allow_unconfined:
             raise RefusedError("refused", reason=held.reason)
-        with open(folder / path, "rb") as file:
+        with open_regular(folder / path) as file:
             program = interpreter_of(path, file.read(_HEAD_BYTES).decode("utf-8", "replace"))
         if not held.holds:
             return _run_unconfined([*program, str(folder / path), *arguments], stdin, self.limits, stop)
@@ -115,7 +116,8 @@ def verdict(root: Path | None = None) -> Verdict:
 def _try_out(root: Path | None) -> Verdict:
     """Runs a script that attempts what must be impossible, and returns its report."""
     line = [python_program(), "-I", "-c", _PROBE, *([] if root is None else _list_files(root))]
-    limits = ScriptLimits(seconds=10, memory=300_000_000, processes=24)
+    # Much time: what a busy machine does not end counts as no sandbox for as long as the process lives.
+    limits = ScriptLimits(seconds=60, memory=300_000_000, processes=24)
     with tempfile.TemporaryDirectory(prefix="flowengine-probe-") as folder:
         os.chmod(folder, 0o755)
         said = _run_confined(line, Path(folder), root, b"", limits, threading.Event())

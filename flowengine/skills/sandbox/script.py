@@ -38,6 +38,10 @@ Ending = Literal["exit", "time", "output", "memory", "files"]
 """How a script came to its end: by itself, or at a limit."""
 
 
+_HIGHEST: Final = 10**15
+"""Of any limit: more is more than systems can count."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptLimits:
     """The limits of one script execution."""
@@ -60,9 +64,10 @@ class ScriptLimits:
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             value, kind = getattr(self, name), (int, float) if name == "seconds" else int
-            if not isinstance(value, kind) or isinstance(value, bool) or not value > 0:
+            if not isinstance(value, kind) or isinstance(value, bool) or not 0 < value <= _HIGHEST:
                 number = "a number" if name == "seconds" else "a whole number"
-                raise DefinitionError(f"the limit '{name}' must be {number} above 0, not {value!r}")
+                most = f" and at most {_HIGHEST:,}" if isinstance(value, kind) and value > _HIGHEST else ""
+                raise DefinitionError(f"the limit '{name}' must be {number} above 0{most}, not {value!r:.80}")
 
 
 class Outcome(NamedTuple):
