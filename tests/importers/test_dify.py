@@ -17,7 +17,8 @@ from flowengine.cli.main import main
 from flowengine.errors import DefinitionError
 from flowengine.importers.dify import carried_steps
 from flowengine.importers.dify.selectors import escape_text
-from flowengine.importers.form import ImportedProject, quote
+from flowengine.importers.flow_text import quote
+from flowengine.importers.form import ImportedProject
 from flowengine.importers.formats import find_sources, read_source
 from flowengine.importers.source_tree import SourceTree
 from flowengine.journal.memory import MemoryStore

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.form import key_path, quote
+from flowengine.importers.flow_text import key_path, quote
 
 __all__ = ["Fx", "FxError", "FxNode", "names_in", "parse_fx"]
 

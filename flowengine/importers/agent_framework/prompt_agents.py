@@ -7,17 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from flowengine.importers.form import (
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    Stub,
-    fits_option,
-    literal,
-    plain_words,
-)
+from flowengine.importers.flow_text import literal, plain_words
+from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Stub
+from flowengine.importers.import_names import Names
+from flowengine.importers.option_values import fits_option
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, as_maps
 
 __all__ = ["PromptAgent", "agent_settings", "read_agent"]

@@ -9,7 +9,10 @@ from typing import Any
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.agent_actions import AgentActions
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.form import SECRET_HEADER, FieldNames, FlowStep, Names, Stub, plain_words, to_tag
+from flowengine.importers.flow_text import plain_words, to_tag
+from flowengine.importers.form import FlowStep, Stub
+from flowengine.importers.import_names import FieldNames, Names
+from flowengine.importers.option_values import SECRET_HEADER
 from flowengine.importers.sample_values import sample_of_schema
 from flowengine.importers.source_tree import as_map
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.agent_framework.workflow_values import WorkflowValues, inner
-from flowengine.importers.form import FlowStep, plain_words, to_tag
+from flowengine.importers.flow_text import plain_words, to_tag
+from flowengine.importers.form import FlowStep
 from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["VariableActions"]

@@ -10,7 +10,9 @@ from flowengine.importers.agent_framework.action_flow import ENDS, Action, Actio
 from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.agent_framework.tool_actions import ToolActions
 from flowengine.importers.agent_framework.workflow_values import MOST_NESTED, inner
-from flowengine.importers.form import Element, FlowStep, ImportedProject, Names, Stub, plain_words, to_tag
+from flowengine.importers.flow_text import plain_words, to_tag
+from flowengine.importers.form import Element, FlowStep, ImportedProject, Stub
+from flowengine.importers.import_names import Names
 from flowengine.importers.source_tree import SourceError, as_list, as_map, as_maps
 
 __all__ = ["WorkflowReader"]

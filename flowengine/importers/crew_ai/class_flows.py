@@ -21,17 +21,9 @@ from flowengine.importers.crew_ai.crew_reader import CrewReader
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS
 from flowengine.importers.crew_ai.flow_edges import EdgeReader
 from flowengine.importers.crew_ai.flow_methods import FlowMethod, methods_of
-from flowengine.importers.form import (
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-    Stub,
-    key_path,
-    to_tag,
-)
+from flowengine.importers.flow_text import key_path, to_tag
+from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, SourcePlace, Stub
+from flowengine.importers.import_names import Names
 from flowengine.importers.python_code import PythonFunction, PythonSource, call_name, last_name, parse_python
 from flowengine.importers.source_tree import SourceTree
 

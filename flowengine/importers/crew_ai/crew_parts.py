@@ -18,18 +18,9 @@ from flowengine.importers.carried_code import CarriedCode
 from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, PythonFiles, config_key, crew_classes
 from flowengine.importers.crew_ai.crew_tools import ToolCode
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS, STAND_IN
-from flowengine.importers.form import (
-    CarriedFile,
-    Element,
-    ImportedFlow,
-    ImportedProject,
-    Names,
-    Outcome,
-    SourcePlace,
-    fill_text,
-    literal,
-    to_tag,
-)
+from flowengine.importers.flow_text import fill_text, literal, to_tag
+from flowengine.importers.form import CarriedFile, Element, ImportedFlow, ImportedProject, Outcome, SourcePlace
+from flowengine.importers.import_names import Names
 from flowengine.importers.project_writer import OWN_FILES
 from flowengine.importers.python_code import literal_of, whole_text
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource

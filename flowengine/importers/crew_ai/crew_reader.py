@@ -18,7 +18,9 @@ from flowengine.importers.crew_ai.class_fields import ClassShapes
 from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, config_key
 from flowengine.importers.crew_ai.crew_parts import CrewPart, CrewSetting, text_with_inputs
 from flowengine.importers.crew_ai.crew_settings import CREW_NOTES, TASK_NOTES
-from flowengine.importers.form import FlowStep, ImportedFlow, Names, SourcePlace, literal, to_tag
+from flowengine.importers.flow_text import literal, to_tag
+from flowengine.importers.form import FlowStep, ImportedFlow, SourcePlace
+from flowengine.importers.import_names import Names
 from flowengine.importers.python_code import call_name, last_name, literal_of
 from flowengine.importers.source_tree import as_map, is_list
 

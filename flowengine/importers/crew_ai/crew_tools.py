@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from flowengine.importers.carried_code import CarriedCode, Wrapper, argument_name, module_name
 from flowengine.importers.crew_ai.crew_classes import CrewClass, PythonFiles
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS
-from flowengine.importers.form import Names, Stub
+from flowengine.importers.form import Stub
+from flowengine.importers.import_names import Names
 from flowengine.importers.python_code import (
     PythonFunction,
     PythonSource,

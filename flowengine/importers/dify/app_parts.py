@@ -14,19 +14,11 @@ from typing import Any, Final
 
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
 from flowengine.importers.dify.selectors import Selectors, UnknownValueError, Value, words_of
-from flowengine.importers.form import (
-    CarriedFile,
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    Names,
-    SourcePlace,
-    Stub,
-    fits_option,
-    key_path,
-    quote,
-)
+from flowengine.importers.flow_text import key_path, quote
+from flowengine.importers.form import CarriedFile, FlowStep, ImportedFlow, ImportedProject, SourcePlace, Stub
+from flowengine.importers.import_names import Names
 from flowengine.importers.jinja_text import convert, rendering_module
+from flowengine.importers.option_values import fits_option
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 from flowengine.models.option_refusals import find_refusals
 

@@ -13,19 +13,9 @@ from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
 from flowengine.importers.dify.graph_writer import GraphWriter
 from flowengine.importers.dify.node_converters import NodeConverters
-from flowengine.importers.form import (
-    FieldNames,
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-    escape_text,
-    fill_text,
-    plain_words,
-    to_tag,
-)
+from flowengine.importers.flow_text import escape_text, fill_text, plain_words, to_tag
+from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, SourcePlace
+from flowengine.importers.import_names import FieldNames, Names
 from flowengine.importers.source_tree import SourceError, YamlSource, as_list, as_map, as_maps
 
 __all__ = ["AppReader"]

@@ -12,7 +12,8 @@ from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
-from flowengine.importers.form import FlowStep, plain_words, to_tag
+from flowengine.importers.flow_text import plain_words, to_tag
+from flowengine.importers.form import FlowStep
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["ModelNodes"]

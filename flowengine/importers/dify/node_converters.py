@@ -15,7 +15,8 @@ from flowengine.importers.dify.model_nodes import ModelNodes
 from flowengine.importers.dify.request_nodes import RequestNodes
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
 from flowengine.importers.dify.value_nodes import ValueNodes
-from flowengine.importers.form import FlowStep, join_tests, plain_words
+from flowengine.importers.flow_text import join_tests, plain_words
+from flowengine.importers.form import FlowStep
 from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["NodeConverters"]

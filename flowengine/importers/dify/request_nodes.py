@@ -15,7 +15,9 @@ from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
-from flowengine.importers.form import SECRET_HEADER, FlowStep, quote, to_expression, to_tag
+from flowengine.importers.flow_text import quote, to_expression, to_tag
+from flowengine.importers.form import FlowStep
+from flowengine.importers.option_values import SECRET_HEADER
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["RequestNodes"]

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.core.values import is_map
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
-from flowengine.importers.form import escape_text, fill_text, key_path, quote, quote_value, status_test, to_tag
+from flowengine.importers.flow_text import escape_text, fill_text, key_path, quote, quote_value, status_test, to_tag
 from flowengine.importers.source_tree import as_list, as_map, is_list
 
 __all__ = [

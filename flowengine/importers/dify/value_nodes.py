@@ -21,7 +21,9 @@ from flowengine.importers.dify.selectors import (
     escape_values,
     words_of,
 )
-from flowengine.importers.form import FlowStep, Names, quote, quote_value, to_tag
+from flowengine.importers.flow_text import quote, quote_value, to_tag
+from flowengine.importers.form import FlowStep
+from flowengine.importers.import_names import Names
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 
 __all__ = ["ValueNodes"]

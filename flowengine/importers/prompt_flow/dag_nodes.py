@@ -10,16 +10,8 @@ from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.importers.carried_code import argument_name
-from flowengine.importers.form import (
-    Element,
-    FlowStep,
-    ImportLedger,
-    Outcome,
-    SourcePlace,
-    Stub,
-    quote_value,
-    to_tag,
-)
+from flowengine.importers.flow_text import quote_value, to_tag
+from flowengine.importers.form import Element, FlowStep, ImportLedger, Outcome, SourcePlace, Stub
 from flowengine.importers.jinja_text import convert, rendering_module
 from flowengine.importers.prompt_flow.dag_rows import RowReader
 from flowengine.importers.prompt_flow.dag_values import (

@@ -13,7 +13,8 @@ from typing import Any, Final
 from flowengine.core.flow_paths import is_withheld
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
-from flowengine.importers.form import CarriedFile, ImportedProject, ImportLedger, Names, SourcePlace
+from flowengine.importers.form import CarriedFile, ImportedProject, ImportLedger, SourcePlace
+from flowengine.importers.import_names import Names
 from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
 from flowengine.importers.prompt_flow.promptflow_stand_in import PARTS
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource, as_list, as_map

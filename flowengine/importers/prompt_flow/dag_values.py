@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.importers.form import key_path, literal, to_tag
+from flowengine.importers.flow_text import key_path, literal, to_tag
 
 __all__ = [
     "INPUT_TYPES",

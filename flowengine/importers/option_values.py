@@ -1,0 +1,28 @@
+"""Tells which values of a source can be options here, and which are keys that stand in no file."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, cast
+
+__all__ = ["SECRET_HEADER", "fits_option"]
+
+SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
+"""Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
+
+
+_RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+
+
+def fits_option(key: str, value: Any) -> bool:
+    """Tells whether a value can be that option of a model in the flow format.
+
+    >>> fits_option("temperature", 0.5), fits_option("max_tokens", True), fits_option("logprobs", 1)
+    (True, False, False)
+    """
+    if key in _RANGES:
+        low, high = _RANGES[key]
+        return type(value) in {int, float} and low <= value <= high
+    if key in ("max_tokens", "seed"):
+        return type(value) is int and (key == "seed" or value > 0)
+    return isinstance(value, list) and bool(cast("list[Any]", value)) if key == "stop" else False
