@@ -19,10 +19,13 @@ It reads nothing and writes nothing.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
+from flowengine.core.address_rules import read_rule
 from flowengine.importers.flow_text import quote, to_tag
 
 __all__ = [
@@ -284,6 +287,9 @@ class ImportedProject:
     """Keys of the project file beside `allow_calls`: `allow_env`, `allow_http`, `models` …"""
     environment: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     """Variables that a run needs → what for; they stand in IMPORT.md."""
+    _variables: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Name of a value in the source → the variable that holds it."""
+    _alike: Counter[str] = field(default_factory=Counter[str], repr=False)
 
     def carry(self, path: str, data: bytes | str) -> None:
         """A file that goes along, however often it is named."""
@@ -297,14 +303,36 @@ class ImportedProject:
             self.stubs.append(stub)
         return is_new
 
+    def add_variable(self, name: str, why: str, *, is_read: bool = False) -> str:
+        """The variable that holds a value of the source, by the name of that; `is_read`: templates read it.
+
+        >>> project = ImportedProject("Test", ImportLedger())
+        >>> [project.add_variable(each, "") for each in ("my-key", "my.key", "my-key", "2nd")]
+        ['my_key', 'my_key_2', 'my_key', 'V_2nd']
+        """
+        if name not in self._variables:
+            base = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "SECRET"
+            base = f"V_{base}" if base[0].isdigit() else base
+            self._variables[name] = base
+            while self._variables[name] in self.environment:
+                self._alike[base] += 1
+                self._variables[name] = f"{base}_{self._alike[base] + 1}"
+        found = self._variables[name]
+        self.environment[found] = why
+        if is_read and found not in (allowed := self.settings.setdefault("allow_env", [])):
+            allowed.append(found)
+        return found
+
     def allow_mcp(self, address: str) -> None:
         """A server of tools that the project allows."""
         entries: list[str] = self.settings.setdefault("allow_mcp", [])
         if address not in entries:
             entries.append(address)
 
-    def allow_http(self, address: str, variables: Iterable[str] = ()) -> None:
-        """An address that the project allows, and the variables of keys that may go there."""
+    def allow_http(self, address: str, variables: Iterable[str] = ()) -> bool:
+        """An address that the project allows, and the variables of keys that may go there; False where it is none."""
+        if read_rule(address) is None:
+            return False
         entries: list[str] = self.settings.setdefault("allow_http", [])
         before = next((each for each in entries if each.split(" ")[0] == address), "")
         names = sorted({*before.split(" ")[1:], *variables})
@@ -313,6 +341,7 @@ class ImportedProject:
             entries[entries.index(before)] = entry
         else:
             entries.append(entry)
+        return True
 
 
 def reach_from(starts: Iterable[str], after: Callable[[str], Iterable[str]], without: str | None = None) -> set[str]:

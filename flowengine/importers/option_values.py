@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, cast
 
-__all__ = ["SECRET_HEADER", "fits_option"]
+__all__ = ["SECRET_HEADER", "fits_option", "whole_number"]
 
 SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
 """Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
@@ -26,3 +26,12 @@ def fits_option(key: str, value: Any) -> bool:
     if key in ("max_tokens", "seed"):
         return type(value) is int and (key == "seed" or value > 0)
     return isinstance(value, list) and bool(cast("list[Any]", value)) if key == "stop" else False
+
+
+def whole_number(value: object, low: int, high: int = 1_000_000_000) -> int | None:
+    """The value where it is a whole number of a range; None for all else.
+
+    >>> whole_number(3, 1, 9), whole_number(0, 1, 9), whole_number(True, 1, 9), whole_number("3", 1, 9)
+    (3, None, None, None)
+    """
+    return value if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high else None

@@ -180,7 +180,8 @@ class AgentActions(VariableActions):
         if asked:
             parts.append(asked)
         arguments = {str(key): self._value(each) for key, each in as_map(given.get("arguments")).items()}
-        parts += [f"{literal(key)}: {value}" for key, value in arguments.items()]
+        texts = {key: each if isinstance(each, str) else to_tag(inner(each)) for key, each in arguments.items()}
+        parts += [f"{literal(key)}: {each}" for key, each in texts.items()]
         step.prompt = "\n\n".join(parts)
         if arguments:
             self._changes.append("its arguments are lines of the prompt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.agent_actions import AgentActions
@@ -17,6 +17,11 @@ from flowengine.importers.sample_values import sample_of_schema
 from flowengine.importers.source_tree import as_map
 
 __all__ = ["ToolActions"]
+
+_ADDRESS: Final = re.compile(
+    r"=?\s*(?:\$?\"|Concatenate\(\s*\"|Concat\(\s*\")?(https?://[^/?#{}\"\s@]+)(?=[/?#\"]|\Z)", re.ASCII
+)
+"""An address, or a formula that begins with one, with its host."""
 
 
 class ToolActions(AgentActions):
@@ -79,6 +84,10 @@ class ToolActions(AgentActions):
             raise FxError("a tool whose name is in the file")
         if not re.fullmatch(r"https?://[^\s{}\"'@]+", raw) and not raw.startswith("=Env."):
             raise FxError("a server whose address is a formula")
+        step.arguments = {str(key): self._value(each) for key, each in as_map(data.get("arguments")).items()}
+        for key in step.arguments:
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
+                raise FxError(f"an argument called '{plain_words(key, 60)}', which is no name of the format")
         if raw.startswith("=Env."):
             self._by_hand = f"put the address of {plain_words(raw, 60)} in the place of https://mcp.example.com/"
             raw = "https://mcp.example.com/"
@@ -91,14 +100,10 @@ class ToolActions(AgentActions):
             servers.append(server)
             self.project.allow_mcp(raw)
         for header in as_map(data.get("headers")):
-            variable = re.sub(r"[^A-Z0-9]+", "_", f"{server['name']}_{header}".upper())
+            why = f"the header {plain_words(header, 40)} of the server {server['name']}"
+            variable = self.project.add_variable(f"{server['name']}_{header}".upper(), why)
             server.setdefault("headers_env", {})[str(header)] = variable
-            self.project.environment[variable] = f"the header {plain_words(header, 40)} of the server {server['name']}"
         step.keys["tool"] = f"{server['name']}.{tool}"
-        step.arguments = {str(key): self._value(each) for key, each in as_map(data.get("arguments")).items()}
-        for key in step.arguments:
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
-                raise FxError(f"an argument called '{plain_words(key, 60)}', which is no name of the format")
         step.sample = "made up"
         self._take_result(step, as_map(data.get("output")))
         conversation = self._conversation(data.get("conversationId"))
@@ -116,19 +121,18 @@ class ToolActions(AgentActions):
         if method != "GET":
             step.keys["method"] = method
         url = str(data.get("url") or "")
-        host = re.search(r"https?://[^/?#{}\"\s@]+", url)
-        if host is None or not re.match(r"=?\s*(\$?\"|Concatenate\(\s*\"|Concat\(\s*\")?https?://", url):
-            raise FxError("an address whose host is a formula")
+        host = _ADDRESS.match(url)
+        if host is None:
+            raise FxError("an address whose host is a formula, or has a password")
         step.keys["url"] = self._text(url)
         variables: list[str] = []
         for key, value in as_map(data.get("headers")).items():
             if not SECRET_HEADER.search(key):
                 step.keys.setdefault("headers", {})[key] = self._text(value)
                 continue
-            variable = re.sub(r"[^A-Z0-9]+", "_", f"{step.id}_{key}".upper())
-            variables.append(variable)
-            step.keys.setdefault("headers_env", {})[key] = variable
-            self.project.environment[variable] = f"the header {plain_words(key, 40)} of `{step.id}`"
+            why = f"the header {plain_words(key, 40)} of `{step.id}`"
+            variables.append(self.project.add_variable(f"{step.id}_{key}".upper(), why))
+            step.keys.setdefault("headers_env", {})[key] = variables[-1]
             self._changes.append("keys come from the environment")
         query = {str(key): self._value(each) for key, each in as_map(data.get("queryParameters")).items()}
         if query:
@@ -138,7 +142,8 @@ class ToolActions(AgentActions):
             content = body.get("content", body.get("value", body))
             is_json = "json" in str(body.get("kind") or "json").lower()
             step.keys["json" if is_json else "body"] = self._value(content) if is_json else self._text(content)
-        self.project.allow_http(f"{host[0]}/", variables)
+        if not self.project.allow_http(f"{host[1]}/", variables):
+            raise FxError(f"the address {plain_words(host[1], 60)}")
         shape = self._schema_of(tuple(str(as_map(data.get("response")).get("path", data.get("response"))).split(".")))
         step.sample = "made up" if shape is None else sample_of_schema(shape)
         sets: dict[str, Any] = {}

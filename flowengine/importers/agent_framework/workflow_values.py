@@ -163,11 +163,7 @@ class WorkflowValues:
         return {"choice": "answer", "form": {"answer": self._wanted or "a message"}}
 
     def _environment(self, name: str) -> str:
-        variable = re.sub(r"\W+", "_", f"V_{name}" if not name[:1].isalpha() else name, flags=re.ASCII)
-        allowed: list[str] = self.project.settings.setdefault("allow_env", [])
-        if variable not in allowed:
-            allowed.append(variable)
-            self.project.environment[variable] = "a value of the workflow's environment"
+        variable = self.project.add_variable(name, "a value of the workflow's environment", is_read=True)
         return f'(env.{variable} | default(""))'
 
     def _state(self, variable: tuple[str, ...]) -> str:

@@ -97,12 +97,14 @@ class _FlowReader(EdgeReader):
             kind: dict[str, Any] = {"schema": {}} if field.type is None else {"type": field.type}
             if name in everywhere:
                 self.flow.shared_state[key] = {"default": field.default, "merge": "replace"}
-                self.ledger.note_mapped(f"state {name}", place, f"shared state {key}")
+                said = f"shared state {key}"
             else:
                 if field.has_default and field.default is None:
                     kind = {"schema": {}}
                 self.flow.inputs[key] = {**kind, "default": field.default} if field.has_default else kind
-                self.ledger.note_mapped(f"state {name}", place, f"input {key}: no method writes it")
+                said = f"input {key}: no method writes it"
+            change = f"{said}; code makes its default, which is left out" if field.is_made else ""
+            self.ledger.note_done(f"state {name}", place, change, note=said)
 
     def _read_crews(self) -> None:
         """The flows of the crews that the code asks, and modules that run them in the place of theirs."""

@@ -22,7 +22,7 @@ from flowengine.importers.flow_text import fill_text, literal, to_tag
 from flowengine.importers.form import CarriedFile, Element, ImportedFlow, ImportedProject, Outcome, SourcePlace
 from flowengine.importers.import_names import Names
 from flowengine.importers.project_writer import OWN_FILES
-from flowengine.importers.python_code import literal_of, whole_text
+from flowengine.importers.python_code import literal_of
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
 __all__ = [
@@ -268,7 +268,7 @@ class CrewParts:
         return f"inputs.{self.inputs[name]}"
 
     def _text(self, value: Any) -> str:
-        return text_with_inputs(whole_text(str(value)).strip(), self._input) if value is not None else ""
+        return text_with_inputs(str(value).strip(), self._input) if value is not None else ""
 
 
 def _is_configuration(data: bytes) -> bool:

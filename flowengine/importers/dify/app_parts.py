@@ -332,13 +332,13 @@ class AppParts:
             return f"{vendor}/{name}"
         key = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{provider}-{name.rsplit('/', 1)[-1]}").strip("-.") or "model"
         models: dict[str, Any] = self.project.settings.setdefault("models", {})
-        variable = re.sub(r"[^A-Z0-9]+", "_", provider.upper()).strip("_") or "MODEL"
+        why = f"models of {provider or 'a provider without a name'}"
+        variable = self.project.add_variable(f"{provider.upper() or 'MODEL'}_API_KEY", why)
         models[key] = {
             "model": "openai/" + (re.sub(r"[^A-Za-z0-9_.:/@+-]+", "-", name).strip("-/") or "model"),
             "base_url": _ADDRESSES.get(provider, "http://localhost:8000/v1"),
-            "key_env": f"{variable}_API_KEY",
+            "key_env": variable,
         }
-        self.project.environment[f"{variable}_API_KEY"] = f"models of {provider or 'a provider without a name'}"
         self.note(f"the model is '{key}' of flowengine.toml, where its address stands")
         return key
 
