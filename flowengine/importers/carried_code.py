@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from flowengine.errors import DefinitionError
 from flowengine.importers.form import CarriedFile
+from flowengine.importers.project_writer import OWN_FILES
 from flowengine.importers.python_code import (
     Import,
     PythonFunction,
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 STEPS: Final = "imported_steps"
+_OWN_MODULES: Final = tuple(f"imported_{each}" for each in ("values", "stubs", "files", "templates", "embedding"))
 _STEPS_HEAD: Final = '''\
 """Calls functions that need packages; each imports its own file when it is called."""
 
@@ -114,15 +116,21 @@ class CarriedCode:
         self._stand_in = stand_in
         self._needed: set[str] | None = None
         self._wrappers: dict[str, Wrapper] = {}
+        taken = dict.fromkeys((STEPS, stand_in.module, *_OWN_MODULES), "the import")
         for name, path in paths.items():
             if name.endswith(".py"):
-                self.modules[name] = self._read(tree, path)
+                module = self._read(tree, path)
+                owner = taken.setdefault(module_name(name) or name, path)
+                if name.partition("/")[0] in OWN_FILES:
+                    module = module._replace(problem=f"{path} lies where the new project has files of its own")
+                elif owner != path and not module.problem:
+                    module = module._replace(problem=f"{path} is the same module as that of {owner}")
+                self.modules[name] = module
 
     @property
     def uses_parts(self) -> bool:
         """Whether a file that goes along imports what stands in for the framework."""
-        carried = {each.path for each in self.carried_files()}
-        return any(each.uses_parts and name in carried for name, each in self.modules.items())
+        return any(each.uses_parts and self.carried_path(name) for name, each in self.modules.items())
 
     def problem_of(self, name: str) -> str:
         """Explains why a file, or one that it imports, cannot be copied; empty if it can."""
@@ -146,9 +154,18 @@ class CarriedCode:
             functions = (each.write(name) for name, each in self._wrappers.items())
             yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(functions))
         for name, module in self.modules.items():
-            path = module_name(name)
-            if not module.problem and path is not None and (self._needed is None or name in self._needed):
-                yield CarriedFile(f"{path.replace('.', '/')}.py", module.carried)
+            if (path := self.carried_path(name)) is not None:
+                yield CarriedFile(path, module.carried)
+
+    def carried_path(self, name: str) -> str | None:
+        """The path of a file in the new project; None where it does not go along."""
+        module, is_needed = module_name(name), self._needed is None or name in self._needed
+        fits = is_needed and module is not None and not self.modules[name].problem
+        return f"{module.replace('.', '/')}.py" if fits and module is not None else None
+
+    def texts(self) -> dict[str, set[str]]:
+        """The texts that stand in each file that goes along."""
+        return {name: each.source.texts() for name, each in self.modules.items() if self.carried_path(name)}
 
     def add_wrapper(self, base: str, wrapper: Wrapper) -> str:
         """A function of `imported_steps`, as a node calls it, under a name like `base`."""

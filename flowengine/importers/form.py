@@ -27,6 +27,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.core.address_rules import read_rule
 from flowengine.importers.flow_text import quote, to_tag
+from flowengine.importers.option_values import is_secret
 
 __all__ = [
     "GIVE",
@@ -322,6 +323,13 @@ class ImportedProject:
         if is_read and found not in (allowed := self.settings.setdefault("allow_env", [])):
             allowed.append(found)
         return found
+
+    def hide_secret(self, name: object, value: object, owner: str) -> str | None:
+        """The template that stands for a key of the source, which the environment has; None for what is no key."""
+        if not is_secret(name, value):
+            return None
+        variable = self.add_variable(f"{owner}_{name}".upper(), f"the value `{name}` of `{owner}`", is_read=True)
+        return f'{{{{ env.{variable} | default("") }}}}'
 
     def allow_mcp(self, address: str) -> None:
         """A server of tools that the project allows."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any, Final, cast
 
-__all__ = ["SECRET_HEADER", "fits_option", "whole_number"]
+__all__ = ["KEYS_OUTSIDE", "SECRET_HEADER", "fits_option", "is_secret", "whole_number"]
 
 SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
 """Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
-
-
+KEYS_OUTSIDE: Final = "keys come from the environment"
+_SECRET: Final = re.compile(
+    r"(?:.*[_.-])?(?:api|app|access|auth|client)?[_.-]?(?:key|token|secret|password|passwd|pwd)", re.I
+)
 _RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
 
 
@@ -26,6 +28,16 @@ def fits_option(key: str, value: Any) -> bool:
     if key in ("max_tokens", "seed"):
         return type(value) is int and (key == "seed" or value > 0)
     return isinstance(value, list) and bool(cast("list[Any]", value)) if key == "stop" else False
+
+
+def is_secret(name: object, value: object) -> bool:
+    """Tells whether a value that stands in the source is a key, by its name and what it looks like.
+
+    >>> is_secret("api_key", "sk-0123456789ab"), is_secret("max_tokens", "100"), is_secret("key", "name")
+    (True, False, False)
+    """
+    looks_so = isinstance(value, str) and re.fullmatch(r"(?:Bearer )?[\w.+/=~-]{12,500}", value, re.ASCII)
+    return bool(looks_so and len(str(name)) < 100 and _SECRET.fullmatch(str(name)))
 
 
 def whole_number(value: object, low: int, high: int = 1_000_000_000) -> int | None:

@@ -96,9 +96,9 @@ def _check_target(target: Path, force: bool) -> None:
 
 def _write(target: Path, path: str, data: bytes | str, force: bool) -> None:
     file = target / path
-    file.parent.mkdir(parents=True, exist_ok=True)
     if not file.parent.resolve().is_relative_to(target.resolve()):
         raise InputError(f"{file} would be written outside of {target}: a link leads there")
+    file.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(file) and (not force or file.is_symlink()):
         raise InputError(f"{file} cannot be written: it is {'a link' if force else 'there already'}")
     write_output(file, [data], follows_link=False)

@@ -619,3 +619,19 @@ def test_parameters_keep_names_of_any_alphabet_and_what_is_left_out_is_told(impo
     assert [each in told for each in ("the header 'B c'", "'a' stands twice", "'{{#start.text#}}' is left")] == [
         True
     ] * 3
+
+
+def test_keys_in_parameters_and_bodies_come_from_the_environment(import_files) -> None:
+    key = "sk-0123456789abc"
+    body = {
+        "type": "json",
+        "data": [{"value": json.dumps({"api_key": key, "max_tokens": "100", "q": "{{#start.text#}}"})}],
+    }
+    place = node("n", "http-request", method="post", url="https://x.example/", params=f"key:{key}\nq:tea", body=body)
+    project, written, folder = import_files({"app.yml": app([start("text"), place], "start>n", mode="advanced-chat")})
+    assert not written.errors
+    assert not any(key in each.read_text("utf-8") for each in folder.glob("*.*"))
+    [step] = [each for each in project.flows[0].steps if each.id == "n"]
+    hidden = {name: f'{{{{ env.{name.upper()} | default("") }}}}' for name in ("n_key", "n_api_key")}
+    assert step.keys["query"] == {"key": hidden["n_key"], "q": "tea"}
+    assert step.keys["json"] == {"api_key": hidden["n_api_key"], "max_tokens": "100", "q": "{{ inputs.text }}"}

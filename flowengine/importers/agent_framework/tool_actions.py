@@ -12,7 +12,7 @@ from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.flow_text import plain_words, to_tag
 from flowengine.importers.form import FlowStep, Stub
 from flowengine.importers.import_names import FieldNames, Names
-from flowengine.importers.option_values import SECRET_HEADER
+from flowengine.importers.option_values import KEYS_OUTSIDE, SECRET_HEADER
 from flowengine.importers.sample_values import sample_of_schema
 from flowengine.importers.source_tree import as_map
 
@@ -37,9 +37,11 @@ class ToolActions(AgentActions):
         step.call = f"stubs:{function}"
         step.sample = "made up"
         names = FieldNames()
-        for key, value in as_map(data.get("arguments")).items():
-            if re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII):
-                step.arguments[names.id(key, "argument")] = self._value(value)
+        for key, value in self._arguments(step, data.get("arguments")).items():
+            if re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII):
+                step.arguments[names.id(key, "argument")] = value
+            else:
+                self._changes.append(f"the argument '{plain_words(key, 40)}' is left out: Python has no such name")
         what = f"function '{plain_words(name, 60)}'"
         stub = Stub(step.call, list(step.arguments), f"The function {plain_words(name, 60)}.", action.origin)
         if self.project.add_stub(stub):
@@ -47,6 +49,15 @@ class ToolActions(AgentActions):
             self._ledger.note_lost(what, action.origin, "its code is not in the file", by_hand)
         self._take_result(step, as_map(data.get("output")))
         return self._add_tool(action, step, level, exits)
+
+    def _arguments(self, step: FlowStep, given: object) -> dict[str, Any]:
+        """The arguments of a call, whose keys come from the environment."""
+        found: dict[str, Any] = {}
+        for key, value in as_map(given).items():
+            hidden = self.project.hide_secret(key, value, step.id)
+            self._changes += [KEYS_OUTSIDE] if hidden else []
+            found[str(key)] = hidden or self._value(value)
+        return found
 
     def _take_result(self, step: FlowStep, output: Mapping[str, Any], value: str = "output") -> None:
         sets: dict[str, Any] = {}
@@ -84,7 +95,7 @@ class ToolActions(AgentActions):
             raise FxError("a tool whose name is in the file")
         if not re.fullmatch(r"https?://[^\s{}\"'@]+", raw) and not raw.startswith("=Env."):
             raise FxError("a server whose address is a formula")
-        step.arguments = {str(key): self._value(each) for key, each in as_map(data.get("arguments")).items()}
+        step.arguments = self._arguments(step, data.get("arguments"))
         for key in step.arguments:
             if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
                 raise FxError(f"an argument called '{plain_words(key, 60)}', which is no name of the format")
@@ -133,8 +144,8 @@ class ToolActions(AgentActions):
             why = f"the header {plain_words(key, 40)} of `{step.id}`"
             variables.append(self.project.add_variable(f"{step.id}_{key}".upper(), why))
             step.keys.setdefault("headers_env", {})[key] = variables[-1]
-            self._changes.append("keys come from the environment")
-        query = {str(key): self._value(each) for key, each in as_map(data.get("queryParameters")).items()}
+            self._changes.append(KEYS_OUTSIDE)
+        query = self._arguments(step, data.get("queryParameters"))
         if query:
             step.keys["query"] = query
         body = as_map(data.get("body"))

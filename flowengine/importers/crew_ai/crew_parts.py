@@ -186,16 +186,14 @@ class CrewParts:
     def _named_files(self) -> Iterator[CarriedFile]:
         """The files beside copied code that the code names, such as its data; not those that became nodes."""
         found: dict[str, str] = {}
-        for carried in self.code.carried_files():
-            module = self.code.modules.get(carried.path)
-            if module is None:
-                continue
-            for text in module.source.texts():
-                path = PurePosixPath(module.source.file).parent / text
+        for name, texts in self.code.texts().items():
+            folder = PurePosixPath(self.code.carried_path(name) or name).parent
+            for text in texts:
+                path = PurePosixPath(self.code.modules[name].source.file).parent / text
                 if not _NAMED.fullmatch(text) or path.suffix == ".py" or ".." in path.parts:
                     continue
                 if self.tree.has(path.as_posix()):
-                    found[(PurePosixPath(carried.path).parent / text).as_posix()] = path.as_posix()
+                    found[(folder / text).as_posix()] = path.as_posix()
         own = {*OWN_FILES, *(f"{each.name}.yaml" for each in self.project.flows)}
         for new, path in sorted(found.items()):
             try:

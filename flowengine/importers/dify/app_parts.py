@@ -396,7 +396,8 @@ class AppParts:
             if as_list(raw):
                 found[key] = self.to_template(words_of(raw), place)
             else:
-                found[key] = self.text(raw, place) if isinstance(raw, str) else raw
+                hidden = self.project.hide_secret(key, raw, place.id)
+                found[key] = hidden or (self.text(raw, place) if isinstance(raw, str) else raw)
         for key in ("variable_selector", "query_variable_selector", "variable", "query"):
             if isinstance(data.get(key), list) and key not in found:
                 name = key.removesuffix("_variable_selector").removesuffix("_selector")

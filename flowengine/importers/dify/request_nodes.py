@@ -16,7 +16,7 @@ from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
 from flowengine.importers.flow_text import quote, to_expression, to_tag
 from flowengine.importers.form import FlowStep
-from flowengine.importers.option_values import SECRET_HEADER, whole_number
+from flowengine.importers.option_values import KEYS_OUTSIDE, SECRET_HEADER, whole_number
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["RequestNodes"]
@@ -169,13 +169,13 @@ class RequestNodes(AppParts):
         step.keys["url"] = self._url(str(data.get("url") or ""), place, sorted(set(secret.values())))
         query = self._pairs("parameter", data.get("params"))
         if query:
-            step.keys["query"] = {key: self.text(text, place) for key, text in query.items()}
+            step.keys["query"] = {key: self._hide(key, text, place) for key, text in query.items()}
         self._body(as_map(data.get("body")), place, step, headers, method)
         if headers:
             step.keys["headers"] = headers
         if secret:
             step.keys["headers_env"] = secret
-            self.note("keys come from the environment")
+            self.note(KEYS_OUTSIDE)
         step.keys["expect"] = {"status": ["2xx", "4xx", "5xx"]}
         timeout = as_map(data.get("timeout"))
         wait = whole_number(timeout.get("max_read_timeout") or timeout.get("read"), 1)
@@ -198,6 +198,14 @@ class RequestNodes(AppParts):
                     self.note(f"the {what} '{key[:40]}' stands twice, and the last one counts")
                 found[key] = value
         return found
+
+    def _hide(self, name: str, text: str, place: DifyNode) -> str:
+        """A text of a request as a template; a key comes from the environment."""
+        hidden = self.project.hide_secret(name, text, place.id)
+        if hidden is None:
+            return self.text(text, place)
+        self.note(KEYS_OUTSIDE)
+        return hidden
 
     def _secret(self, place: DifyNode, header: str, text: str, words: str = "") -> str:
         """The environment variable that holds a header's value."""
@@ -245,7 +253,7 @@ class RequestNodes(AppParts):
         if kind in {"form-data", "x-www-form-urlencoded"}:
             if any(each.get("type") == "file" for each in as_maps(data)):
                 raise UnknownValueError("a form with files")
-            step.keys["form"] = {key: self.text(text, place) for key, text in self._pairs("field", data).items()}
+            step.keys["form"] = {key: self._hide(key, text, place) for key, text in self._pairs("field", data).items()}
             return
         if kind == "binary":
             raise UnknownValueError("a body that is a file")
@@ -280,13 +288,14 @@ class RequestNodes(AppParts):
         except (ValueError, RecursionError):
             return None
 
-        def restore(value: Any) -> Any:
+        def restore(value: Any, name: str = "") -> Any:
             if is_map(value):
-                return {key: restore(each) for key, each in value.items()}
+                return {key: restore(each, key) for key, each in value.items()}
             if is_list(value):
                 return [restore(each) for each in value]
             if isinstance(value, str):
-                return self.text(re.sub("\x02(\\d+)\x03", lambda found: marked[int(found[1])], value), place)
+                text = re.sub("\x02(\\d+)\x03", lambda found: marked[int(found[1])], value)
+                return self._hide(name, text, place)
             return value
 
         return restore(value)
