@@ -11,6 +11,8 @@ import ast
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -21,9 +23,11 @@ from flowengine.importers.python_code import (
     Import,
     PythonFunction,
     PythonSource,
+    call_name,
     is_standard,
     parameters_of,
     parse_python,
+    targets_of,
 )
 from flowengine.importers.source_tree import SourceError, SourceTree
 
@@ -49,17 +53,26 @@ from typing import Any
 '''
 
 
-class StandIn(NamedTuple):
+@dataclass(frozen=True)
+class StandIn:
     """The module that stands in a new project for the framework that the code was written for."""
 
     framework: str
     """Its package."""
     module: str
     text: str
-    names: frozenset[str]
-    """What it has of the framework."""
     homes: str = ".*"
-    """The modules of the framework that these come from, as a regular expression."""
+    """The modules of the framework that its names come from, as a regular expression."""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What it has of the framework: all that it defines at its top."""
+        found: set[str] = set()
+        for each in ast.parse(self.text).body:
+            if isinstance(each, PythonFunction | ast.ClassDef):
+                found.add(each.name)
+            found |= {name for target in targets_of(each) for name in map(call_name, [target])}
+        return frozenset(each for each in found if not each.startswith("_"))
 
     def lead(self, given: Import) -> str | None:
         """The line that stands for an import of the framework; None where nothing can."""
@@ -253,12 +266,17 @@ def argument_name(name: str) -> str:
     return found if re.fullmatch(r"[a-z][a-z0-9_]*", found) else f"a_{len(name)}"
 
 
-def wrap_function(module: str, found: PythonFunction) -> Wrapper:
-    """A function that calls one of a module, with parameters as `with` of a node may call them."""
+def wrap_function(module: str, found: PythonFunction, called: str = "original", *, is_method: bool = False) -> Wrapper:
+    """A function that calls one of a module, with parameters as `with` of a node may call them.
+
+    `is_method`: its first parameter is the object that `called` names.
+    """
     given = found.args
-    every = [each.arg for each in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
-    head = [re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found)]
-    passed = [f"{each}={argument_name(each)}" for each in every] + ([f"**{given.kwarg.arg}"] if given.kwarg else [])
+    head = [re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found)][is_method:]
+    passed = [argument_name(each.arg) for each in given.posonlyargs][is_method:]
+    named = [*given.args, *given.kwonlyargs][is_method and not given.posonlyargs :]
+    passed += [f"{each.arg}={argument_name(each.arg)}" for each in named]
+    passed += [f"**{given.kwarg.arg}"] if given.kwarg and not is_method else []
     is_async = isinstance(found, ast.AsyncFunctionDef)
-    body = f"return {'await ' if is_async else ''}original({', '.join(passed)})"
+    body = f"return {'await ' if is_async else ''}{called}({', '.join(passed)})"
     return Wrapper(head, module, found.name, body, is_async=is_async)

@@ -266,12 +266,9 @@ class Stub:
     """As Python writes them: `text: str`, `limit: int = 3`, `*rest`; names alone where more is not known."""
     why: str = ""
     origin: SourcePlace = NOWHERE
-    is_async: bool = False
     returns: str = ""
     original: str = ""
     """The code that it stands for, which is quoted above it as a comment."""
-    is_tool: bool = False
-    """A model calls it, so its docstring is what the model reads."""
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, cast
 
-__all__ = ["KEYS_OUTSIDE", "SECRET_HEADER", "fits_option", "is_secret", "whole_number"]
+__all__ = ["KEYS_OUTSIDE", "RANGES", "SECRET_HEADER", "WHOLE", "fits_option", "is_secret", "whole_number"]
 
 SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
 """Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
@@ -13,7 +13,12 @@ KEYS_OUTSIDE: Final = "keys come from the environment"
 _SECRET: Final = re.compile(
     r"(?:.*[_.-])?(?:api|app|access|auth|client)?[_.-]?(?:key|token|secret|password|passwd|pwd)", re.I
 )
-_RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+RANGES: Final = {
+    **{"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)},
+    **{"max_tokens": (1, 10**9), "seed": (-(10**12), 10**12)},
+}
+"""Option of a model that is a number → from where to where."""
+WHOLE: Final = frozenset({"max_tokens", "seed"})
 
 
 def fits_option(key: str, value: Any) -> bool:
@@ -22,11 +27,9 @@ def fits_option(key: str, value: Any) -> bool:
     >>> fits_option("temperature", 0.5), fits_option("max_tokens", True), fits_option("logprobs", 1)
     (True, False, False)
     """
-    if key in _RANGES:
-        low, high = _RANGES[key]
-        return type(value) in {int, float} and low <= value <= high
-    if key in ("max_tokens", "seed"):
-        return type(value) is int and (key == "seed" or value > 0)
+    if key in RANGES:
+        low, high = RANGES[key]
+        return type(value) in ({int} if key in WHOLE else {int, float}) and low <= value <= high
     return isinstance(value, list) and bool(cast("list[Any]", value)) if key == "stop" else False
 
 

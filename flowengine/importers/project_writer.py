@@ -183,7 +183,7 @@ def _stub_modules(stubs: Sequence[Stub]) -> Iterator[tuple[str, str]]:
 def _format_stub(name: str, stub: Stub) -> str:
     why = f"{stub.why} ({stub.origin})" if stub.origin.file else stub.why
     returns = f" -> {stub.returns}" if stub.returns else ""
-    head = f"{'async ' if stub.is_async else ''}def {name}({', '.join(stub.parameters)}){returns}:"
+    head = f"def {name}({', '.join(stub.parameters)}){returns}:"
     head = head if "\n" not in head and _parses(f"{head}\n    ...") else f"def {name}(**arguments):"
     message = f"{name} is a stub of the import: {_clean_line(why)}"
     lines = stub.original.expandtabs(4).splitlines()[:400]

@@ -237,3 +237,10 @@ def test_a_link_in_the_target_makes_no_folder_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="outside"):
         write_project(project, tmp_path / "target", force=True)
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_file_that_every_format_looks_at_counts_once(write_files, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = NODE.format(kind="llm", path="n.jinja2")
+    tree = SourceTree(write_files({"flow.dag.yaml": text, "n.jinja2": "{{ q }}"}))
+    monkeypatch.setattr("flowengine.importers.source_tree.MAX_TOTAL", 2 * len(text))
+    assert read_source(tree, find_sources(tree, ".")[0]).ledger.count("lost") == 0

@@ -128,7 +128,7 @@ def _read_tool(
         stub = [f"{key}: str" for key in rows if str(key).isidentifier()]
         found.setdefault("tools", []).append(f"stubs:{function}")
         words = plain_words(tool.get("description"))
-        project.stubs.append(Stub(f"stubs:{function}", stub, words, origin, is_tool=True))
+        project.stubs.append(Stub(f"stubs:{function}", stub, words, origin))
         ledger.note_lost(what, origin, "its code is not in the file", f"write the function {function} in stubs.py")
     elif kind.lower() == "mcp" and re.fullmatch(r"https?://[^\s{}\"'@]+", url):
         server: dict[str, Any] = {"name": names.id(name, "server"), "url": url}

@@ -64,11 +64,11 @@ def tasks_of(tree: SourceTree, agents: str) -> str | None:
 def _partner(tree: SourceTree, file: str, word: str, other: str, mark: re.Pattern[str]) -> str | None:
     path = PurePosixPath(file)
     wanted = path.with_name(path.name.replace(word, other)).as_posix()
-    candidates = [wanted, *(each for each in _beside(tree, file) if other in each), *_beside(tree, file)]
-    for each in candidates:
-        if each != file and tree.has(each) and mark.search(tree.read_text(each)):
-            return each
-    return file if mark.search(tree.read_text(file)) else None
+    beside = _beside(tree, file)
+    candidates = dict.fromkeys([wanted, *(each for each in beside if other in each), *beside, file])
+    others = (each for each in candidates if each != file)
+    found = (each for each, text in tree.yaml_texts([*others, file]) if mark.search(text))
+    return next(found, None)
 
 
 def project_base(tree: SourceTree, file: str) -> str:

@@ -360,7 +360,7 @@ class AppParts:
             step.keys.setdefault("tools", []).append(f"stubs:{function}")
             names = [str(each.get("name")) for each in as_maps(tool.get("schemas")) if each.get("form") == "llm"]
             parameters = [f"{each}: str" for each in dict.fromkeys(names) if each.isidentifier()]
-            self.project.stubs.append(Stub(f"stubs:{function}", parameters, words, origin, is_tool=True))
+            self.project.stubs.append(Stub(f"stubs:{function}", parameters, words, origin))
             why, by_hand = f"it is a plugin of Dify, of '{provider[:80]}'", f"write the function {function} in stubs.py"
             self.project.ledger.note_lost(what, origin, why, by_hand)
 
