@@ -44,12 +44,22 @@ class StateField(NamedTuple):
     name: str
     type: str | None
     """Its JSON type, where it is a plain one."""
-    default: Any
-    has_default: bool
+    said: Any
+    """Its default as JSON; `_NONE` where it has none, `_MADE` where code makes it."""
     line: int
     file: str
-    is_made: bool = False
-    """Code makes the default, which is not known."""
+
+    @property
+    def has_default(self) -> bool:
+        return self.said is not _NONE
+
+    @property
+    def is_made(self) -> bool:
+        return self.said is _MADE
+
+    @property
+    def default(self) -> Any:
+        return None if self.said in (_NONE, _MADE) else self.said
 
 
 def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> dict[str, StateField]:
@@ -68,30 +78,17 @@ def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> 
                 and each.target.id != "model_config"
             ):
                 name = each.target.id
-                default = _default_of(each.value)
-                is_made = default is _MADE
-                fields[name] = StateField(
-                    name,
-                    _type_of(each.annotation),
-                    None if is_made or default is _NONE else default,
-                    default is not _NONE,
-                    each.lineno,
-                    held[1].file,
-                    is_made,
-                )
+                kind_of_it, said = _type_of(each.annotation), _default_of(each.value)
+                fields[name] = StateField(name, kind_of_it, said, each.lineno, held[1].file)
     if isinstance(kind, ast.Dict):
         for key, value in zip(kind.keys, kind.values, strict=True):
             name = text_of(key)
             if name is not None:
-                default = _default_of(value)
-                is_made = default is _MADE
-                fields[name] = StateField(
-                    name, None, None if is_made else default, True, kind.lineno, source.file, is_made
-                )
+                fields[name] = StateField(name, None, _default_of(value), kind.lineno, source.file)
     for each in ast.walk(found):
         name = _named_field(each)
         if name is not None and name not in fields and not name.startswith("_"):
-            fields[name] = StateField(name, None, None, True, getattr(each, "lineno", 1), source.file)
+            fields[name] = StateField(name, None, None, getattr(each, "lineno", 1), source.file)
     return fields
 
 

@@ -87,7 +87,7 @@ class _FlowReader(EdgeReader):
         by_helpers = set[str]().union(*(written_fields(each) for each in helpers))
         everywhere = by_helpers.union(*self.written.values())
         for name in sorted(everywhere):
-            self.fields.setdefault(name, StateField(name, None, None, True, self.found.lineno, self.source.file))
+            self.fields.setdefault(name, StateField(name, None, None, self.found.lineno, self.source.file))
         self.helpers = by_helpers
         names = Names()
         self.keys = {name: names.id(name, "field") for name in self.fields}
