@@ -11,18 +11,23 @@ import ast
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from flowengine.errors import DefinitionError
 from flowengine.importers.form import CarriedFile
+from flowengine.importers.project_writer import OWN_FILES
 from flowengine.importers.python_code import (
     Import,
     PythonFunction,
     PythonSource,
+    call_name,
     is_standard,
     parameters_of,
     parse_python,
+    targets_of,
 )
 from flowengine.importers.source_tree import SourceError, SourceTree
 
@@ -38,6 +43,7 @@ __all__ = [
 ]
 
 STEPS: Final = "imported_steps"
+_OWN_MODULES: Final = tuple(f"imported_{each}" for each in ("values", "stubs", "files", "templates", "embedding"))
 _STEPS_HEAD: Final = '''\
 """Calls functions that need packages; each imports its own file when it is called."""
 
@@ -47,17 +53,26 @@ from typing import Any
 '''
 
 
-class StandIn(NamedTuple):
+@dataclass(frozen=True)
+class StandIn:
     """The module that stands in a new project for the framework that the code was written for."""
 
     framework: str
     """Its package."""
     module: str
     text: str
-    names: frozenset[str]
-    """What it has of the framework."""
     homes: str = ".*"
-    """The modules of the framework that these come from, as a regular expression."""
+    """The modules of the framework that its names come from, as a regular expression."""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What it has of the framework: all that it defines at its top."""
+        found: set[str] = set()
+        for each in ast.parse(self.text).body:
+            if isinstance(each, PythonFunction | ast.ClassDef):
+                found.add(each.name)
+            found |= {name for target in targets_of(each) for name in map(call_name, [target])}
+        return frozenset(each for each in found if not each.startswith("_"))
 
     def lead(self, given: Import) -> str | None:
         """The line that stands for an import of the framework; None where nothing can."""
@@ -114,15 +129,21 @@ class CarriedCode:
         self._stand_in = stand_in
         self._needed: set[str] | None = None
         self._wrappers: dict[str, Wrapper] = {}
+        taken = dict.fromkeys((STEPS, stand_in.module, *_OWN_MODULES), "the import")
         for name, path in paths.items():
             if name.endswith(".py"):
-                self.modules[name] = self._read(tree, path)
+                module = self._read(tree, path)
+                owner = taken.setdefault(module_name(name) or name, path)
+                if name.partition("/")[0] in OWN_FILES:
+                    module = module._replace(problem=f"{path} lies where the new project has files of its own")
+                elif owner != path and not module.problem:
+                    module = module._replace(problem=f"{path} is the same module as that of {owner}")
+                self.modules[name] = module
 
     @property
     def uses_parts(self) -> bool:
         """Whether a file that goes along imports what stands in for the framework."""
-        carried = {each.path for each in self.carried_files()}
-        return any(each.uses_parts and name in carried for name, each in self.modules.items())
+        return any(each.uses_parts and self.carried_path(name) for name, each in self.modules.items())
 
     def problem_of(self, name: str) -> str:
         """Explains why a file, or one that it imports, cannot be copied; empty if it can."""
@@ -146,9 +167,18 @@ class CarriedCode:
             functions = (each.write(name) for name, each in self._wrappers.items())
             yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(functions))
         for name, module in self.modules.items():
-            path = module_name(name)
-            if not module.problem and path is not None and (self._needed is None or name in self._needed):
-                yield CarriedFile(f"{path.replace('.', '/')}.py", module.carried)
+            if (path := self.carried_path(name)) is not None:
+                yield CarriedFile(path, module.carried)
+
+    def carried_path(self, name: str) -> str | None:
+        """The path of a file in the new project; None where it does not go along."""
+        module, is_needed = module_name(name), self._needed is None or name in self._needed
+        fits = is_needed and module is not None and not self.modules[name].problem
+        return f"{module.replace('.', '/')}.py" if fits and module is not None else None
+
+    def texts(self) -> dict[str, set[str]]:
+        """The texts that stand in each file that goes along."""
+        return {name: each.source.texts() for name, each in self.modules.items() if self.carried_path(name)}
 
     def add_wrapper(self, base: str, wrapper: Wrapper) -> str:
         """A function of `imported_steps`, as a node calls it, under a name like `base`."""
@@ -236,12 +266,17 @@ def argument_name(name: str) -> str:
     return found if re.fullmatch(r"[a-z][a-z0-9_]*", found) else f"a_{len(name)}"
 
 
-def wrap_function(module: str, found: PythonFunction) -> Wrapper:
-    """A function that calls one of a module, with parameters as `with` of a node may call them."""
+def wrap_function(module: str, found: PythonFunction, called: str = "original", *, is_method: bool = False) -> Wrapper:
+    """A function that calls one of a module, with parameters as `with` of a node may call them.
+
+    `is_method`: its first parameter is the object that `called` names.
+    """
     given = found.args
-    every = [each.arg for each in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
-    head = [re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found)]
-    passed = [f"{each}={argument_name(each)}" for each in every] + ([f"**{given.kwarg.arg}"] if given.kwarg else [])
+    head = [re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found)][is_method:]
+    passed = [argument_name(each.arg) for each in given.posonlyargs][is_method:]
+    named = [*given.args, *given.kwonlyargs][is_method and not given.posonlyargs :]
+    passed += [f"{each.arg}={argument_name(each.arg)}" for each in named]
+    passed += [f"**{given.kwarg.arg}"] if given.kwarg and not is_method else []
     is_async = isinstance(found, ast.AsyncFunctionDef)
-    body = f"return {'await ' if is_async else ''}original({', '.join(passed)})"
+    body = f"return {'await ' if is_async else ''}{called}({', '.join(passed)})"
     return Wrapper(head, module, found.name, body, is_async=is_async)

@@ -8,7 +8,7 @@ of the flow format, so the form needs no vocabulary of its own:
   steps have; every other key of the node stands in `keys` as the file is to have it. `body` are the nodes of a map or
   a loop. Texts are templates of ours already (`jinja_text` converts Jinja, `literal` escapes plain text).
 - What a step chooses, gives and writes is said by its own methods (`choose`, `lead`, `test_of`, `give`, `write_state`);
-  what an expression is, by the functions at the end: `quote_value`, `key_path`, `join_tests`, `to_tag`, `fill_text`.
+  `flow_text` writes texts, values, paths and tests as expressions and templates.
 - `call` names code: a function of a `CarriedFile`, of a `Stub`, or `GIVE`. All of it is put into `allow_calls`.
 - Each element of the source is told to the `ImportLedger` once, with its file and line: `note_mapped` where the written
   flow does it as it was, `note_changed` where it does it in another way (which), `note_lost` where it does not
@@ -19,44 +19,29 @@ It reads nothing and writes nothing.
 
 from __future__ import annotations
 
-import json
-import keyword
 import re
-import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple
 
-from flowengine.core.values import is_map
+from flowengine.core.address_rules import read_rule
+from flowengine.importers.flow_text import quote, to_tag
+from flowengine.importers.option_values import is_secret
 
 __all__ = [
     "GIVE",
     "NOWHERE",
-    "SECRET_HEADER",
     "CarriedFile",
     "Element",
-    "FieldNames",
     "FlowStep",
     "ImportLedger",
     "ImportedFlow",
     "ImportedProject",
-    "Names",
     "Outcome",
     "SourcePlace",
     "Stub",
-    "escape_text",
-    "fill_text",
-    "fits_option",
-    "join_tests",
-    "key_path",
-    "literal",
-    "plain_words",
-    "quote",
-    "quote_value",
     "reach_from",
-    "status_test",
-    "to_expression",
-    "to_tag",
 ]
 
 Outcome = Literal["mapped", "changed", "lost", "kept"]
@@ -281,12 +266,9 @@ class Stub:
     """As Python writes them: `text: str`, `limit: int = 3`, `*rest`; names alone where more is not known."""
     why: str = ""
     origin: SourcePlace = NOWHERE
-    is_async: bool = False
     returns: str = ""
     original: str = ""
     """The code that it stands for, which is quoted above it as a comment."""
-    is_tool: bool = False
-    """A model calls it, so its docstring is what the model reads."""
 
 
 @dataclass
@@ -303,6 +285,9 @@ class ImportedProject:
     """Keys of the project file beside `allow_calls`: `allow_env`, `allow_http`, `models` …"""
     environment: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     """Variables that a run needs → what for; they stand in IMPORT.md."""
+    _variables: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Name of a value in the source → the variable that holds it."""
+    _alike: Counter[str] = field(default_factory=Counter[str], repr=False)
 
     def carry(self, path: str, data: bytes | str) -> None:
         """A file that goes along, however often it is named."""
@@ -316,14 +301,43 @@ class ImportedProject:
             self.stubs.append(stub)
         return is_new
 
+    def add_variable(self, name: str, why: str, *, is_read: bool = False) -> str:
+        """The variable that holds a value of the source, by the name of that; `is_read`: templates read it.
+
+        >>> project = ImportedProject("Test", ImportLedger())
+        >>> [project.add_variable(each, "") for each in ("my-key", "my.key", "my-key", "2nd")]
+        ['my_key', 'my_key_2', 'my_key', 'V_2nd']
+        """
+        if name not in self._variables:
+            base = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "SECRET"
+            base = f"V_{base}" if base[0].isdigit() else base
+            self._variables[name] = base
+            while self._variables[name] in self.environment:
+                self._alike[base] += 1
+                self._variables[name] = f"{base}_{self._alike[base] + 1}"
+        found = self._variables[name]
+        self.environment[found] = why
+        if is_read and found not in (allowed := self.settings.setdefault("allow_env", [])):
+            allowed.append(found)
+        return found
+
+    def hide_secret(self, name: object, value: object, owner: str) -> str | None:
+        """The template that stands for a key of the source, which the environment has; None for what is no key."""
+        if not is_secret(name, value):
+            return None
+        variable = self.add_variable(f"{owner}_{name}".upper(), f"the value `{name}` of `{owner}`", is_read=True)
+        return f'{{{{ env.{variable} | default("") }}}}'
+
     def allow_mcp(self, address: str) -> None:
         """A server of tools that the project allows."""
         entries: list[str] = self.settings.setdefault("allow_mcp", [])
         if address not in entries:
             entries.append(address)
 
-    def allow_http(self, address: str, variables: Iterable[str] = ()) -> None:
-        """An address that the project allows, and the variables of keys that may go there."""
+    def allow_http(self, address: str, variables: Iterable[str] = ()) -> bool:
+        """An address that the project allows, and the variables of keys that may go there; False where it is none."""
+        if read_rule(address) is None:
+            return False
         entries: list[str] = self.settings.setdefault("allow_http", [])
         before = next((each for each in entries if each.split(" ")[0] == address), "")
         names = sorted({*before.split(" ")[1:], *variables})
@@ -332,6 +346,7 @@ class ImportedProject:
             entries[entries.index(before)] = entry
         else:
             entries.append(entry)
+        return True
 
 
 def reach_from(starts: Iterable[str], after: Callable[[str], Iterable[str]], without: str | None = None) -> set[str]:
@@ -344,181 +359,3 @@ def reach_from(starts: Iterable[str], after: Callable[[str], Iterable[str]], wit
             found.add(each)
             work += after(each)
     return found
-
-
-# --- Names and texts
-
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TAKEN: Final = frozenset({"inputs", "nodes", "outputs", "result", "item", "each", "round", "run", "env", "output"})
-
-
-class Names:
-    """Gives ids that the flow format takes, each once.
-
-    >>> names = Names()
-    >>> [names.id(each) for each in ("Fetch-Text", "fetch text", "2nd try", "问题", "")]
-    ['fetch_text', 'fetch_text_2', 'n_2nd_try', 'step', 'step_2']
-    """
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {*_TAKEN, *taken}
-        self._last: dict[str, int] = {}
-
-    def id(self, name: object, otherwise: str = "step") -> str:
-        """An id for a name of the source."""
-        plain = unicodedata.normalize("NFKD", str(name)[:200]).encode("ascii", "ignore").decode()
-        spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain)
-        base = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")[:80].strip("_")
-        base = base if not base[:1].isdigit() else f"n_{base}"
-        base = base or otherwise
-        number, found = self._last.get(base, 1), base
-        while found in self._taken or keyword.iskeyword(found):
-            number += 1
-            found = f"{base}_{number}"
-        self._last[base] = number
-        self._taken.add(found)
-        return found
-
-
-class FieldNames(Names):
-    """Names of inputs, outputs and state, where words that no node may be called are free.
-
-    >>> FieldNames().id("result"), Names().id("result")
-    ('result', 'result_2')
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._taken = set[str]()
-
-
-SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
-"""Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
-
-
-_RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
-
-
-def fits_option(key: str, value: Any) -> bool:
-    """Tells whether a value can be that option of a model in the flow format.
-
-    >>> fits_option("temperature", 0.5), fits_option("max_tokens", True), fits_option("logprobs", 1)
-    (True, False, False)
-    """
-    if key in _RANGES:
-        low, high = _RANGES[key]
-        return type(value) in {int, float} and low <= value <= high
-    if key in ("max_tokens", "seed"):
-        return type(value) is int and (key == "seed" or value > 0)
-    return isinstance(value, list) and bool(cast("list[Any]", value)) if key == "stop" else False
-
-
-def literal(text: str, *, is_end: bool = True) -> str:
-    """A plain text as a template that gives it; `is_end`: nothing follows it.
-
-    >>> literal('{"a": {{b}} }')
-    '{"a": {{ "{{" }}b}} }'
-    """
-    return re.sub(r"\{[{%#]" if is_end else r"\{(?:[{%#]|\Z)", lambda found: f'{{{{ "{found[0]}" }}}}', text)
-
-
-def escape_text(text: str, *, is_end: bool = False) -> str:
-    """A plain text as a template that prints it, whatever follows it; `is_end`: nothing does.
-
-    >>> print(escape_text("{{b}} {"), escape_text("{", is_end=True))
-    {{ "{" }}{b}} {{ "{" }} {
-    """
-    return re.sub(r"\{(?=[{%#])" if is_end else r"\{(?=[{%#]|\Z)", '{{ "{" }}', text)
-
-
-def fill_text(
-    text: str,
-    pattern: re.Pattern[str],
-    meaning: Callable[[re.Match[str]], str | None],
-    *,
-    escape: Callable[[str], str] = escape_text,
-    last: Callable[[str], str] = literal,
-) -> str:
-    """A text with what a pattern finds in it as templates, and all else as text.
-
-    `meaning` gives the template, or None for what is text, too; `escape` is for what stands before a template, `last`
-    for the end.
-    """
-    parts: list[str] = []
-    at = 0
-    for found in pattern.finditer(text):
-        meant = meaning(found)
-        if meant is not None:
-            parts += [escape(text[at : found.start()]), meant]
-            at = found.end()
-    return "".join([*parts, last(text[at:])])
-
-
-def plain_words(text: object, longest: int = 400) -> str:
-    """A text for readers: on one line, without what looks like a template."""
-    return re.sub(r"\{(?=[{%#])", "{ ", " ".join(str("" if text is None else text).split())[:longest])
-
-
-def to_tag(expression: str) -> str:
-    """An expression as a template."""
-    return f"{{{{ {expression} }}}}"
-
-
-def to_expression(template: str) -> str:
-    """A template without blocks as an expression.
-
-    >>> to_expression("{{ a }}"), to_expression("about {{ a }}")
-    ('a', '"about " ~ a')
-    """
-    pieces = [each for each in re.split(r"(\{\{.*?\}\})", template, flags=re.DOTALL) if each]
-    return " ~ ".join(each[2:-2].strip() if each.startswith("{{") else quote(each) for each in pieces) or '""'
-
-
-def join_tests(tests: Sequence[str], word: str = "or") -> str:
-    """Expressions that decide together: each in brackets, or the only one as it is."""
-    return tests[0] if len(tests) == 1 else f" {word} ".join(f"({each})" for each in tests)
-
-
-def status_test(id: str, sign: str = "==") -> str:
-    """The expression that says whether a node succeeded."""
-    return f'nodes.{id}.status {sign} "succeeded"'
-
-
-def key_path(start: str, keys: Iterable[str | int]) -> str:
-    """A path in an expression.
-
-    >>> key_path("a", ["b", "c d", 0])
-    'a.b["c d"][0]'
-    """
-    return start + "".join(
-        f".{key}"
-        if isinstance(key, str) and _NAME.fullmatch(key)
-        else f"[{quote(key) if isinstance(key, str) else key}]"
-        for key in keys
-    )
-
-
-def quote(text: str) -> str:
-    r"""A text as an expression, in which nothing looks like a tag of a template.
-
-    >>> print(quote('a "b"'), quote("{{ c"))
-    "a \"b\"" ("{" ~ "{ c")
-    """
-    found = re.sub(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})", r'\g<0>" ~ "', json.dumps(text, ensure_ascii=False))
-    return f"({found})" if found.count('"') != json.dumps(text).count('"') else found
-
-
-def quote_value(value: Any, quote_text: Callable[[str], str] = quote) -> str:
-    """A value of JSON as an expression; `quote_text` says what a text of it is.
-
-    >>> quote_value({"a": [None, True, "{{"]})
-    '{"a": [none, true, ("{" ~ "{")] }'
-    """
-    if isinstance(value, str):
-        return quote_text(value)
-    if is_map(value):
-        pairs = (f"{quote(str(key))}: {quote_value(each, quote_text)}" for key, each in value.items())
-        return "{" + ", ".join(pairs) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(quote_value(each, quote_text) for each in cast("list[Any]", value)) + "]"
-    return "none" if value is None else json.dumps(value)

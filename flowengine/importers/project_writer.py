@@ -96,9 +96,9 @@ def _check_target(target: Path, force: bool) -> None:
 
 def _write(target: Path, path: str, data: bytes | str, force: bool) -> None:
     file = target / path
-    file.parent.mkdir(parents=True, exist_ok=True)
     if not file.parent.resolve().is_relative_to(target.resolve()):
         raise InputError(f"{file} would be written outside of {target}: a link leads there")
+    file.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(file) and (not force or file.is_symlink()):
         raise InputError(f"{file} cannot be written: it is {'a link' if force else 'there already'}")
     write_output(file, [data], follows_link=False)
@@ -183,7 +183,7 @@ def _stub_modules(stubs: Sequence[Stub]) -> Iterator[tuple[str, str]]:
 def _format_stub(name: str, stub: Stub) -> str:
     why = f"{stub.why} ({stub.origin})" if stub.origin.file else stub.why
     returns = f" -> {stub.returns}" if stub.returns else ""
-    head = f"{'async ' if stub.is_async else ''}def {name}({', '.join(stub.parameters)}){returns}:"
+    head = f"def {name}({', '.join(stub.parameters)}){returns}:"
     head = head if "\n" not in head and _parses(f"{head}\n    ...") else f"def {name}(**arguments):"
     message = f"{name} is a stub of the import: {_clean_line(why)}"
     lines = stub.original.expandtabs(4).splitlines()[:400]

@@ -10,7 +10,7 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import DefinitionError
 from flowengine.importers.form import SourcePlace
@@ -27,9 +27,9 @@ __all__ = [
     "method_of",
     "parameters_of",
     "parse_python",
+    "plain_value",
     "targets_of",
     "text_of",
-    "whole_text",
 ]
 
 PythonFunction = ast.FunctionDef | ast.AsyncFunctionDef
@@ -132,17 +132,21 @@ def parse_python(file: str, text: str) -> PythonSource:
 
 
 def _check_size(file: str, tree: ast.Module) -> None:
-    """Refuse what is too large, nested too deep, or has numbers too long to be written again."""
+    """Refuse what is too large, nested too deep, or has numbers too long to be written again.
+
+    Texts lose halves of characters, which no file can hold.
+    """
     count, depth = 0, 0
     level: list[ast.AST] = [tree]
     while level:
         count, depth = count + len(level), depth + 1
         if count > _MAX_NODES or depth > _MAX_DEPTH:
             raise DefinitionError(f"{file}: more than {_MAX_NODES:,} parts, or nested deeper than {_MAX_DEPTH}")
-        for node in level:
-            value = node.value if isinstance(node, ast.Constant) else None
-            if isinstance(node, ast.Constant) and isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        for node in (each for each in level if isinstance(each, ast.Constant)):
+            if isinstance(node.value, int) and node.value.bit_length() > _MAX_BITS:
                 raise DefinitionError(f"{file}:{node.lineno}: a number with more than {_MAX_BITS:,} bits")
+            if isinstance(node.value, str) and not node.value.isascii():
+                node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         level = [each for node in level for each in ast.iter_child_nodes(node)]
 
 
@@ -187,12 +191,7 @@ _NOTHING: Final = object()
 def text_of(node: ast.expr | None) -> str | None:
     """The text that a literal is; None for anything else."""
     found = literal_of(node)
-    return whole_text(found) if isinstance(found, str) else None
-
-
-def whole_text(text: str) -> str:
-    """A text without halves of characters, which no file can hold."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return found if isinstance(found, str) else None
 
 
 def literal_of(node: ast.expr | None, otherwise: Any = None) -> Any:
@@ -203,6 +202,21 @@ def literal_of(node: ast.expr | None, otherwise: Any = None) -> Any:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return otherwise
+
+
+def plain_value(value: Any) -> Any:
+    """The value of a literal as JSON has it: tuples and sets are lists; None for what JSON does not have.
+
+    >>> plain_value({1: ("a", b"b"), "c": {3, 2}})
+    {'1': ['a', None], 'c': [2, 3]}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain_value(each) for key, each in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, set):
+        return [plain_value(each) for each in sorted(cast("set[Any]", value), key=repr)]
+    if isinstance(value, list | tuple):
+        return [plain_value(each) for each in cast("list[Any]", value)]
+    return value if isinstance(value, str | int | float) else None
 
 
 def call_name(node: ast.expr) -> str:

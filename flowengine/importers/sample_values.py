@@ -7,13 +7,14 @@ objects. The values say nothing of what the source would give.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from jinja2 import nodes
 
 from flowengine.errors import TemplateSyntaxError
 from flowengine.importers.form import FlowStep, ImportedFlow
+from flowengine.importers.source_tree import as_list, as_map
 from flowengine.templating.parse import parse_expression, parse_template
 
 __all__ = ["Shapes", "sample_of_schema"]
@@ -152,14 +153,14 @@ def sample_of_schema(schema: Any, name: str = "value", depth: int = 0) -> Any:
     for key in ("const", "default"):
         if key in found:
             return found[key]
-    if found.get("enum"):
-        return found["enum"][0]
+    if choices := as_list(found.get("enum")):
+        return choices[0]
     for key in ("anyOf", "oneOf"):
-        if found.get(key):
-            return sample_of_schema(found[key][0], name, depth + 1)
+        if choices := as_list(found.get(key)):
+            return sample_of_schema(choices[0], name, depth + 1)
     kind = _first_type(found.get("type", "object" if "properties" in found else "string"))
     if kind == "object":
-        return {key: sample_of_schema(each, key, depth + 1) for key, each in _properties(found)}
+        return {key: sample_of_schema(each, key, depth + 1) for key, each in as_map(found.get("properties")).items()}
     if kind == "array":
         return [sample_of_schema(found.get("items", {"type": "string"}), name, depth + 1)]
     plain: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null": None}
@@ -167,11 +168,5 @@ def sample_of_schema(schema: Any, name: str = "value", depth: int = 0) -> Any:
 
 
 def _first_type(kinds: Any) -> str:
-    listed: list[Any] = [*kinds] if isinstance(kinds, list) else [kinds]
-    return str(listed[0]) if listed else "string"
-
-
-def _properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    properties = schema.get("properties", {})
-    if isinstance(properties, Mapping):
-        yield from cast("Mapping[str, Any]", properties).items()
+    listed = as_list(kinds) or ["string" if kinds == [] else kinds]
+    return str(listed[0])

@@ -89,6 +89,7 @@ class SourceTree:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self._read = 0
+        self._texts: dict[str, str] = {}
 
     def read(self, path: str, limit: int = MAX_BYTES) -> bytes:
         """The bytes of a file."""
@@ -109,11 +110,13 @@ class SourceTree:
         return data
 
     def read_text(self, path: str) -> str:
-        """The text of a file, its line ends made alike."""
-        text = decode(self.read(path), path)
-        if isinstance(text, Diagnostic):
-            raise SourceError(f"'{path}': {text.message}")
-        return text.replace("\r\n", "\n").replace("\r", "\n")
+        """The text of a file, its line ends made alike; each is read once, so that every format can look at it."""
+        if path not in self._texts:
+            text = decode(self.read(path), path)
+            if isinstance(text, Diagnostic):
+                raise SourceError(f"'{path}': {text.message}")
+            self._texts[path] = text.replace("\r\n", "\n").replace("\r", "\n")
+        return self._texts[path]
 
     def read_yaml(self, path: str) -> YamlSource:
         """A YAML file; `FlowError` with every problem of it where our reader refuses it."""

@@ -392,3 +392,61 @@ def test_a_server_of_several_tools_is_allowed_once(import_files) -> None:
     project, written, _ = import_files({"agent.yaml": f"kind: Prompt\nname: a\ntools:\n{tool}\n{tool}\n"})
     assert not written.errors
     assert project.settings["allow_mcp"] == ["https://docs.example.com/mcp"]
+
+
+@pytest.mark.parametrize("call", ["Coalesce({}, 1)", "Find({}, Local.B)"])
+def test_calls_inside_one_another_do_not_grow_without_end(import_files, call: str) -> None:
+    formula = "Local.A"
+    for _ in range(40):
+        formula = call.format(formula)
+    row = f"- {{kind: SetVariable, id: a, variable: Local.A, value: '={formula}'}}"
+    project, written, _ = import_files({"flow.yaml": workflow(row)})
+    assert not written.errors
+    assert lost(project) == ["SetVariable 'a'"]
+
+
+def test_numbers_that_are_too_large_and_long_formulas_cost_their_own_action_alone(import_files) -> None:
+    formulas = ("1e999", "1" * 400, "Local.A" + " & Local.A" * 450)
+    rows = [
+        f"- {{kind: SetVariable, id: a{at}, variable: Local.A, value: '={each}'}}" for at, each in enumerate(formulas)
+    ]
+    project, written, _ = import_files({"flow.yaml": workflow("\n".join(rows))})
+    assert not written.errors
+    assert lost(project) == [f"SetVariable 'a{at}'" for at in range(3)]
+
+
+def test_a_value_of_several_that_cannot_be_said_leaves_no_part_of_its_action(import_files) -> None:
+    source = workflow("""
+- kind: If
+  id: check
+  condition: =Local.X = 1
+  then:
+    - kind: SetMultipleVariables
+      id: many
+      assignments:
+        - {variable: Local.A, value: =Local.X}
+        - {variable: Local.B, value: =Search(Local.X)}
+""")
+    project, written, _ = import_files({"flow.yaml": source})
+    assert not written.errors
+    assert lost(project) == ["SetMultipleVariables 'many'"]
+
+
+@pytest.mark.parametrize("url", ["https://user:pass@h.example/x", "https://a{Local.X}.example/x"])
+def test_an_address_with_a_password_or_half_a_host_is_not_written(import_files, url: str) -> None:
+    project, written, folder = import_files(
+        {"flow.yaml": workflow(f"- {{kind: HttpRequestAction, id: a, url: '{url}'}}")}
+    )
+    assert not written.errors
+    assert lost(project) == ["HttpRequestAction 'a'"]
+    assert not any("pass@" in each.read_text("utf-8") for each in folder.glob("*.*"))
+
+
+def test_arguments_of_an_agent_that_are_objects_are_written_as_values(import_files) -> None:
+    row = "- {kind: InvokeAzureAgent, id: a, agent: {name: X}, input: {arguments: {q: {a: '=Local.X', b: 1}}}}"
+    _, written, folder = import_files({"flow.yaml": workflow(row)})
+    assert not written.errors
+    _, models = run(folder, {"message": "m"}, a=["ok"])
+    assert 'q: {"a":"","b":1}' in models["a"].requests[0].messages[-1].content.replace(": ", ":").replace(
+        "q:", "q: "
+    ).replace(", ", ",")

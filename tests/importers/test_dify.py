@@ -17,8 +17,10 @@ from flowengine.cli.main import main
 from flowengine.errors import DefinitionError
 from flowengine.importers.dify import carried_steps
 from flowengine.importers.dify.selectors import escape_text
-from flowengine.importers.form import ImportedProject, quote
+from flowengine.importers.flow_text import quote
+from flowengine.importers.form import ImportedProject
 from flowengine.importers.formats import find_sources, read_source
+from flowengine.importers.project_writer import write_project
 from flowengine.importers.source_tree import SourceTree
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
@@ -567,3 +569,69 @@ def test_a_graph_with_very_many_edges_is_read_in_time(write_files) -> None:
     before = time.process_time()
     assert read_source(tree, found).flows
     assert time.process_time() - before < 5
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        node("n", "list-operator", variable=["start", "text"], extract_by={"enabled": True, "serial": "²"}),
+        node("n", "http-request", method="get", url="https://[x"),
+        node("n", "http-request", method="post", url="https://x.example/",
+            body={"type": "json", "data": [{"value": '{"a": "\x029\x03"}'}]}),
+        llm("n", "x", structured_output={"schema": {"type": "object", "properties": {"a": {"enum": {"b": 1}}}}}),
+        llm("n", "x", structured_output={"schema": {"type": "object", "properties": {"a": {"anyOf": {"b": 1}}}}}),
+        llm("n", "x", memory={"window": {"enabled": True, "size": True}}),
+        node("n", "loop", loop_count=True),
+        node("n", "if-else", cases=[{"case_id": "a", "conditions": [{"variable_selector": ["start", "text"],
+            "varType": "number", "comparison_operator": "=", "value": "٣"}]}]),
+    ],
+)  # fmt: skip
+def test_values_that_are_none_of_a_field_are_left_out_and_nothing_breaks(write_files, tmp_path, place) -> None:
+    tree = SourceTree(write_files({"app.yml": app([start("text"), place], "start>n", mode="advanced-chat")}))
+    project = read_source(tree, find_sources(tree, ".")[0])
+    written = write_project(project, tmp_path / "target")
+    assert [each.code for each in written.errors if "anyOf" not in str(place) and "enum" not in str(place)] == []
+
+
+def test_secrets_whose_names_are_alike_once_they_are_cleaned_have_variables_of_their_own(import_files) -> None:
+    names = ("密钥", "钥匙", "my-key", "my.key")
+    secrets = [{"name": each, "value_type": "secret", "value": "x"} for each in names]
+    text = "".join(f"{{{{#env.{each}#}}}}" for each in names[:2])
+    places = [start("text"), node("n", "answer", answer=text)]
+    source = app(places, "start>n", mode="advanced-chat", environment_variables=secrets)
+    project, written, _ = import_files({"app.yml": source})
+    assert not written.errors
+    assert project.settings["allow_env"] == ["SECRET", "SECRET_2", "my_key", "my_key_2"]
+    assert project.flows[0].steps[0].arguments["value"] == (
+        '{{ (env.SECRET | default("")) }}{{ (env.SECRET_2 | default("")) }}'
+    )
+
+
+def test_parameters_keep_names_of_any_alphabet_and_what_is_left_out_is_told(import_files) -> None:
+    params = "城市:Kyoto\nflag\na:1\na:2\n{{#start.text#}}:x"
+    place = node("n", "http-request", method="get", url="https://x.example/", params=params, headers="B c:1\nD:2")
+    project, written, _ = import_files({"app.yml": app([start("text"), place], "start>n", mode="advanced-chat")})
+    assert not written.errors
+    step = project.flows[0].steps[0]
+    assert step.keys["query"] == {"城市": "Kyoto", "flag": "", "a": "2"}
+    assert step.keys["headers"] == {"D": "2"}
+    [told] = [each.note for each in project.ledger.elements if "http" in each.what]
+    assert [each in told for each in ("the header 'B c'", "'a' stands twice", "'{{#start.text#}}' is left")] == [
+        True
+    ] * 3
+
+
+def test_keys_in_parameters_and_bodies_come_from_the_environment(import_files) -> None:
+    key = "sk-0123456789abc"
+    body = {
+        "type": "json",
+        "data": [{"value": json.dumps({"api_key": key, "max_tokens": "100", "q": "{{#start.text#}}"})}],
+    }
+    place = node("n", "http-request", method="post", url="https://x.example/", params=f"key:{key}\nq:tea", body=body)
+    project, written, folder = import_files({"app.yml": app([start("text"), place], "start>n", mode="advanced-chat")})
+    assert not written.errors
+    assert not any(key in each.read_text("utf-8") for each in folder.glob("*.*"))
+    [step] = [each for each in project.flows[0].steps if each.id == "n"]
+    hidden = {name: f'{{{{ env.{name.upper()} | default("") }}}}' for name in ("n_key", "n_api_key")}
+    assert step.keys["query"] == {"key": hidden["n_key"], "q": "tea"}
+    assert step.keys["json"] == {"api_key": hidden["n_api_key"], "max_tokens": "100", "q": "{{ inputs.text }}"}

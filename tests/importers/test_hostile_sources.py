@@ -226,3 +226,21 @@ def test_the_report_says_where_requests_go_and_which_keys_go_along() -> None:
     report = format_report(project, [], [])
     assert "- Flows may ask `https://elsewhere.example/`, with `OPENAI_API_KEY`" in report
     assert "\n# B" not in report
+
+
+def test_a_link_in_the_target_makes_no_folder_elsewhere(tmp_path: Path) -> None:
+    project = ImportedProject("Test", ImportLedger())
+    project.carry("data/deep/a.txt", "x")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target/data").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="outside"):
+        write_project(project, tmp_path / "target", force=True)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_file_that_every_format_looks_at_counts_once(write_files, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = NODE.format(kind="llm", path="n.jinja2")
+    tree = SourceTree(write_files({"flow.dag.yaml": text, "n.jinja2": "{{ q }}"}))
+    monkeypatch.setattr("flowengine.importers.source_tree.MAX_TOTAL", 2 * len(text))
+    assert read_source(tree, find_sources(tree, ".")[0]).ledger.count("lost") == 0

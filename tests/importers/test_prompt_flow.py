@@ -352,3 +352,41 @@ def test_what_is_told_of_a_node_keeps_the_order_of_the_source(import_files) -> N
     project, _, _ = import_files({"flow.dag.yaml": text, "say.py": "def say(): ...\n"})
     told = [each.what for each in project.ledger.elements if "key_" in each.what]
     assert told == [*(f"node say: input {each}" for each in keys), *(f"node say: {each}" for each in keys)]
+
+
+def test_files_are_kept_or_told_to_be_lost(import_files) -> None:
+    code = TICKETS["tidy.py"] + 'paths = ("say.jinja2", "a.yaml")\n'
+    others = {"say.jinja2": "Say {{x}}", "a.yaml": "a: 1", "run.yaml": "b: 2", "tests/data.csv": "1", "IMPORT.md": "x"}
+    project, written, folder = import_files({**TICKETS, "tidy.py": code, **others})
+    assert not written.errors
+    assert ((folder / "say.jinja2").read_text(), (folder / "a.yaml").read_text()) == ("Say {{x}}", "a: 1")
+    assert not (folder / "run.yaml").exists()
+    assert [each.what for each in project.ledger.elements if each.outcome == "lost"] == [
+        "file IMPORT.md", "file tests/data.csv",
+    ]  # fmt: skip
+
+
+def test_modules_whose_names_are_alike_once_they_are_cleaned_are_told(import_files) -> None:
+    nodes = TICKETS["flow.dag.yaml"].replace("path: tidy.py", "path: tidy-it.py")
+    files = {"flow.dag.yaml": nodes, "ask.jinja2": TICKETS["ask.jinja2"], "tidy-it.py": TICKETS["tidy.py"]}
+    project, written, _ = import_files({**files, "tidy_it.py": "x = 1\n", "imported_stubs.py": "y = 1\n"})
+    assert not written.errors
+    told = {each.what: each.note for each in project.ledger.elements if each.what.startswith("file ")}
+    assert told == {
+        "file tidy-it.py": "code",
+        "file tidy_it.py": "left out: tidy_it.py is the same module as that of tidy-it.py",
+        "file imported_stubs.py": "left out: imported_stubs.py is the same module as that of the import",
+    }
+
+
+def test_keys_that_stand_in_the_source_come_from_the_environment(import_files) -> None:
+    nodes = TICKETS["flow.dag.yaml"].replace("limit: 3", "limit: 3, api_key: sk-0123456789abc")
+    nodes += "environment_variables: {SEARCH_API_KEY: sk-abcdefghijklm, MODE: fast}\n"
+    code = TICKETS["tidy.py"].replace("limit: int", "limit: int, api_key: str")
+    project, written, folder = import_files({**TICKETS, "flow.dag.yaml": nodes, "tidy.py": code})
+    assert not written.errors
+    texts = "".join(each.read_text("utf-8") for each in folder.rglob("*") if each.is_file())
+    assert "sk-0" not in texts
+    assert "sk-a" not in texts
+    assert project.settings["allow_env"] == ["TIDY_API_KEY"]
+    assert {"TIDY_API_KEY", "SEARCH_API_KEY"} <= project.environment.keys()

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.form import FlowStep, Names, SourcePlace, join_tests, plain_words, quote, status_test
+from flowengine.importers.flow_text import join_tests, plain_words, quote, status_test
+from flowengine.importers.form import FlowStep, SourcePlace
+from flowengine.importers.import_names import Names
 
 __all__ = ["Action", "ActionLevel", "Exit", "Exits", "form_loops"]
 

@@ -10,7 +10,9 @@ from flowengine.importers.agent_framework.action_flow import Action, ActionLevel
 from flowengine.importers.agent_framework.prompt_agents import agent_settings
 from flowengine.importers.agent_framework.variable_actions import VariableActions
 from flowengine.importers.agent_framework.workflow_values import inner, split_name
-from flowengine.importers.form import FlowStep, Names, SourcePlace, literal, plain_words, quote, status_test, to_tag
+from flowengine.importers.flow_text import literal, plain_words, quote, status_test, to_tag
+from flowengine.importers.form import FlowStep, SourcePlace
+from flowengine.importers.import_names import Names
 from flowengine.importers.source_tree import as_list, as_map
 
 __all__ = ["AgentActions"]
@@ -178,7 +180,8 @@ class AgentActions(VariableActions):
         if asked:
             parts.append(asked)
         arguments = {str(key): self._value(each) for key, each in as_map(given.get("arguments")).items()}
-        parts += [f"{literal(key)}: {value}" for key, value in arguments.items()]
+        texts = {key: each if isinstance(each, str) else to_tag(inner(each)) for key, each in arguments.items()}
+        parts += [f"{literal(key)}: {each}" for key, each in texts.items()]
         step.prompt = "\n\n".join(parts)
         if arguments:
             self._changes.append("its arguments are lines of the prompt")

@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from flowengine.importers.form import key_path, quote
+from flowengine.importers.flow_text import key_path, quote
 
 __all__ = ["Fx", "FxError", "FxNode", "names_in", "parse_fx"]
 
@@ -29,7 +30,8 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _LONGEST: Final = 20_000
-_MOST_PARTS: Final = 500
+_LONGEST_NUMBER: Final = 300
+_MOST_PARTS: Final = 200
 _DEEPEST: Final = 60
 _LEVELS: Final[tuple[dict[str, str], ...]] = (
     {"||": "or", "Or": "or", "or": "or"},
@@ -58,7 +60,7 @@ class FxNode(NamedTuple):
 def parse_fx(text: str) -> FxNode:
     """The tree of a formula, without the `=` before it."""
     if len(text) > _LONGEST:
-        raise FxError("a formula of more than 20,000 characters")
+        raise FxError(f"a formula of more than {_LONGEST:,} characters")
     parser = _Parser(text)
     if parser.operators > _MOST_PARTS:
         raise FxError(f"a formula of more than {_MOST_PARTS} operators")
@@ -154,7 +156,9 @@ class _Parser:
         kind, text = self._peek()
         self._at += 1
         if kind == "number":
-            return FxNode("value", float(text) if re.search(r"[.eE]", text) else int(text[:300]))
+            if len(text) > _LONGEST_NUMBER or not isfinite(number := float(text)):
+                raise FxError(f"the number {text[:40]}")
+            return FxNode("value", number if re.search(r"[.eE]", text) else int(text))
         if kind == "text":
             return FxNode("value", text[1:-1].replace('""', '"'))
         if kind == "filled":
@@ -221,6 +225,8 @@ def _filled_parts(text: str) -> list[FxNode]:
 
 # --- Writing
 
+_BRACKET: Final = re.compile(r'[()]|"(?:[^"\\]|\\.)*"')
+"""A bracket, or a text, whose brackets are none."""
 _BLANKS: Final = '[none, "", []]'
 _FIND: Final = (
     "((({inside_1} | string | split({inside_0}, 1) | first | length) + 1) if {inside_0} in {inside_1} else none)"
@@ -343,6 +349,13 @@ class Fx:
         return found if is_plain or (node.kind == "binary" and node.value == word) else f"({found})"
 
     def _write(self, node: FxNode) -> str:
+        found = self._write_part(node)
+        # Some functions write an argument twice: calls inside one another would grow without end.
+        if len(found) > _LONGEST:
+            raise FxError(f"an expression of more than {_LONGEST:,} characters")
+        return found
+
+    def _write_part(self, node: FxNode) -> str:
         match node.kind:
             case "value":
                 return quote(node.value) if isinstance(node.value, str) else json.dumps(node.value)
@@ -518,8 +531,8 @@ def _is_closed(text: str) -> bool:
     if not text.startswith("("):
         return False
     depth = 0
-    for at, each in enumerate(text):
-        depth += (each == "(") - (each == ")")
+    for found in _BRACKET.finditer(text):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
         if depth == 0:
-            return at == len(text) - 1
+            return found.end() == len(text)
     return False

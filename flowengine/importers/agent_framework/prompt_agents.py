@@ -7,17 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from flowengine.importers.form import (
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    Stub,
-    fits_option,
-    literal,
-    plain_words,
-)
+from flowengine.importers.flow_text import literal, plain_words
+from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Stub
+from flowengine.importers.import_names import Names
+from flowengine.importers.option_values import fits_option
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, as_maps
 
 __all__ = ["PromptAgent", "agent_settings", "read_agent"]
@@ -117,7 +110,7 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
         vendor = "azure" if "azure" in provider else "anthropic" if "anthropic" in provider else "openai"
         found["model"] = f"{vendor}/{re.sub(r'[^A-Za-z0-9_.:/@+-]+', '-', id)}"
         variable = {"azure": "AZURE_OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(vendor, "OPENAI_API_KEY")
-        project.environment[variable] = "the key of the model"
+        project.add_variable(variable, "the key of the model")
     ledger.note_done("model", origin, "; ".join(notes), by_hand, f"`{found.get('model')}`")
 
 
@@ -135,7 +128,7 @@ def _read_tool(
         stub = [f"{key}: str" for key in rows if str(key).isidentifier()]
         found.setdefault("tools", []).append(f"stubs:{function}")
         words = plain_words(tool.get("description"))
-        project.stubs.append(Stub(f"stubs:{function}", stub, words, origin, is_tool=True))
+        project.stubs.append(Stub(f"stubs:{function}", stub, words, origin))
         ledger.note_lost(what, origin, "its code is not in the file", f"write the function {function} in stubs.py")
     elif kind.lower() == "mcp" and re.fullmatch(r"https?://[^\s{}\"'@]+", url):
         server: dict[str, Any] = {"name": names.id(name, "server"), "url": url}

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.agent_actions import AgentActions
 from flowengine.importers.agent_framework.power_fx import FxError
-from flowengine.importers.form import SECRET_HEADER, FieldNames, FlowStep, Names, Stub, plain_words, to_tag
+from flowengine.importers.flow_text import plain_words, to_tag
+from flowengine.importers.form import FlowStep, Stub
+from flowengine.importers.import_names import FieldNames, Names
+from flowengine.importers.option_values import KEYS_OUTSIDE, SECRET_HEADER
 from flowengine.importers.sample_values import sample_of_schema
 from flowengine.importers.source_tree import as_map
 
 __all__ = ["ToolActions"]
+
+_ADDRESS: Final = re.compile(
+    r"=?\s*(?:\$?\"|Concatenate\(\s*\"|Concat\(\s*\")?(https?://[^/?#{}\"\s@]+)(?=[/?#\"]|\Z)", re.ASCII
+)
+"""An address, or a formula that begins with one, with its host."""
 
 
 class ToolActions(AgentActions):
@@ -29,9 +37,11 @@ class ToolActions(AgentActions):
         step.call = f"stubs:{function}"
         step.sample = "made up"
         names = FieldNames()
-        for key, value in as_map(data.get("arguments")).items():
-            if re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII):
-                step.arguments[names.id(key, "argument")] = self._value(value)
+        for key, value in self._arguments(step, data.get("arguments")).items():
+            if re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII):
+                step.arguments[names.id(key, "argument")] = value
+            else:
+                self._changes.append(f"the argument '{plain_words(key, 40)}' is left out: Python has no such name")
         what = f"function '{plain_words(name, 60)}'"
         stub = Stub(step.call, list(step.arguments), f"The function {plain_words(name, 60)}.", action.origin)
         if self.project.add_stub(stub):
@@ -39,6 +49,15 @@ class ToolActions(AgentActions):
             self._ledger.note_lost(what, action.origin, "its code is not in the file", by_hand)
         self._take_result(step, as_map(data.get("output")))
         return self._add_tool(action, step, level, exits)
+
+    def _arguments(self, step: FlowStep, given: object) -> dict[str, Any]:
+        """The arguments of a call, whose keys come from the environment."""
+        found: dict[str, Any] = {}
+        for key, value in as_map(given).items():
+            hidden = self.project.hide_secret(key, value, step.id)
+            self._changes += [KEYS_OUTSIDE] if hidden else []
+            found[str(key)] = hidden or self._value(value)
+        return found
 
     def _take_result(self, step: FlowStep, output: Mapping[str, Any], value: str = "output") -> None:
         sets: dict[str, Any] = {}
@@ -76,6 +95,10 @@ class ToolActions(AgentActions):
             raise FxError("a tool whose name is in the file")
         if not re.fullmatch(r"https?://[^\s{}\"'@]+", raw) and not raw.startswith("=Env."):
             raise FxError("a server whose address is a formula")
+        step.arguments = self._arguments(step, data.get("arguments"))
+        for key in step.arguments:
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
+                raise FxError(f"an argument called '{plain_words(key, 60)}', which is no name of the format")
         if raw.startswith("=Env."):
             self._by_hand = f"put the address of {plain_words(raw, 60)} in the place of https://mcp.example.com/"
             raw = "https://mcp.example.com/"
@@ -88,14 +111,10 @@ class ToolActions(AgentActions):
             servers.append(server)
             self.project.allow_mcp(raw)
         for header in as_map(data.get("headers")):
-            variable = re.sub(r"[^A-Z0-9]+", "_", f"{server['name']}_{header}".upper())
+            why = f"the header {plain_words(header, 40)} of the server {server['name']}"
+            variable = self.project.add_variable(f"{server['name']}_{header}".upper(), why)
             server.setdefault("headers_env", {})[str(header)] = variable
-            self.project.environment[variable] = f"the header {plain_words(header, 40)} of the server {server['name']}"
         step.keys["tool"] = f"{server['name']}.{tool}"
-        step.arguments = {str(key): self._value(each) for key, each in as_map(data.get("arguments")).items()}
-        for key in step.arguments:
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
-                raise FxError(f"an argument called '{plain_words(key, 60)}', which is no name of the format")
         step.sample = "made up"
         self._take_result(step, as_map(data.get("output")))
         conversation = self._conversation(data.get("conversationId"))
@@ -113,21 +132,20 @@ class ToolActions(AgentActions):
         if method != "GET":
             step.keys["method"] = method
         url = str(data.get("url") or "")
-        host = re.search(r"https?://[^/?#{}\"\s@]+", url)
-        if host is None or not re.match(r"=?\s*(\$?\"|Concatenate\(\s*\"|Concat\(\s*\")?https?://", url):
-            raise FxError("an address whose host is a formula")
+        host = _ADDRESS.match(url)
+        if host is None:
+            raise FxError("an address whose host is a formula, or has a password")
         step.keys["url"] = self._text(url)
         variables: list[str] = []
         for key, value in as_map(data.get("headers")).items():
             if not SECRET_HEADER.search(key):
                 step.keys.setdefault("headers", {})[key] = self._text(value)
                 continue
-            variable = re.sub(r"[^A-Z0-9]+", "_", f"{step.id}_{key}".upper())
-            variables.append(variable)
-            step.keys.setdefault("headers_env", {})[key] = variable
-            self.project.environment[variable] = f"the header {plain_words(key, 40)} of `{step.id}`"
-            self._changes.append("keys come from the environment")
-        query = {str(key): self._value(each) for key, each in as_map(data.get("queryParameters")).items()}
+            why = f"the header {plain_words(key, 40)} of `{step.id}`"
+            variables.append(self.project.add_variable(f"{step.id}_{key}".upper(), why))
+            step.keys.setdefault("headers_env", {})[key] = variables[-1]
+            self._changes.append(KEYS_OUTSIDE)
+        query = self._arguments(step, data.get("queryParameters"))
         if query:
             step.keys["query"] = query
         body = as_map(data.get("body"))
@@ -135,7 +153,8 @@ class ToolActions(AgentActions):
             content = body.get("content", body.get("value", body))
             is_json = "json" in str(body.get("kind") or "json").lower()
             step.keys["json" if is_json else "body"] = self._value(content) if is_json else self._text(content)
-        self.project.allow_http(f"{host[0]}/", variables)
+        if not self.project.allow_http(f"{host[1]}/", variables):
+            raise FxError(f"the address {plain_words(host[1], 60)}")
         shape = self._schema_of(tuple(str(as_map(data.get("response")).get("path", data.get("response"))).split(".")))
         step.sample = "made up" if shape is None else sample_of_schema(shape)
         sets: dict[str, Any] = {}

@@ -9,7 +9,8 @@ from typing import Any, Final
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.agent_framework.workflow_values import WorkflowValues, inner
-from flowengine.importers.form import FlowStep, plain_words, to_tag
+from flowengine.importers.flow_text import plain_words, to_tag
+from flowengine.importers.form import FlowStep
 from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["VariableActions"]
@@ -45,11 +46,13 @@ class VariableActions(WorkflowValues):
         )
 
     def _do_set_multiple_variables(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits | None:
+        rows = as_maps(action.data.get("assignments") or action.data.get("variables"))
+        keys = [self._variable(each.get("variable") or each.get("path")) for each in rows]
+        values = [self._value(each.get("value")) for each in rows]
         out = exits
-        for at, each in enumerate(as_maps(action.data.get("assignments") or action.data.get("variables"))):
-            key = self._variable(each.get("variable") or each.get("path"))
-            part = Action("SetVariable", each, action.origin, action.id if at == 0 else f"{action.id}_{at + 1}")
-            out = self._set(part, level, out, {key: self._value(each.get("value"))})
+        for at, (key, value) in enumerate(zip(keys, values, strict=True)):
+            part = Action("SetVariable", rows[at], action.origin, action.id if at == 0 else f"{action.id}_{at + 1}")
+            out = self._set(part, level, out, {key: value})
         return out
 
     def _do_append_value(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:

@@ -10,7 +10,10 @@ from flowengine.importers.agent_framework.action_flow import ENDS, Action, Actio
 from flowengine.importers.agent_framework.power_fx import FxError
 from flowengine.importers.agent_framework.tool_actions import ToolActions
 from flowengine.importers.agent_framework.workflow_values import MOST_NESTED, inner
-from flowengine.importers.form import Element, FlowStep, ImportedProject, Names, Stub, plain_words, to_tag
+from flowengine.importers.flow_text import plain_words, to_tag
+from flowengine.importers.form import Element, FlowStep, ImportedProject, Stub
+from flowengine.importers.import_names import Names
+from flowengine.importers.option_values import whole_number
 from flowengine.importers.source_tree import SourceError, as_list, as_map, as_maps
 
 __all__ = ["WorkflowReader"]
@@ -95,8 +98,7 @@ class WorkflowReader(ToolActions):
     def _convert(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits | None:
         """The nodes of one action, and what runs before the next."""
         if action.kind == "#goto":
-            rounds = self._data.get("maxTurns")
-            rounds = rounds if isinstance(rounds, int) and 1 <= rounds <= 10000 else 100
+            rounds = whole_number(self._data.get("maxTurns"), 1, 10000) or 100
             return level.loop(action, exits, own=action.id, rounds=rounds)
         what = action.title
         if exits == []:

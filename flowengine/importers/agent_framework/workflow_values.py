@@ -14,20 +14,9 @@ from typing import Any, Final
 from flowengine.core.values import is_map
 from flowengine.importers.agent_framework.action_flow import Action
 from flowengine.importers.agent_framework.power_fx import Fx, FxError, FxNode, names_in, parse_fx, path_of
-from flowengine.importers.form import (
-    FieldNames,
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    fill_text,
-    key_path,
-    literal,
-    plain_words,
-    quote_value,
-    to_expression,
-    to_tag,
-)
+from flowengine.importers.flow_text import fill_text, key_path, literal, plain_words, quote_value, to_expression, to_tag
+from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger
+from flowengine.importers.import_names import FieldNames, Names
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, is_list
 
 __all__ = ["MOST_NESTED", "WorkflowValues", "inner", "split_name"]
@@ -174,11 +163,7 @@ class WorkflowValues:
         return {"choice": "answer", "form": {"answer": self._wanted or "a message"}}
 
     def _environment(self, name: str) -> str:
-        variable = re.sub(r"\W+", "_", f"V_{name}" if not name[:1].isalpha() else name, flags=re.ASCII)
-        allowed: list[str] = self.project.settings.setdefault("allow_env", [])
-        if variable not in allowed:
-            allowed.append(variable)
-            self.project.environment[variable] = "a value of the workflow's environment"
+        variable = self.project.add_variable(name, "a value of the workflow's environment", is_read=True)
         return f'(env.{variable} | default(""))'
 
     def _state(self, variable: tuple[str, ...]) -> str:

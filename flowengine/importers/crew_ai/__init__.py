@@ -16,7 +16,8 @@ from flowengine.importers.crew_ai.class_flows import read_flow
 from flowengine.importers.crew_ai.crew_classes import PythonFiles, crew_classes
 from flowengine.importers.crew_ai.crew_parts import AGENTS_MARK, TASKS_MARK, agents_of, project_base, tasks_of
 from flowengine.importers.crew_ai.crew_reader import CrewReader
-from flowengine.importers.form import ImportedProject, ImportLedger, Names
+from flowengine.importers.form import ImportedProject, ImportLedger
+from flowengine.importers.import_names import Names
 from flowengine.importers.source_tree import SourceError, SourceTree
 
 __all__ = ["find", "read"]

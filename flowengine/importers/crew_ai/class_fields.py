@@ -9,8 +9,18 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from flowengine.errors import DefinitionError
 from flowengine.importers.crew_ai.crew_classes import PythonFiles
-from flowengine.importers.python_code import PythonSource, call_name, last_name, literal_of, targets_of, text_of
+from flowengine.importers.python_code import (
+    PythonSource,
+    call_name,
+    last_name,
+    literal_of,
+    parse_python,
+    plain_value,
+    targets_of,
+    text_of,
+)
 
 __all__ = ["ClassShapes", "StateField", "fields_of", "state_field", "written_fields"]
 
@@ -34,10 +44,22 @@ class StateField(NamedTuple):
     name: str
     type: str | None
     """Its JSON type, where it is a plain one."""
-    default: Any
-    has_default: bool
+    said: Any
+    """Its default as JSON; `_NONE` where it has none, `_MADE` where code makes it."""
     line: int
     file: str
+
+    @property
+    def has_default(self) -> bool:
+        return self.said is not _NONE
+
+    @property
+    def is_made(self) -> bool:
+        return self.said is _MADE
+
+    @property
+    def default(self) -> Any:
+        return None if self.said in (_NONE, _MADE) else self.said
 
 
 def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> dict[str, StateField]:
@@ -56,19 +78,17 @@ def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> 
                 and each.target.id != "model_config"
             ):
                 name = each.target.id
-                default, has_default = _default_of(each.value)
-                fields[name] = StateField(
-                    name, _type_of(each.annotation), default, has_default, each.lineno, held[1].file
-                )
+                kind_of_it, said = _type_of(each.annotation), _default_of(each.value)
+                fields[name] = StateField(name, kind_of_it, said, each.lineno, held[1].file)
     if isinstance(kind, ast.Dict):
         for key, value in zip(kind.keys, kind.values, strict=True):
             name = text_of(key)
             if name is not None:
-                fields[name] = StateField(name, None, literal_of(value), True, kind.lineno, source.file)
+                fields[name] = StateField(name, None, _default_of(value), kind.lineno, source.file)
     for each in ast.walk(found):
         name = _named_field(each)
         if name is not None and name not in fields and not name.startswith("_"):
-            fields[name] = StateField(name, None, None, True, getattr(each, "lineno", 1), source.file)
+            fields[name] = StateField(name, None, None, getattr(each, "lineno", 1), source.file)
     return fields
 
 
@@ -119,23 +139,30 @@ def _fields_in(target: ast.expr) -> set[str]:
     return set()
 
 
-def _default_of(value: ast.expr | None) -> tuple[Any, bool]:
+_NONE: Final = object()
+_MADE: Final = object()
+_EMPTY: Final[Mapping[str, Any]] = {"list": [], "List": [], "set": [], "dict": {}, "str": ""}
+
+
+def _default_of(value: ast.expr | None) -> Any:
+    """The default of a field as JSON; `_NONE` where it has none, `_MADE` where code makes it."""
     if value is None:
-        return None, False
+        return _NONE
     if isinstance(value, ast.Call) and last_name(value) == "Field":
         said = {each.arg: each.value for each in value.keywords if each.arg}
         if "default_factory" in said:
-            made: dict[str, Any] = {"list": [], "dict": {}, "set": [], "List": [], "str": ""}
-            return made.get(call_name(said["default_factory"])), True
+            factory = said["default_factory"]
+            if isinstance(factory, ast.Lambda):
+                return _default_of(factory.body)
+            return _EMPTY.get(call_name(factory), _MADE)
         first = value.args[0] if value.args else said.get("default")
-        if first is None or (isinstance(first, ast.Constant) and first.value is Ellipsis):
-            return None, False
-        value = first
-    if isinstance(value, ast.Call) and call_name(value) in ("set", "list", "dict"):
-        return ({} if call_name(value) == "dict" else []), True
-    if isinstance(value, ast.Set | ast.Tuple):
-        return [literal_of(each) for each in value.elts], True
-    return literal_of(value), True
+        is_open = isinstance(first, ast.Constant) and first.value is Ellipsis
+        return _NONE if first is None or is_open else _default_of(first)
+    if isinstance(value, ast.Call) and call_name(value) in ("set", "list", "dict") and not value.args:
+        return _EMPTY[call_name(value)]
+    found = literal_of(value, _MADE)
+    plain = None if found is _MADE else plain_value(found)
+    return plain if found is None or plain is not None else _MADE
 
 
 def _type_of(node: ast.expr) -> str | None:
@@ -219,9 +246,10 @@ class ClassShapes:
     def _of_type(self, node: ast.expr, depth: int) -> dict[str, Any] | None:
         if (text := text_of(node)) is not None:
             try:
-                return self._of_type(ast.parse(text, mode="eval").body, depth + 1) if depth < 8 else None
-            except (SyntaxError, ValueError):
+                [said] = parse_python("annotation", text.strip()).tree.body if depth < 8 else [None]
+            except (DefinitionError, ValueError):
                 return None
+            return self._of_type(said.value, depth + 1) if isinstance(said, ast.Expr) else None
         if isinstance(node, ast.Constant) and node.value is None:
             return {"type": "null"}
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
@@ -243,7 +271,7 @@ class ClassShapes:
             value = self._of_type(inner[-1], depth)
             return None if value is None else {"type": "object", **({"additionalProperties": value} if value else {})}
         if name == "Literal":
-            return {"enum": [literal_of(each) for each in inner]}
+            return {"enum": [plain_value(literal_of(each)) for each in inner]}
         if name == "Annotated":
             return self._of_type(inner[0], depth)
         if name == "Optional":

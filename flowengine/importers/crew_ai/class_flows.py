@@ -21,17 +21,9 @@ from flowengine.importers.crew_ai.crew_reader import CrewReader
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS
 from flowengine.importers.crew_ai.flow_edges import EdgeReader
 from flowengine.importers.crew_ai.flow_methods import FlowMethod, methods_of
-from flowengine.importers.form import (
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-    Stub,
-    key_path,
-    to_tag,
-)
+from flowengine.importers.flow_text import key_path, to_tag
+from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, SourcePlace, Stub
+from flowengine.importers.import_names import Names
 from flowengine.importers.python_code import PythonFunction, PythonSource, call_name, last_name, parse_python
 from flowengine.importers.source_tree import SourceTree
 
@@ -95,7 +87,7 @@ class _FlowReader(EdgeReader):
         by_helpers = set[str]().union(*(written_fields(each) for each in helpers))
         everywhere = by_helpers.union(*self.written.values())
         for name in sorted(everywhere):
-            self.fields.setdefault(name, StateField(name, None, None, True, self.found.lineno, self.source.file))
+            self.fields.setdefault(name, StateField(name, None, None, self.found.lineno, self.source.file))
         self.helpers = by_helpers
         names = Names()
         self.keys = {name: names.id(name, "field") for name in self.fields}
@@ -105,12 +97,14 @@ class _FlowReader(EdgeReader):
             kind: dict[str, Any] = {"schema": {}} if field.type is None else {"type": field.type}
             if name in everywhere:
                 self.flow.shared_state[key] = {"default": field.default, "merge": "replace"}
-                self.ledger.note_mapped(f"state {name}", place, f"shared state {key}")
+                said = f"shared state {key}"
             else:
                 if field.has_default and field.default is None:
                     kind = {"schema": {}}
                 self.flow.inputs[key] = {**kind, "default": field.default} if field.has_default else kind
-                self.ledger.note_mapped(f"state {name}", place, f"input {key}: no method writes it")
+                said = f"input {key}: no method writes it"
+            change = f"{said}; code makes its default, which is left out" if field.is_made else ""
+            self.ledger.note_done(f"state {name}", place, change, note=said)
 
     def _read_crews(self) -> None:
         """The flows of the crews that the code asks, and modules that run them in the place of theirs."""

@@ -18,20 +18,11 @@ from flowengine.importers.carried_code import CarriedCode
 from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, PythonFiles, config_key, crew_classes
 from flowengine.importers.crew_ai.crew_tools import ToolCode
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS, STAND_IN
-from flowengine.importers.form import (
-    CarriedFile,
-    Element,
-    ImportedFlow,
-    ImportedProject,
-    Names,
-    Outcome,
-    SourcePlace,
-    fill_text,
-    literal,
-    to_tag,
-)
+from flowengine.importers.flow_text import fill_text, literal, to_tag
+from flowengine.importers.form import CarriedFile, Element, ImportedFlow, ImportedProject, Outcome, SourcePlace
+from flowengine.importers.import_names import Names
 from flowengine.importers.project_writer import OWN_FILES
-from flowengine.importers.python_code import literal_of, whole_text
+from flowengine.importers.python_code import literal_of
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
 
 __all__ = [
@@ -73,11 +64,11 @@ def tasks_of(tree: SourceTree, agents: str) -> str | None:
 def _partner(tree: SourceTree, file: str, word: str, other: str, mark: re.Pattern[str]) -> str | None:
     path = PurePosixPath(file)
     wanted = path.with_name(path.name.replace(word, other)).as_posix()
-    candidates = [wanted, *(each for each in _beside(tree, file) if other in each), *_beside(tree, file)]
-    for each in candidates:
-        if each != file and tree.has(each) and mark.search(tree.read_text(each)):
-            return each
-    return file if mark.search(tree.read_text(file)) else None
+    beside = _beside(tree, file)
+    candidates = dict.fromkeys([wanted, *(each for each in beside if other in each), *beside, file])
+    others = (each for each in candidates if each != file)
+    found = (each for each, text in tree.yaml_texts([*others, file]) if mark.search(text))
+    return next(found, None)
 
 
 def project_base(tree: SourceTree, file: str) -> str:
@@ -195,16 +186,14 @@ class CrewParts:
     def _named_files(self) -> Iterator[CarriedFile]:
         """The files beside copied code that the code names, such as its data; not those that became nodes."""
         found: dict[str, str] = {}
-        for carried in self.code.carried_files():
-            module = self.code.modules.get(carried.path)
-            if module is None:
-                continue
-            for text in module.source.texts():
-                path = PurePosixPath(module.source.file).parent / text
+        for name, texts in self.code.texts().items():
+            folder = PurePosixPath(self.code.carried_path(name) or name).parent
+            for text in texts:
+                path = PurePosixPath(self.code.modules[name].source.file).parent / text
                 if not _NAMED.fullmatch(text) or path.suffix == ".py" or ".." in path.parts:
                     continue
                 if self.tree.has(path.as_posix()):
-                    found[(PurePosixPath(carried.path).parent / text).as_posix()] = path.as_posix()
+                    found[(folder / text).as_posix()] = path.as_posix()
         own = {*OWN_FILES, *(f"{each.name}.yaml" for each in self.project.flows)}
         for new, path in sorted(found.items()):
             try:
@@ -277,7 +266,7 @@ class CrewParts:
         return f"inputs.{self.inputs[name]}"
 
     def _text(self, value: Any) -> str:
-        return text_with_inputs(whole_text(str(value)).strip(), self._input) if value is not None else ""
+        return text_with_inputs(str(value).strip(), self._input) if value is not None else ""
 
 
 def _is_configuration(data: bytes) -> bool:

@@ -18,7 +18,9 @@ from flowengine.importers.crew_ai.class_fields import ClassShapes
 from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, config_key
 from flowengine.importers.crew_ai.crew_parts import CrewPart, CrewSetting, text_with_inputs
 from flowengine.importers.crew_ai.crew_settings import CREW_NOTES, TASK_NOTES
-from flowengine.importers.form import FlowStep, ImportedFlow, Names, SourcePlace, literal, to_tag
+from flowengine.importers.flow_text import literal, to_tag
+from flowengine.importers.form import FlowStep, ImportedFlow, SourcePlace
+from flowengine.importers.import_names import Names
 from flowengine.importers.python_code import call_name, last_name, literal_of
 from flowengine.importers.source_tree import as_map, is_list
 
@@ -53,18 +55,31 @@ class _TaskOrder:
     ids: dict[str, str] = field(default_factory=dict[str, str])
     """Name of a task, or of its entry → its step."""
     done: list[str] = field(default_factory=list[str])
+    last: list[str] = field(default_factory=list[str])
+    """The steps that the next task comes after."""
     waiting: list[str] = field(default_factory=list[str])
     """Those that run beside others."""
+    review: str = ""
+    """The test that a person has accepted what came before."""
 
-    def add(self, id: str, *, is_async: bool) -> list[str]:
-        """Put a task behind the others; gives the steps whose outputs it sees where it names none."""
-        if is_async:
-            self.waiting.append(id)
-            return list(self.done)
-        before = [*self.done, *self.waiting]
-        self.done = [*before, id]
-        self.waiting = []
-        return before
+    def add(self, step: FlowStep, after: Sequence[FlowStep], context: list[str] | None, *, is_async: bool) -> list[str]:
+        """Put a task and the steps behind it after the others; gives the steps whose outputs it sees.
+
+        A task that names no others sees all that ran before it, but for one that runs beside others: that sees none.
+        """
+        if not is_async:
+            self.done += self.waiting
+            self.last = [*self.waiting, *([] if self.waiting else self.last)]
+            self.waiting = []
+        seen = context if context is not None else [] if is_async else list(self.done)
+        step.needs = [each for each in self.last if each not in seen]
+        step.when = self.review or None
+        for each in sorted(after, key=lambda one: one.kind != "approval"):
+            each.when = self.review or None
+            self.review = each.test_of("accept") if each.kind == "approval" else self.review
+        (self.waiting if is_async else self.done).append(step.id)
+        self.last = self.last if is_async else [step.id]
+        return seen
 
 
 class CrewReader(AgentReader):
@@ -148,8 +163,7 @@ class CrewReader(AgentReader):
             order.ids[part.name] = step.id
             if part.key is not None:
                 order.ids.setdefault(part.key, step.id)
-            after = self._read_task(step, part, order)
-            self.flow.steps += [step, *after]
+            self.flow.steps += [step, *self._read_task(step, part, order)]
         others = set[str]() if crew is None else self._keys_of_others(crew, "task")
         for name in data:
             if name not in keyed and name not in others:
@@ -157,7 +171,7 @@ class CrewReader(AgentReader):
                 self.tell("changed", f"task {name}", place, "left out: the crew does not do it")
         if self.flow.steps:
             last = next(each for each in reversed(self.flow.steps) if each.kind == "agent")
-            self.flow.outputs["result"] = to_tag(f"nodes.{last.id}.output")
+            self.flow.outputs["result"] = to_tag(f"nodes.{last.id}.output{' | default(none)' if order.review else ''}")
 
     def _tasks_in_order(self, crew: CrewClass | None, data: Mapping[str, Any]) -> list[Entry]:
         if crew is None:
@@ -198,7 +212,7 @@ class CrewReader(AgentReader):
                 context = self._read_context(said, order.ids)
             elif key == "async_execution":
                 is_async = value is True
-                self._tell_of(said, "mapped", "it runs beside the tasks that do not need it")
+                self._tell_of(said, "mapped", "it runs beside the tasks that do not need it" if is_async else "")
             elif key in ("output_json", "output_pydantic", "response_model"):
                 self._read_shape(step, said)
             elif key == "output_file":
@@ -215,9 +229,8 @@ class CrewReader(AgentReader):
                 self._read_guardrail(step, said)
             else:
                 self._tell_other(said, TASK_NOTES, "write it as a node or a guardrail")
-        before = order.add(step.id, is_async=is_async)
         self._set_agent(step, part)
-        step.prompt = self._prompt(texts, before if context is None else context)
+        step.prompt = self._prompt(texts, order.add(step, after, context, is_async=is_async))
         return after
 
     def _prompt(self, texts: Mapping[str, str], context: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.importers.crew_ai.crew_classes import CrewClass
 from flowengine.importers.form import Outcome
+from flowengine.importers.option_values import fits_option
 from flowengine.importers.python_code import call_name, last_name, literal_of
 from flowengine.models.vendor_choice import is_known_name
 from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
@@ -96,7 +97,18 @@ _PREFIXES: Final[Mapping[str, str]] = {
     "ChatNVIDIA": "nvidia_nim/",
 }
 """Class of a model in code → the prefix of its vendor."""
-_KEYS: Final = {"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed"}
+_OPTIONS: Final[Mapping[str, str]] = {
+    **{each: each for each in ("temperature", "max_tokens", "top_p", "seed", "stop")},
+    **{each: each for each in ("presence_penalty", "frequency_penalty")},
+    "max_completion_tokens": "max_tokens",
+}
+"""Argument of a model's class → our option."""
+_NAMES: Final = ("model", "model_name", "azure_deployment", "deployment_name")
+_ADDRESSES: Final = ("base_url", "api_base", "openai_api_base")
+_KNOWN: Final = frozenset({*_NAMES, *_ADDRESSES, "api_key", "verbose"})
+"""Arguments that are read elsewhere; keys are the environment's."""
+_MADE: Final = object()
+"""A value that code makes."""
 
 
 _VENDORS: Final = frozenset({*VENDORS, *OTHERS, *ALIASES})
@@ -164,32 +176,36 @@ def _model_of_call(call: ast.Call, crew: CrewClass, depth: int) -> ModelFound:
         if isinstance(fallback, str) and (found := _find_named(fallback, {})).model is not None:
             return found._replace(outcome="changed", note="the name that the code has where its variable is not set")
         return _by_environment()
-    keys = {ours: literal_of(crew.resolve(said[theirs])) for theirs, ours in _KEYS.items() if theirs in said}
-    keys = {key: each for key, each in keys.items() if isinstance(each, int | float) and not isinstance(each, bool)}
-    node = next(
-        (said[each] for each in ("model", "model_name", "azure_deployment", "deployment_name") if each in said), None
-    )
-    given = crew.resolve(node if node is not None else call.args[0] if call.args else None)
+    values = {each: literal_of(crew.resolve(value), _MADE) for each, value in said.items()}
+    keys = {_OPTIONS[each]: value for each, value in values.items() if fits_option(_OPTIONS.get(each, ""), value)}
+    node = next((said[each] for each in _NAMES if each in said), call.args[0] if call.args else None)
+    given = crew.resolve(node)
+    text = literal_of(given)
     if isinstance(given, ast.Call) and depth < 4:
         found = _model_of_call(given, crew, depth + 1)
-        return found._replace(keys=keys | found.keys)
-    text = literal_of(given)
-    if not isinstance(text, str):
+        found = found._replace(keys=keys | found.keys)
+    elif isinstance(text, str):
+        has_address = any(each in said for each in _ADDRESSES)
+        prefix = _PREFIXES.get(name, "")
+        if prefix and "/" not in text:
+            text = prefix + text.removeprefix("models/")
+        found = _find_named(text, keys, is_openai=name in _OPENAI or has_address)
+        if has_address and found.model is not None:
+            todo = "say the model's address in `[models]` of the project file, or by the vendor's variable"
+            found = found._replace(outcome="changed", note=f"{found.model}, without its address", by_hand=todo)
+    else:
         function = crew.files.function_of(crew.source, call_name(call)) if depth < 4 else None
         returned = [each.value for each in ast.walk(function[0]) if isinstance(each, ast.Return)] if function else []
         inner = crew.resolve(returned[-1]) if returned else None
         if isinstance(inner, ast.Call):
             return _model_of_call(inner, crew, depth + 1)
-        return _by_environment()._replace(keys=keys)
-    has_address = "base_url" in said or "api_base" in said or "openai_api_base" in said
-    prefix = _PREFIXES.get(name, "")
-    if prefix and "/" not in text:
-        text = prefix + text.removeprefix("models/")
-    found = _find_named(text, keys, is_openai=name in _OPENAI or has_address)
-    if has_address and found.model is not None:
-        todo = "say the model's address in `[models]` of the project file, or by the vendor's variable"
-        return found._replace(outcome="changed", note=f"{found.model}, without its address", by_hand=todo)
-    return found
+        found = _by_environment()._replace(keys=keys)
+    left = [each for each, value in values.items() if each not in _KNOWN and value not in (None, False)]
+    left = [each for each in left if _OPTIONS.get(each) not in keys]
+    if not left:
+        return found
+    outcome: Outcome = "lost" if found.outcome == "lost" else "changed"
+    return found._replace(outcome=outcome, note=f"{found.note}; options left out: {', '.join(left)}")
 
 
 def _find_named(text: str, keys: dict[str, Any], *, is_openai: bool = False) -> ModelFound:

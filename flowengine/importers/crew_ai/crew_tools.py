@@ -12,10 +12,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from flowengine.importers.carried_code import CarriedCode, Wrapper, argument_name, module_name
+from flowengine.importers.carried_code import CarriedCode, Wrapper, argument_name, module_name, wrap_function
 from flowengine.importers.crew_ai.crew_classes import CrewClass, PythonFiles
 from flowengine.importers.crew_ai.crewai_stand_in import PARTS
-from flowengine.importers.form import Names, Stub
+from flowengine.importers.form import Stub
+from flowengine.importers.import_names import Names
 from flowengine.importers.python_code import (
     PythonFunction,
     PythonSource,
@@ -107,9 +108,7 @@ class ToolCode:
         """The tool that an element of a list of tools is."""
         key = f"{crew.source.file}:{crew.name}:{ast.unparse(node)}"
         if key not in self._made:
-            found = self._read(node, crew)
-            same = next((each for each in self._made.values() if found.lost and each.call == found.call), None)
-            self._made[key] = same or found
+            self._made[key] = self._read(node, crew)
         return self._made[key]
 
     def guard_of(self, node: ast.expr, crew: CrewClass) -> str | None:
@@ -211,15 +210,12 @@ class ToolCode:
         if module is None or problem:
             return self._stub(node, crew, problem, own.run, own.source)
         self._code.need(path)
-        parameters = parameters_of(own.run)[1:] if own.is_method else parameters_of(own.run)
-        parameters = [each for each in parameters if not each.startswith("*")]
-        names = [_bare(each) for each in parameters]
-        head = [each.replace(_bare(each), argument_name(_bare(each)), 1) for each in parameters]
-        is_async = isinstance(own.run, ast.AsyncFunctionDef)
-        passed = ", ".join(f"{each}={argument_name(each)}" for each in names)
-        body = f"return {'await ' if is_async else ''}{own.called}({passed})"
-        first = _format_docstring(own.text or f"Use the tool {own.name}.")
-        wrapper = Wrapper(head, module, own.imported, body, first, is_async=is_async)
+        text = _format_docstring(own.text or f"Use the tool {own.name}.")
+        wrapper = wrap_function(module, own.run, own.called, is_method=own.is_method)
+        head = [each for each in wrapper.parameters if not each.startswith("*")]
+        if len({_bare(each) for each in head}) < len(head):
+            return self._stub(node, crew, "two of its parameters differ by signs alone", own.run, own.source)
+        wrapper = wrapper._replace(parameters=head, imported=own.imported, first=text)
         needs = self._code.needs_of(path)
         is_other = own.source.file != crew.source.file
         change = "its file goes along, without crewai" if is_other else "the crew's file goes along for it"
@@ -242,7 +238,7 @@ class ToolCode:
             parameters = [each for each in parameters_of(run) if _bare(each) not in ("self", "cls")]
         original = source.segment(run) if run is not None and source is not None else written
         call = f"imported_stubs:{name}"
-        self.stubs.append(Stub(call, parameters, why, crew.source.place(node), original=original, is_tool=True))
+        self.stubs.append(Stub(call, parameters, why, crew.source.place(node), original=original))
         return ToolFound(call, lost=why)
 
 

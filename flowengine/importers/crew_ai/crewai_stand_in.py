@@ -249,13 +249,4 @@ def run_method(kind: type[Any], name: str, state: dict[str, Any], given: Any = N
 async def _wait(found: Any) -> Any:
     return await found
 '''
-_NAMES: Final = frozenset(
-    {
-        *("BaseTool", "tool", "EnvVar", "CrewBase", "agent", "task", "crew", "llm", "before_kickoff", "after_kickoff"),
-        *("Agent", "Task", "Crew", "LLM", "Knowledge", "BaseAgent", "ConditionalTask", "TaskOutput", "CrewOutput"),
-        *("Process", "Flow", "FlowState", "start", "listen", "router", "or_", "and_", "persist"),
-    }
-)
-
-
-STAND_IN: Final = StandIn("crewai", PARTS, _MODULE, _NAMES)
+STAND_IN: Final = StandIn("crewai", PARTS, _MODULE)

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from flowengine.importers.crew_ai.flow_methods import FlowMethod, FlowParts
-from flowengine.importers.form import FlowStep, SourcePlace, reach_from, to_tag
+from flowengine.importers.flow_text import to_tag
+from flowengine.importers.form import FlowStep, SourcePlace, reach_from
 
 __all__ = ["EdgeReader"]
 

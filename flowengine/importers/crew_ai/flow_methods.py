@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from flowengine.importers.crew_ai.class_fields import StateField, state_field
 from flowengine.importers.crew_ai.crew_reader import CrewReader
-from flowengine.importers.form import ImportedFlow, Names, SourcePlace, literal, to_tag
+from flowengine.importers.flow_text import literal, to_tag
+from flowengine.importers.form import ImportedFlow, SourcePlace
+from flowengine.importers.import_names import Names
 from flowengine.importers.python_code import (
     PythonFunction,
     PythonSource,

@@ -14,19 +14,11 @@ from typing import Any, Final
 
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
 from flowengine.importers.dify.selectors import Selectors, UnknownValueError, Value, words_of
-from flowengine.importers.form import (
-    CarriedFile,
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    Names,
-    SourcePlace,
-    Stub,
-    fits_option,
-    key_path,
-    quote,
-)
+from flowengine.importers.flow_text import key_path, quote
+from flowengine.importers.form import CarriedFile, FlowStep, ImportedFlow, ImportedProject, SourcePlace, Stub
+from flowengine.importers.import_names import Names
 from flowengine.importers.jinja_text import convert, rendering_module
+from flowengine.importers.option_values import fits_option
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 from flowengine.models.option_refusals import find_refusals
 
@@ -340,13 +332,13 @@ class AppParts:
             return f"{vendor}/{name}"
         key = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{provider}-{name.rsplit('/', 1)[-1]}").strip("-.") or "model"
         models: dict[str, Any] = self.project.settings.setdefault("models", {})
-        variable = re.sub(r"[^A-Z0-9]+", "_", provider.upper()).strip("_") or "MODEL"
+        why = f"models of {provider or 'a provider without a name'}"
+        variable = self.project.add_variable(f"{provider.upper() or 'MODEL'}_API_KEY", why)
         models[key] = {
             "model": "openai/" + (re.sub(r"[^A-Za-z0-9_.:/@+-]+", "-", name).strip("-/") or "model"),
             "base_url": _ADDRESSES.get(provider, "http://localhost:8000/v1"),
-            "key_env": f"{variable}_API_KEY",
+            "key_env": variable,
         }
-        self.project.environment[f"{variable}_API_KEY"] = f"models of {provider or 'a provider without a name'}"
         self.note(f"the model is '{key}' of flowengine.toml, where its address stands")
         return key
 
@@ -368,7 +360,7 @@ class AppParts:
             step.keys.setdefault("tools", []).append(f"stubs:{function}")
             names = [str(each.get("name")) for each in as_maps(tool.get("schemas")) if each.get("form") == "llm"]
             parameters = [f"{each}: str" for each in dict.fromkeys(names) if each.isidentifier()]
-            self.project.stubs.append(Stub(f"stubs:{function}", parameters, words, origin, is_tool=True))
+            self.project.stubs.append(Stub(f"stubs:{function}", parameters, words, origin))
             why, by_hand = f"it is a plugin of Dify, of '{provider[:80]}'", f"write the function {function} in stubs.py"
             self.project.ledger.note_lost(what, origin, why, by_hand)
 
@@ -404,7 +396,8 @@ class AppParts:
             if as_list(raw):
                 found[key] = self.to_template(words_of(raw), place)
             else:
-                found[key] = self.text(raw, place) if isinstance(raw, str) else raw
+                hidden = self.project.hide_secret(key, raw, place.id)
+                found[key] = hidden or (self.text(raw, place) if isinstance(raw, str) else raw)
         for key in ("variable_selector", "query_variable_selector", "variable", "query"):
             if isinstance(data.get(key), list) and key not in found:
                 name = key.removesuffix("_variable_selector").removesuffix("_selector")

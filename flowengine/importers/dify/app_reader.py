@@ -13,19 +13,10 @@ from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
 from flowengine.importers.dify.graph_writer import GraphWriter
 from flowengine.importers.dify.node_converters import NodeConverters
-from flowengine.importers.form import (
-    FieldNames,
-    FlowStep,
-    ImportedFlow,
-    ImportedProject,
-    ImportLedger,
-    Names,
-    SourcePlace,
-    escape_text,
-    fill_text,
-    plain_words,
-    to_tag,
-)
+from flowengine.importers.dify.selectors import NUMBER
+from flowengine.importers.flow_text import escape_text, fill_text, plain_words, to_tag
+from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, SourcePlace
+from flowengine.importers.import_names import FieldNames, Names
 from flowengine.importers.source_tree import SourceError, YamlSource, as_list, as_map, as_maps
 
 __all__ = ["AppReader"]
@@ -123,7 +114,7 @@ class AppReader:
         field: dict[str, Any] = {"type": _INPUT_TYPES.get(kind, "string")}
         options = [str(each) for each in as_list(row.get("options"))]
         default = row.get("default")
-        if kind == "number" and isinstance(default, str) and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", default):
+        if kind == "number" and isinstance(default, str) and NUMBER.fullmatch(default):
             default = float(default) if "." in default else int(default)
         if kind == "select" and options:
             field["enum"] = list(dict.fromkeys(options))
@@ -157,11 +148,9 @@ class AppReader:
             origin = self._source.origin("workflow", "environment_variables", at)
             what = f"environment variable '{name[:60]}'"
             if each.get("value_type") == "secret" or not isinstance(value, str | int | float | bool):
-                variable = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "SECRET"
-                variable = variable if not variable[0].isdigit() else f"V_{variable}"
+                why = plain_words(each.get("description"), 200) or "a secret of the app"
+                variable = self._project.add_variable(name, why, is_read=True)
                 self._values["env", name] = f'(env.{variable} | default(""))'
-                self._project.settings.setdefault("allow_env", []).append(variable)
-                self._project.environment[variable] = plain_words(each.get("description"), 200) or "a secret of the app"
                 self._ledger.note_changed(what, origin, "it comes from the environment", f"set {variable}")
             else:
                 self._constants[f"env.{name}"] = str(value)

@@ -10,7 +10,9 @@ from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyNode, GraphEdge
 from flowengine.importers.dify.node_converters import NodeConverters
 from flowengine.importers.dify.selectors import UnknownValueError, Value, escape_values, words_of
-from flowengine.importers.form import FieldNames, FlowStep, ImportLedger, join_tests, plain_words, status_test, to_tag
+from flowengine.importers.flow_text import join_tests, plain_words, status_test, to_tag
+from flowengine.importers.form import FlowStep, ImportLedger
+from flowengine.importers.import_names import FieldNames
 from flowengine.importers.source_tree import as_maps
 
 __all__ = ["GraphWriter"]

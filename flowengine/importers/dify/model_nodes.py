@@ -12,7 +12,9 @@ from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
-from flowengine.importers.form import FlowStep, plain_words, to_tag
+from flowengine.importers.flow_text import plain_words, to_tag
+from flowengine.importers.form import FlowStep
+from flowengine.importers.option_values import whole_number
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["ModelNodes"]
@@ -48,9 +50,8 @@ class ModelNodes(AppParts):
             turns.append(("user", self.text(asked, place, special)))
         if self.is_chat:
             window = as_map(memory.get("window"))
-            size = window.get("size")
-            wanted = (size if isinstance(size, int) and window.get("enabled") else 50) if memory else 0
-            step.keys["history_size"] = min(max(wanted, 0), 1000)
+            size = whole_number(window.get("size"), 0) if window.get("enabled") else None
+            step.keys["history_size"] = 0 if not memory else 50 if size is None else min(size, 1000)
         if not turns and system:
             turns.append(("user", system.pop()))
             self.note("the system message is the prompt, since there is no other")
@@ -155,8 +156,8 @@ class ModelNodes(AppParts):
         step.prompt = self.text(given.get("query") or ("{{#sys.query#}}" if self.is_chat else ""), place)
         if not step.prompt.strip():
             raise UnknownValueError("a question, which is empty")
-        rounds = given.get("maximum_iterations")
-        if isinstance(rounds, int) and 1 <= rounds <= 1000:
+        rounds = whole_number(given.get("maximum_iterations"), 1, 1000)
+        if rounds is not None:
             step.keys["max_tool_rounds"] = rounds
         tools = [each for each in as_maps(given.get("tools")) if each.get("enabled", True)]
         self.add_tools(step, tools, place.origin)

@@ -15,7 +15,9 @@ from flowengine.importers.dify.model_nodes import ModelNodes
 from flowengine.importers.dify.request_nodes import RequestNodes
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
 from flowengine.importers.dify.value_nodes import ValueNodes
-from flowengine.importers.form import FlowStep, join_tests, plain_words
+from flowengine.importers.flow_text import join_tests, plain_words
+from flowengine.importers.form import FlowStep
+from flowengine.importers.option_values import whole_number
 from flowengine.importers.source_tree import as_map, as_maps
 
 __all__ = ["NodeConverters"]
@@ -65,8 +67,8 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
             step.keys["form"] = {"type": "object", "properties": properties}
         labels = self.labels(place)
         step.keys["routes"] = {label: {} for label in labels.values()} or {"go_on": {}}
-        amount, unit = data.get("timeout"), str(data.get("timeout_unit") or "hour")[:1]
-        if isinstance(amount, int) and amount > 0 and unit in {"h", "d", "m"} and "__timeout" in labels:
+        amount, unit = whole_number(data.get("timeout"), 1), str(data.get("timeout_unit") or "hour")[:1]
+        if amount is not None and unit in {"h", "d", "m"} and "__timeout" in labels:
             step.keys["expires"] = f"{amount * (24 if unit == 'd' else 1)}{'m' if unit == 'm' else 'h'}"
             step.keys["on_expire"] = labels["__timeout"]
         self.schemas[place.source] = {"properties": properties}
@@ -76,10 +78,8 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         data = place.data
         step.keys["over"] = self.value(words_of(data.get("iterator_selector")), place).with_default("[]")
         step.keys["as"] = self.item_names[place.source]
-        step.keys["concurrency"] = 1
-        amount = data.get("parallel_nums")
-        if data.get("is_parallel"):
-            step.keys["concurrency"] = amount if isinstance(amount, int) and 1 <= amount <= 10000 else 10
+        amount = whole_number(data.get("parallel_nums"), 1, 10000) or 10
+        step.keys["concurrency"] = amount if data.get("is_parallel") else 1
         handling = str(data.get("error_handle_mode") or "terminated")
         if handling == "remove-abnormal-output":
             step.keys["on_item_error"] = "skip"
@@ -90,8 +90,7 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
     def _do_loop(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "loop"
         data = place.data
-        count = data.get("loop_count")
-        step.keys["max_iterations"] = min(max(count if isinstance(count, int) else 10, 1), 10000)
+        step.keys["max_iterations"] = min(whole_number(data.get("loop_count"), 1) or 10, 10000)
         step.keys["on_exhausted"] = "continue"
 
     def _do_loop_end(self, place: DifyNode, step: FlowStep) -> None:
@@ -99,15 +98,14 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
 
     def _add_retry(self, place: DifyNode, step: FlowStep) -> None:
         retry = as_map(place.data.get("retry_config"))
-        most = retry.get("max_retries")
-        if not (retry.get("retry_enabled", retry.get("enabled")) and isinstance(most, int) and most > 0):
+        most = whole_number(retry.get("max_retries"), 1)
+        if most is None or not retry.get("retry_enabled", retry.get("enabled")):
             return
         if step.kind == "http" and step.keys.get("method") in {"POST", "PATCH"}:
             self.note("a request that changes something is not repeated; `effect: idempotent` allows it")
         elif step.kind not in {"condition", "approval", "map", "loop"}:
-            wait = retry.get("retry_interval")
             step.keys["retry"] = {
                 "attempts": min(most + 1, 100),
                 "backoff": "fixed",
-                "initial": f"{wait if isinstance(wait, int) and wait > 0 else 100}ms",
+                "initial": f"{whole_number(retry.get('retry_interval'), 1) or 100}ms",
             }

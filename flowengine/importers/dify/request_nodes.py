@@ -9,18 +9,20 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from flowengine.core.values import is_map
 from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
-from flowengine.importers.form import SECRET_HEADER, FlowStep, quote, to_expression, to_tag
+from flowengine.importers.flow_text import quote, to_expression, to_tag
+from flowengine.importers.form import FlowStep
+from flowengine.importers.option_values import KEYS_OUTSIDE, SECRET_HEADER, whole_number
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
 
 __all__ = ["RequestNodes"]
 
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
+_HEADER: Final = re.compile(r"[!-9;-z|~]+")
 _TAVILY: Final = {
     "search_depth": str,
     "topic": str,
@@ -102,7 +104,7 @@ class RequestNodes(AppParts):
             "effect": "none",
         }
         self.project.allow_http("https://api.tavily.com/", ["TAVILY_AUTHORIZATION"])
-        self.project.environment["TAVILY_AUTHORIZATION"] = f"the header Authorization of '{place.id}', as `Bearer …`"
+        self.project.add_variable("TAVILY_AUTHORIZATION", f"the header Authorization of '{place.id}', as `Bearer …`")
         self.note("the service is asked itself; what it answers is its JSON, where Dify made a text of it")
 
     def _ask_wikipedia(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
@@ -153,7 +155,7 @@ class RequestNodes(AppParts):
             step.keys["method"] = method
         headers: dict[str, str] = {}
         secret: dict[str, str] = {}
-        for key, text in pairs_of(data.get("headers")):
+        for key, text in self._pairs("header", data.get("headers")).items():
             if SECRET_HEADER.search(key):
                 secret[key] = self._secret(place, key, text)
             elif key.lower() not in {"content-length", "host"}:
@@ -165,30 +167,53 @@ class RequestNodes(AppParts):
             words = {"basic": "Basic …", "bearer": "Bearer …"}.get(str(config.get("type")), "the key")
             secret[header] = self._secret(place, header, str(config.get("api_key") or ""), words)
         step.keys["url"] = self._url(str(data.get("url") or ""), place, sorted(set(secret.values())))
-        query = {key: self.text(text, place) for key, text in pairs_of(data.get("params"))}
+        query = self._pairs("parameter", data.get("params"))
         if query:
-            step.keys["query"] = query
+            step.keys["query"] = {key: self._hide(key, text, place) for key, text in query.items()}
         self._body(as_map(data.get("body")), place, step, headers, method)
         if headers:
             step.keys["headers"] = headers
         if secret:
             step.keys["headers_env"] = secret
-            self.note("keys come from the environment")
+            self.note(KEYS_OUTSIDE)
         step.keys["expect"] = {"status": ["2xx", "4xx", "5xx"]}
         timeout = as_map(data.get("timeout"))
-        wait = timeout.get("max_read_timeout") or timeout.get("read")
-        if isinstance(wait, int) and wait > 0:
+        wait = whole_number(timeout.get("max_read_timeout") or timeout.get("read"), 1)
+        if wait is not None:
             step.keys["timeout"] = f"{wait}s"
         step.sample = "text"
+
+    def _pairs(self, what: str, source: object) -> dict[str, str]:
+        """The headers, parameters or fields of a form: lines of `key:value`, or a list of keys and values."""
+        rows = [(str(each.get("key") or ""), str(each.get("value") or "")) for each in as_maps(source)]
+        if not is_list(source):
+            lines = (each.partition(":") for each in str(source or "").splitlines())
+            rows = [(key, value.strip()) for key, _, value in lines]
+        found: dict[str, str] = {}
+        for key, value in ((key.strip(), value) for key, value in rows):
+            if "{{" in key or (what == "header" and key and not _HEADER.fullmatch(key)):
+                self.note(f"the {what} '{key[:40]}' is left out: its name is none that can be written")
+            elif key:
+                if key in found:
+                    self.note(f"the {what} '{key[:40]}' stands twice, and the last one counts")
+                found[key] = value
+        return found
+
+    def _hide(self, name: str, text: str, place: DifyNode) -> str:
+        """A text of a request as a template; a key comes from the environment."""
+        hidden = self.project.hide_secret(name, text, place.id)
+        if hidden is None:
+            return self.text(text, place)
+        self.note(KEYS_OUTSIDE)
+        return hidden
 
     def _secret(self, place: DifyNode, header: str, text: str, words: str = "") -> str:
         """The environment variable that holds a header's value."""
         inner = _REFERENCE.search(text)
-        base = inner[1].partition(".")[2] if inner and inner[1].startswith("env.") else f"{place.id}_{header}"
-        name = re.sub(r"[^A-Z0-9]+", "_", base.upper()).strip("_") or "KEY"
-        name = name if name[0].isalpha() else f"KEY_{name}"
-        self.project.environment[name] = f"the header {header} of '{place.id}'{f', as `{words}`' if words else ''}"
-        return name
+        is_named = inner is not None and inner[1].startswith("env.")
+        name = inner[1].removeprefix("env.") if inner is not None and is_named else f"{place.id}_{header}".upper()
+        why = f"the header {header} of '{place.id}'{f', as `{words}`' if words else ''}"
+        return self.project.add_variable(name, why)
 
     def _url(self, text: str, place: DifyNode, names: Sequence[str]) -> str:
         text = _REFERENCE.sub(lambda found: self.constants.get(found[1], found[0]), text.strip())
@@ -205,9 +230,8 @@ class RequestNodes(AppParts):
             if "{{" not in converted:
                 raise UnknownValueError(f"the address '{text[:60]}'")
             return to_tag(to_expression(converted))
-        if urlsplit(head[1]).username or "@" in head[1]:
-            raise UnknownValueError("an address with a password in it")
-        self.project.allow_http(f"{head[1]}/", names)
+        if "@" in head[1] or not self.project.allow_http(f"{head[1]}/", names):
+            raise UnknownValueError("an address whose host cannot be asked, or has a password")
         if _REFERENCE.search(text):
             self.note("values in the address are percent-encoded")
         return self.text(text, place)
@@ -229,7 +253,7 @@ class RequestNodes(AppParts):
         if kind in {"form-data", "x-www-form-urlencoded"}:
             if any(each.get("type") == "file" for each in as_maps(data)):
                 raise UnknownValueError("a form with files")
-            step.keys["form"] = {key: self.text(text, place) for key, text in pairs_of(data)}
+            step.keys["form"] = {key: self._hide(key, text, place) for key, text in self._pairs("field", data).items()}
             return
         if kind == "binary":
             raise UnknownValueError("a body that is a file")
@@ -247,6 +271,8 @@ class RequestNodes(AppParts):
 
     def _json(self, text: str, place: DifyNode) -> Any:
         """The JSON of a body with its references as templates; None where it is not JSON around them."""
+        if "\x02" in text or "\x03" in text:
+            return None  # They mark the references.
         marked: list[str] = []
 
         def mark(found: re.Match[str]) -> str:
@@ -262,25 +288,14 @@ class RequestNodes(AppParts):
         except (ValueError, RecursionError):
             return None
 
-        def restore(value: Any) -> Any:
+        def restore(value: Any, name: str = "") -> Any:
             if is_map(value):
-                return {key: restore(each) for key, each in value.items()}
+                return {key: restore(each, key) for key, each in value.items()}
             if is_list(value):
                 return [restore(each) for each in value]
             if isinstance(value, str):
-                return self.text(re.sub("\x02(\\d+)\x03", lambda found: marked[int(found[1])], value), place)
+                text = re.sub("\x02(\\d+)\x03", lambda found: marked[int(found[1])], value)
+                return self._hide(name, text, place)
             return value
 
         return restore(value)
-
-
-def pairs_of(source: object) -> list[tuple[str, str]]:
-    """The pairs of headers, parameters or a form: lines of `key:value`, or a list of keys and values."""
-    if is_list(source):
-        return [(str(each["key"]), str(each.get("value") or "")) for each in as_maps(source) if each.get("key")]
-    found: list[tuple[str, str]] = []
-    for line in str(source or "").splitlines():
-        key, colon, value = line.partition(":")
-        if colon and re.fullmatch(r"[!-9;-z|~]+", key.strip()):
-            found.append((key.strip(), value.strip()))
-    return found

@@ -13,11 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.core.values import is_map
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
-from flowengine.importers.form import escape_text, fill_text, key_path, quote, quote_value, status_test, to_tag
+from flowengine.importers.flow_text import escape_text, fill_text, key_path, quote, quote_value, status_test, to_tag
 from flowengine.importers.source_tree import as_list, as_map, is_list
 
 __all__ = [
     "COMPARISONS",
+    "NUMBER",
     "Selectors",
     "UnknownValueError",
     "Value",
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
-_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
+NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _TYPES: Final = {"image": "image/", "audio": "audio/", "video": "video/"}
 
 
@@ -217,7 +218,7 @@ class Selectors:
         if lone is not None:
             return self.find(lone[1].split("."), at).with_default()
         if kind in {"number", "integer", "float"}:
-            if not _NUMBER.fullmatch(text):
+            if not NUMBER.fullmatch(text):
                 raise UnknownValueError(f"the number '{text[:40]}'")
             return text
         if kind == "boolean" and text.lower() in {"true", "false"}:

@@ -16,12 +16,16 @@ from flowengine.importers.dify.app_parts import SAMPLES, AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import (
     COMPARISONS,
+    NUMBER,
     UnknownValueError,
     Value,
     escape_values,
     words_of,
 )
-from flowengine.importers.form import FlowStep, Names, quote, quote_value, to_tag
+from flowengine.importers.flow_text import quote, quote_value, to_tag
+from flowengine.importers.form import FlowStep
+from flowengine.importers.import_names import Names
+from flowengine.importers.option_values import whole_number
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 
 __all__ = ["ValueNodes"]
@@ -167,7 +171,7 @@ class ValueNodes(AppParts):
         step.arguments = {
             "query": self.value(words_of(data.get("query_variable_selector")), place).printed,
             "documents": "knowledge",
-            "limit": limit if isinstance(limit, int) else 4,
+            "limit": whole_number(limit, 1) or 4,
         }
         step.keys["untrusted"] = True
         step.sample = [{"content": "A passage", "title": "A title", "metadata": {"position": 1}}]
@@ -192,7 +196,7 @@ class ValueNodes(AppParts):
         extract = as_map(data.get("extract_by"))
         if extract.get("enabled"):
             at = str(extract.get("serial") or "1")
-            if not at.isdigit() or at == "0":
+            if re.fullmatch(r"[1-9][0-9]{0,8}", at) is None:
                 raise UnknownValueError("the place of the item to take")
             value = f"({value})[{int(at) - 1}:{at}]"
         order = as_map(data.get("order_by"))
@@ -201,8 +205,9 @@ class ValueNodes(AppParts):
             named = f", attribute={quote(_FILE_KEYS.get(key, key))}" if key else ""
             value = f"({value}) | sort(reverse={'true' if order.get('value') == 'desc' else 'false'}{named})"
         limit = as_map(data.get("limit"))
-        if limit.get("enabled") and isinstance(limit.get("size"), int):
-            value = f"(({value}) | list)[:{limit['size']}]"
+        size = whole_number(limit.get("size"), 0)
+        if limit.get("enabled") and size is not None:
+            value = f"(({value}) | list)[:{size}]"
         step.give(to_tag(value))
 
     def _convert_filter(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
@@ -218,7 +223,7 @@ class ValueNodes(AppParts):
             return f'({value} | selectattr("media_type", "in", {json.dumps(types)}) | list)'
         if operator not in symbols:
             raise UnknownValueError(f"the filter '{operator}'")
-        is_number = operator in {">", "<", "≥", "≤", "="} and re.fullmatch(r"-?\d+(\.\d+)?", str(wanted))
-        right = str(wanted) if is_number else json.dumps(wanted) if isinstance(wanted, list) else quote(str(wanted))
+        is_number = operator in {">", "<", "≥", "≤", "="} and NUMBER.fullmatch(str(wanted))
+        right = str(wanted) if is_number else quote_value(wanted) if isinstance(wanted, list) else quote(str(wanted))
         named = f"selectattr({quote(name)}, " if name else "select("
         return f'({value} | {named}"{symbols[str(operator)]}", {right}) | list)'

@@ -15,7 +15,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from flowengine.core.values import is_json_type, is_map
-from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, Names, SourcePlace, to_tag
+from flowengine.importers.flow_text import to_tag
+from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, SourcePlace
+from flowengine.importers.import_names import Names
 from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
 from flowengine.importers.prompt_flow.dag_nodes import NodeReader, Path
 from flowengine.importers.prompt_flow.dag_rows import RowReader, answers_json, find_optional

@@ -10,16 +10,8 @@ from typing import Any, Final
 
 from flowengine.core.values import is_map
 from flowengine.importers.carried_code import argument_name
-from flowengine.importers.form import (
-    Element,
-    FlowStep,
-    ImportLedger,
-    Outcome,
-    SourcePlace,
-    Stub,
-    quote_value,
-    to_tag,
-)
+from flowengine.importers.flow_text import quote_value, to_tag
+from flowengine.importers.form import Element, FlowStep, ImportLedger, Outcome, SourcePlace, Stub
 from flowengine.importers.jinja_text import convert, rendering_module
 from flowengine.importers.prompt_flow.dag_rows import RowReader
 from flowengine.importers.prompt_flow.dag_values import (
@@ -258,7 +250,7 @@ class NodeReader:
         step.call = found.call
         takes_any = "**" in found.parameters
         taken = {key: value for key, value in self._inputs.items() if takes_any or key in found.parameters}
-        step.arguments = {argument_name(key): to_value(value, self._expression) for key, value in taken.items()}
+        step.arguments = self._arguments(step, taken)
         step.arguments |= {argument_name(key): None for key in sorted(found.required - taken.keys())}
         changes = [f"it needs {', '.join(found.needs)} to be installed"] if found.needs else []
         if found.asks_models:
@@ -276,6 +268,13 @@ class NodeReader:
             self._tell_input(key, "changed", "left out: the function does not take it")
         for key in sorted(found.required - taken.keys()):
             self._ledger.note_changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
+
+    def _arguments(self, step: FlowStep, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call, whose keys come from the environment."""
+        return {
+            argument_name(key): self._project.hide_secret(key, value, step.id) or to_value(value, self._expression)
+            for key, value in given.items()
+        }
 
     def _read_embedding(self, step: FlowStep, tool: str) -> bool:
         """Tells whether it is promptflow's embedding, with its model and its text."""
@@ -302,7 +301,7 @@ class NodeReader:
             return False
         step.kind = "function"
         step.call = self._reader.code.add_package_tool(parts, list(self._inputs))
-        step.arguments = {key: to_value(value, self._expression) for key, value in self._inputs.items()}
+        step.arguments = self._arguments(step, self._inputs)
         self._tell_node(f"it needs the package of {parts[0]} to be installed")
         self._tell_variables(self._inputs)
         return True
@@ -312,7 +311,7 @@ class NodeReader:
     ) -> None:
         step.kind = "function"
         step.call = f"imported_stubs:{step.id}"
-        step.arguments = {argument_name(key): to_value(value, self._expression) for key, value in self._inputs.items()}
+        step.arguments = self._arguments(step, self._inputs)
         told = " ".join(parameters or ())
         if parameters is None or any(argument_name(key) != key or key not in told for key in self._inputs):
             parameters = list(step.arguments)

@@ -13,7 +13,10 @@ from typing import Any, Final
 from flowengine.core.flow_paths import is_withheld
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
-from flowengine.importers.form import CarriedFile, ImportedProject, ImportLedger, Names, SourcePlace
+from flowengine.importers.form import CarriedFile, ImportedProject, ImportLedger, SourcePlace
+from flowengine.importers.import_names import Names
+from flowengine.importers.option_values import is_secret
+from flowengine.importers.project_writer import OWN_FILES
 from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
 from flowengine.importers.prompt_flow.promptflow_stand_in import PARTS
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource, as_list, as_map
@@ -81,29 +84,34 @@ class PromptFlowSource:
 
     def _carry_files(self) -> None:
         code = list(self.code.files())
-        known = {each.path for each in code}
         self.project.files += code
+        texts = set[str]().union(*self.code.texts().values())
+        named = {PurePosixPath(text).name for text in texts if len(text) < 200}
+        own = {f"{each.name}.yaml" for each in self.project.flows}
         total = 0
         for name, path in self.paths.items():
             suffix = PurePosixPath(name).suffix.lower()
-            if suffix == ".py":
-                if name in known or name.replace("-", "_") in known:
-                    self.ledger.note_kept(f"file {name}", SourcePlace(path), "code")
-                continue
             parts = PurePosixPath(name).parts
-            if suffix in (".jinja2", ".jinja") or parts[-1] in _LEFT or any(map(is_withheld, parts)):
+            if suffix == ".py":
+                if self.code.carried_path(name):
+                    self.ledger.note_kept(f"file {name}", SourcePlace(path), "code")
+                else:
+                    why = self.code.modules[name].problem or "its name is none of a module"
+                    self.ledger.note_changed(f"file {name}", SourcePlace(path), f"left out: {why}")
                 continue
-            if suffix in (".yaml", ".yml") and "/" not in name:
-                continue  # A flow file stands there; runs of promptflow are described by files like that.
-            try:
-                data = self.tree.read(path, _MAX_CARRIED)
-            except SourceError:
-                continue
+            is_read = suffix in (".jinja2", ".jinja") or (suffix in (".yaml", ".yml") and "/" not in name)
+            if parts[-1] in _LEFT or any(map(is_withheld, parts)) or (is_read and parts[-1] not in named):
+                continue  # Templates are prompts; YAML at the top describes flows and runs. Code may name others.
             total += 1
-            if total > _MOST_CARRIED:
-                break
-            self.project.files.append(CarriedFile(name, data))
-            self.ledger.note_kept(f"file {name}", SourcePlace(path))
+            try:
+                if parts[0] in {*OWN_FILES, *own}:
+                    raise SourceError("the new project has a file of its own there")
+                if total > _MOST_CARRIED:
+                    raise SourceError(f"there are more than {_MOST_CARRIED} files")
+                self.project.files.append(CarriedFile(name, self.tree.read(path, _MAX_CARRIED)))
+                self.ledger.note_kept(f"file {name}", SourcePlace(path))
+            except SourceError as error:
+                self.ledger.note_lost(f"file {name}", SourcePlace(path), str(error), "copy it, where the code reads it")
         self.project.files += [CarriedFile(name, text) for name, text in self.templates.items()]
 
     def _read_top(self) -> None:
@@ -145,7 +153,10 @@ class PromptFlowSource:
         for key, value in as_map(self.data.get("environment_variables")).items():
             origin = self.source.origin("environment_variables", key)
             what = f"environment variable {key}"
-            if isinstance(value, str | int | float) and "${" not in str(value) and self.code.uses_parts:
+            if is_secret(key, value):
+                self.project.environment[key] = "the code reads it"
+                self.ledger.note_changed(what, origin, "it is a key, which the environment has", f"set {key}")
+            elif isinstance(value, str | int | float) and "${" not in str(value) and self.code.uses_parts:
                 self.code.variables[key] = str(value)
                 self.ledger.note_changed(what, origin, f"{PARTS}.py sets it where nothing else does")
             elif isinstance(value, str) and re.fullmatch(r"\$\{[^{}]{1,200}\}", value):

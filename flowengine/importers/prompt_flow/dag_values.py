@@ -6,9 +6,11 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.importers.form import key_path, literal, to_tag
+from flowengine.importers.flow_text import key_path, literal, to_tag
+from flowengine.importers.option_values import RANGES, WHOLE, fits_option
 
 __all__ = [
     "INPUT_TYPES",
@@ -124,16 +126,7 @@ _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "model": (),
 }
 """Parameter → values that change nothing; empty ones never do."""
-_NUMBERS: Final = {
-    "temperature": (0.0, 2.0),
-    "top_p": (0.0, 1.0),
-    "presence_penalty": (-2.0, 2.0),
-    "frequency_penalty": (-2.0, 2.0),
-    "max_tokens": (1, 10**9),
-    "seed": (-(10**12), 10**12),
-}
-_WHOLE: Final = frozenset({"max_tokens", "seed"})
-SETTINGS: Final = frozenset({*_NEUTRAL, *_NUMBERS})
+SETTINGS: Final = frozenset({*_NEUTRAL, *RANGES})
 """Inputs of an `llm` node that are parameters of the call; all others are variables of its prompt."""
 
 
@@ -148,11 +141,11 @@ def read_setting(name: str, given: Any) -> Setting:
         return Setting({})
     if type(value) is not bool and value in _NEUTRAL.get(name, ()):
         return Setting({})
-    if name in _NUMBERS:
-        low, high = _NUMBERS[name]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            return Setting({}, f"{value!r:.60} is no number from {low} to {high}")
-        return Setting({name: int(value) if name in _WHOLE else value})
+    if name in RANGES:
+        number = int(value) if name in WHOLE and isinstance(value, float) and isfinite(value) else value
+        if not fits_option(name, number):
+            return Setting({}, f"{value!r:.60} is no number from {RANGES[name][0]} to {RANGES[name][1]}")
+        return Setting({name: number})
     if name == "stop":
         stops = cast("list[Any]", value if isinstance(value, list) else [value])
         return Setting({"stop": [str(each) for each in stops][:4]})

@@ -248,24 +248,12 @@ class UserErrorException(Exception): ...
 
 class SystemErrorException(Exception): ...
 '''
-CONNECTIONS: Final = frozenset(
-    {
-        *("AzureOpenAIConnection", "OpenAIConnection", "CustomConnection", "CognitiveSearchConnection"),
-        *("SerpConnection", "FormRecognizerConnection", "AzureContentSafetyConnection", "QdrantConnection"),
-        *("WeaviateConnection", "ServerlessConnection", "CustomStrongTypeConnection"),
-    }
-)
-_NAMES: Final = frozenset(
-    {
-        *("tool", "trace", "start_trace", "log_metric", "get_logger", "Secret", "InputSetting", "FilePath", "chat"),
-        *("PromptTemplate", "SystemErrorException", "UserErrorException", "Image", *CONNECTIONS),
-    }
-)
 _HOMES: Final = (
     r"promptflow(\.(core(\._connection)?|tracing|connections|_core\.tool|contracts\.(types|multimedia)|exceptions"
     r"|_utils\.logger_utils|(_sdk\.)?entities|tools\.(aoai|openai)))?"
 )
-STAND_IN: Final = StandIn("promptflow", PARTS, _MODULE, _NAMES, _HOMES)
+STAND_IN: Final = StandIn("promptflow", PARTS, _MODULE, _HOMES)
+CONNECTIONS: Final = frozenset(each for each in STAND_IN.names if each.endswith("Connection"))
 
 
 EMBEDDING: Final = "imported_embedding:embed"
