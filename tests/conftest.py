@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -19,6 +20,10 @@ from hypothesis import HealthCheck, settings
 # the package and its libraries anew, which is half of the time that some commands take.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Folders of tests lie in memory where there is room: thousands of small stores would wait for a disk at each commit.
+if os.path.ismount("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 # A machine that is busy with other work makes no property false, so the clock does not judge.
 settings.register_profile(
