@@ -60,7 +60,8 @@ class Server:
         reason = why_missing()
         if reason is not None:
             missing(reason)
-        self.folder = Path(tempfile.mkdtemp(prefix="flowengine-postgres-"))
+        place = None if durable else os.environ.get("PYTEST_DEBUG_TEMPROOT")
+        self.folder = Path(tempfile.mkdtemp(prefix="flowengine-postgres-", dir=place))
         self._disk = disk
         self.port = quiet_port()
         self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
