@@ -113,6 +113,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(DoctestsWhereTheyAre())
 
 
+def pytest_sessionfinish() -> None:
+    if database := sys.modules.get("tests.support.postgres"):
+        database.stop_servers()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """What `-n auto` means: one more than there are cores. Tests wait for other processes part of the time, and each

@@ -22,7 +22,7 @@ from flowengine.version import install_hint
 from tests.support.quiet_ports import quiet_port
 from tests.support.require import missing
 
-__all__ = ["PASSWORD", "USER", "Server", "empty_database", "server", "why_missing"]
+__all__ = ["PASSWORD", "USER", "Server", "empty_database", "server", "stop_servers", "why_missing"]
 
 USER, PASSWORD = "flow", "s3cret-word"
 _numbers = count()
@@ -172,12 +172,22 @@ def why_missing() -> str | None:
     return None
 
 
+_started: list[Server] = []
+
+
 @cache
 def server(durable: bool = False) -> Server:
     """The session's server."""
     made = Server(durable)
-    atexit.register(made.stop)
+    _started.append(made)
+    atexit.register(stop_servers)
     return made
+
+
+def stop_servers() -> None:
+    """At the end of the session: a worker of xdist is killed where its own end takes long."""
+    while _started:
+        _started.pop().stop()
 
 
 def empty_database() -> str:
