@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -19,6 +20,12 @@ from hypothesis import HealthCheck, settings
 # the package and its libraries anew, which is half of the time that some commands take.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Folders of tests lie in memory where there is room: thousands of small stores would wait for a disk at each commit.
+if os.path.ismount("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
+
+WITH_A_BROWSER = ("tests/visualize/", "tests/server/", "tests/docs/")
 
 # A machine that is busy with other work makes no property false, so the clock does not judge.
 settings.register_profile(
@@ -32,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests with a browser go first: workers begin with long rows of tests and end with short ones, and each that gets
+    such tests starts a browser. What is left to the end takes milliseconds."""
+    items.sort(key=lambda item: not item.nodeid.startswith(WITH_A_BROWSER))
     times = config.getoption("--explore")
     for item in items if times else []:
         test = getattr(item, "obj", None)
@@ -87,13 +97,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return "mark.long" not in collection_path.read_text(encoding="utf-8") or None
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Looks for doctests only in files of tests that have one: each name of a module is looked at for them."""
-    found = yield
-    if file_path.suffix != ".py" or ">>>" in file_path.read_text(encoding="utf-8"):
-        return found
-    return [each for each in found if type(each) is pytest.Module]
+class DoctestsWhereTheyAre:
+    """Looks for doctests only in files that have one: a file is imported for them, and each name of it looked at."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        found = yield
+        if file_path.suffix != ".py" or ">>>" in file_path.read_text(encoding="utf-8"):
+            return found
+        return [each for each in found if type(each) is pytest.Module]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What is a plugin, unlike this file, is asked about files outside of this folder too."""
+    config.pluginmanager.register(DoctestsWhereTheyAre())
+
+
+def pytest_sessionfinish() -> None:
+    if database := sys.modules.get("tests.support.postgres"):
+        database.stop_servers()
 
 
 @pytest.hookimpl(optionalhook=True)

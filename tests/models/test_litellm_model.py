@@ -154,7 +154,7 @@ async def test_a_call_that_is_cancelled_before_it_is_sent_is_no_coroutine_to_be_
 
 async def test_pieces_that_come_after_the_reader_has_left_are_dropped(server: ModelServer) -> None:
     """Raised in a callback of the reader's loop, an error would be nobody's; a loop of trio would end."""
-    server.respond_with([Completion("word " * 2000)] * 3)
+    server.respond_with([Completion("word " * 300)] * 3)
     failures: list[Any] = []
     if sniffio.current_async_library() == "asyncio":
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))

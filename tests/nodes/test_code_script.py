@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -25,11 +27,12 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> Path:
-    """A project's folder, where there is a sandbox."""
-    if not verdict(tmp_path).holds:
-        missing(f"there is no sandbox: {verdict(tmp_path).reason}")
-    return tmp_path
+def sandbox() -> Generator[Path]:
+    """A project's folder, where there is a sandbox; on a disk, as a sandbox shows nothing below `/dev` anyway."""
+    with TemporaryDirectory(prefix="flowengine-project-", ignore_cleanup_errors=True) as folder:
+        if not verdict(Path(folder)).holds:
+            missing(f"there is no sandbox: {verdict(Path(folder)).reason}")
+        yield Path(folder)
 
 
 def node(root: Path, code: str, **settings: Any) -> CodeNode:

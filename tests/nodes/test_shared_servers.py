@@ -245,11 +245,11 @@ def everything_server() -> list[str]:
     return [str(command), "stdio"]
 
 
-@pytest.mark.parametrize(
-    ("command", "wish", "said"),
+@pytest.mark.parametrize(  # Servers of our own are shared on both event loops.
+    ("command", "wish", "said", "anyio_backend"),
     [
-        (time_server, ToolRequest("1", "real_get_current_time", '{"timezone": "Asia/Tokyo"}'), "Asia/Tokyo"),
-        (everything_server, ToolRequest("1", "real_echo", '{"message": "hello"}'), "Echo: hello"),
+        (time_server, ToolRequest("1", "real_get_current_time", '{"timezone": "Asia/Tokyo"}'), "Asia/Tokyo", "trio"),
+        (everything_server, ToolRequest("1", "real_echo", '{"message": "hello"}'), "Echo: hello", "asyncio"),
     ],
 )
 async def test_two_agents_of_a_run_share_a_published_server(

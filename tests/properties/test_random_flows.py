@@ -16,9 +16,6 @@ from tests.properties.run_modes import Bench, Mismatch
 
 BLOCKS, FLOWS = 10, 25
 """Blocks of flows, a test each, and the flows of a block."""
-LONG = pytest.mark.long
-SHORT = 4
-"""Blocks that are tried each time; the others among the long tests."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +24,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("block", [*range(SHORT), *(pytest.param(each, marks=LONG) for each in range(SHORT, BLOCKS))])
+@pytest.mark.parametrize("block", range(BLOCKS))
 def test_every_way_of_running_a_flow_gives_what_the_flow_means(bench: Bench, block: int):
     kinds: list[str] = []
     for number in range(block * FLOWS, (block + 1) * FLOWS):

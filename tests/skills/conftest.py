@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 MakeSkill = Callable[..., Path]
+
+
+@pytest.fixture
+def tmp_path() -> Generator[Path]:
+    """On a disk: below `/dev`, where other tests have theirs, a sandbox shows nothing, whatever it is told to hide."""
+    with TemporaryDirectory(prefix="flowengine-skills-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

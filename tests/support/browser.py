@@ -54,9 +54,33 @@ class Tab:
         """Errors of scripts, and whatever the console holds that is worse than information."""
         self.requests: list[str] = []
         """Every address that was asked for."""
-        page.on("pageerror", self._fail)
-        page.on("console", self._hear)
-        page.on("request", self._ask)
+        self._is_changed = False
+        self._listeners = {"pageerror": self._fail, "console": self._hear, "request": self._ask}
+        for event, listener in self._listeners.items():
+            page.on(event, listener)
+
+    def add_init_script(self, script: str) -> None:
+        """Run a script in each page before its own; where it stays, this tab is nobody else's any more."""
+        self._is_changed = True
+        self._call(self._page.add_init_script, script)
+
+    def empty(self) -> bool:
+        """Leave nothing of what was opened; whether that can be said. On the browser's thread."""
+        for event, listener in self._listeners.items():
+            self._page.remove_listener(event, listener)
+        origins = {"/".join(url.split("/")[:3]) for url in self.requests if not url.startswith("data:")}
+        if self._is_changed or len(origins) != 1 or len(self._page.context.pages) != 1:
+            return False
+        self._page.evaluate("sessionStorage.clear(); localStorage.clear()")
+        self._page.goto("about:blank")
+        self._page.mouse.move(0, 0)
+        self._page.emulate_media(media="null", reduced_motion="null", forced_colors="null")
+        self._page.context.clear_cookies()
+        session = self._page.context.new_cdp_session(self._page)
+        for command in ("Page.resetNavigationHistory", "Network.clearBrowserCache"):
+            session.send(command)
+        session.detach()
+        return True
 
     def _fail(self, error: Any) -> None:
         self.trouble.append(f"error: {error}")
@@ -90,9 +114,9 @@ class Tab:
         ):
             self._call(act, *arguments, **options)
 
-    def look(self, width: int, scheme: str) -> None:
-        """Give it a width and a colour scheme; a page that is opened from now on finds these."""
-        self._call(self._page.set_viewport_size, {"width": width, "height": 800})
+    def look(self, width: int, scheme: str, height: int = 800) -> None:
+        """Give it a size and a colour scheme; a page that is opened from now on finds these."""
+        self._call(self._page.set_viewport_size, {"width": width, "height": height})
         self._call(self._page.emulate_media, color_scheme=scheme)
 
     def wheel(self, at: tuple[int, int], by: int) -> None:
@@ -126,16 +150,29 @@ class Browser:
     def __init__(self, call: Callable[..., Any], chromium: Any) -> None:
         self._call = call
         self._chromium = chromium
+        self._left: Any = None
+        """A page that a test has left, empty."""
 
     @contextmanager
     def tab(self, width: int = 1280, height: int = 800, scheme: str = "light", **options: Any) -> Generator[Tab]:
-        """A new page in a new, empty profile; `options` are those of Playwright's `new_context`."""
-        size = {"width": width, "height": height}
-        context = self._call(self._chromium.new_context, viewport=size, color_scheme=scheme, **options)
+        """A page in an empty profile; `options` are those of Playwright's `new_context`.
+
+        A page that another test has left is emptied and taken again: a new one has a process of its own, which takes
+        longer than most tests. A test that fails, or asks for options, leaves none.
+        """
+        page, self._left = (None, self._left) if options else (self._left, None)
+        if page is None:
+            page = self._call(lambda: self._chromium.new_context(**options).new_page())
+        context = page.context
         try:
-            yield self._call(lambda: Tab(self._call, context.new_page()))
+            tab = self._call(Tab, self._call, page)
+            tab.look(width, scheme, height)
+            yield tab
+            if not options and self._left is None and self._call(tab.empty):
+                self._left, context = page, None
         finally:
-            self._call(context.close)
+            if context is not None:
+                self._call(context.close)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from flowengine.version import install_hint
 from tests.support.quiet_ports import quiet_port
 from tests.support.require import missing
 
-__all__ = ["PASSWORD", "USER", "Server", "empty_database", "server", "why_missing"]
+__all__ = ["PASSWORD", "USER", "Server", "empty_database", "server", "stop_servers", "why_missing"]
 
 USER, PASSWORD = "flow", "s3cret-word"
 _numbers = count()
@@ -60,11 +60,14 @@ class Server:
         reason = why_missing()
         if reason is not None:
             missing(reason)
-        self.folder = Path(tempfile.mkdtemp(prefix="flowengine-postgres-"))
+        place = None if durable else os.environ.get("PYTEST_DEBUG_TEMPROOT")
+        self.folder = Path(tempfile.mkdtemp(prefix="flowengine-postgres-", dir=place))
         self._disk = disk
         self.port = quiet_port()
         self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
-        self._settings = [] if durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
+        # A checkpoint costs little without a disk, and a server that is crashed has less to do over.
+        quick = ["-c", "fsync=off", "-c", "full_page_writes=off", "-c", "checkpoint_timeout=30s"]
+        self._settings = [] if durable else quick
         self._settings += ["-c", "track_commit_timestamp=on"] if times else []
         if self._as:
             shutil.chown(self.folder, "postgres", "postgres")
@@ -169,12 +172,22 @@ def why_missing() -> str | None:
     return None
 
 
+_started: list[Server] = []
+
+
 @cache
 def server(durable: bool = False) -> Server:
     """The session's server."""
     made = Server(durable)
-    atexit.register(made.stop)
+    _started.append(made)
+    atexit.register(stop_servers)
     return made
+
+
+def stop_servers() -> None:
+    """At the end of the session: a worker of xdist is killed where its own end takes long."""
+    while _started:
+        _started.pop().stop()
 
 
 def empty_database() -> str:

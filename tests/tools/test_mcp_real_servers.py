@@ -24,6 +24,11 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+# Servers of our own are asked on both event loops; here each transport is.
+ON_ASYNCIO = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+ON_TRIO = pytest.mark.parametrize("anyio_backend", ["trio"])
+
+
 async def text(sets: tuple[ToolSet, ...], name: str, **arguments: object) -> str:
     tool = Offer(sets).find(name)
     assert tool is not None
@@ -72,6 +77,7 @@ def wait_for(port: int) -> None:
             return
 
 
+@ON_ASYNCIO
 async def test_the_published_time_server() -> None:
     server = McpServer(
         name="time", command=sys.executable, args=["-m", "mcp_server_time", "--local-timezone", "UTC"], env={}
@@ -85,6 +91,7 @@ async def test_the_published_time_server() -> None:
     assert "Moon/Base" in wrong.text
 
 
+@ON_ASYNCIO
 async def test_the_published_everything_server_over_stdio(everything: str) -> None:
     async with open_mcp([McpServer(name="all", command=everything, args=["stdio"])]) as sets:
         assert await text(sets, "all_echo", message="日本") == "Echo: 日本"
@@ -106,6 +113,7 @@ async def test_the_published_everything_server_over_streamable_http(everything_u
         assert await text(sets, "all_echo", message="topsecret-123") == "Echo: [hidden]"
 
 
+@ON_TRIO
 async def test_several_servers_are_open_at_once(everything: str, everything_url: str) -> None:
     local = McpServer(name="local", command=everything, args=["stdio"])
     remote = McpServer(name="remote", url=everything_url)
