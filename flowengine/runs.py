@@ -192,7 +192,7 @@ class Runs:
         those that go on have not. `session`: they belong to it.
         """
         check_arguments(Runs.list, {name: given for name, given in locals().items() if name != "labels"})
-        check_least("limit", limit, 0)
+        check_least("limit", limit, 0, whole=True)
         if status and status not in STATUS_WORDS:
             raise DefinitionError(f"a run has no status '{status}'{did_you_mean(status, STATUS_WORDS)}")
         began, before_at, ended = _seconds(since), _seconds(before), _seconds(ended_since)
@@ -227,7 +227,7 @@ class Runs:
     def events(self, reference: str, after: int = 0) -> Sequence[Event]:
         """The events of a run from position `after` on, counted from 0; `event.as_dict()` is one in JSON's types."""
         check_arguments(Runs.events, {"after": after})
-        check_least("after", after, 0)
+        check_least("after", after, 0, whole=True)
         run_id = self._store.find(reference)
         with only_looking():
             return self._store.events(run_id, after)

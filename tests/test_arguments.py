@@ -111,11 +111,12 @@ def test_a_mistyped_argument_of_an_agent_is_told_with_the_nearest(wrong: str, me
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: RunLimits(concurrency=0), "concurrency must be a number, and 1 at least, not 0"),
+        (lambda: RunLimits(concurrency=0), "concurrency must be a whole number, and 1 at least, not 0"),
+        (lambda: RunLimits(concurrency=2.5), "concurrency must be a whole number, and 1 at least, not 2.5"),
         (lambda: RunLimits(timeout=float("nan")), "timeout must be a number, and 0 at least, not nan"),
         (lambda: RunLimits(bounds=Budget(cost_usd=float("nan"))), "cost_usd must be a number"),
         (lambda: NodeLimits(bounds=Budget(model_calls=-1)), "model_calls must be a number, and 0 at least, not -1"),
-        (lambda: RetryPolicy(attempts=0), "attempts must be a number, and 1 at least, not 0"),
+        (lambda: RetryPolicy(attempts=0), "attempts must be a whole number, and 1 at least, not 0"),
         (lambda: FunctionNode(print, timeout="3s"), "timeout must be a number or None, not str '3s'"),
     ],
 )
@@ -169,9 +170,9 @@ OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
         "concurrency must be a whole number, not str '4'",
     ),
     (lambda given: Runs(STORE).list(limit=given), "5", "limit must be a whole number or None, not str '5'"),
-    (lambda given: Runs(STORE).list(limit=given), -1, "limit must be a number, and 0 at least, not -1"),
+    (lambda given: Runs(STORE).list(limit=given), -1, "limit must be a whole number, and 0 at least, not -1"),
     (lambda given: Runs(STORE).list(text=given), 5, "text must be a text, not int 5"),
-    (lambda given: Runs(STORE).events("r", given), -1, "after must be a number, and 0 at least, not -1"),
+    (lambda given: Runs(STORE).events("r", given), -1, "after must be a whole number, and 0 at least, not -1"),
     (lambda given: Runs(STORE).note("r", given), 5, "text must be a text, not int 5"),
     (lambda given: Runs(STORE).mark("r", given), None, "name must be a text, not None"),
     (lambda given: Runs(STORE).score("r", "quality", given), "0.8", "value must be a number or None, not str '0.8'"),

@@ -50,7 +50,7 @@ class LoopNode(ContainerNode):
     ) -> None:
         super().__init__(nodes, **settings)
         check_arguments(LoopNode.__init__, locals())
-        check_least("max_iterations", max_iterations, 1)
+        check_least("max_iterations", max_iterations, 1, whole=True)
         self.max_iterations = max_iterations
         self.initial = initial
         self.until = until

@@ -132,7 +132,7 @@ class MapNode(ContainerNode):
     ) -> None:
         super().__init__(nodes, **settings)
         check_arguments(MapNode.__init__, locals())
-        check_least("concurrency", concurrency, 1)
+        check_least("concurrency", concurrency, 1, whole=True)
         self.over = over
         self.is_warm = is_warm
         self.name = name

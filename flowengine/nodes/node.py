@@ -48,12 +48,13 @@ __all__ = [
 # --- Bounds of a run and of its parts, as data
 
 
-def check_least(name: str, value: object, least: float) -> None:
+def check_least(name: str, value: object, least: float, *, whole: bool = False) -> None:
     """`DefinitionError` for what is no number, or a smaller one: a run would wait for ever, or have no bound at all."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-        raise DefinitionError(f"{name} must be a number, and {least} at least, not {value!r:.60}")
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not value >= least:
+        kind = "a whole number" if whole else "a number"
+        raise DefinitionError(f"{name} must be {kind}, and {least} at least, not {value!r:.60}")
 
 
 def _check_bounds(bounds: Budget, timeout: float | None) -> None:
@@ -76,7 +77,7 @@ class RunLimits:
     """At a bound, or when the time is up: the run fails, pauses (to be resumed), or ends with what it has."""
 
     def __post_init__(self) -> None:
-        check_least("concurrency", self.concurrency, 1)
+        check_least("concurrency", self.concurrency, 1, whole=True)
         _check_bounds(self.bounds, self.timeout)
 
 
@@ -113,7 +114,7 @@ class RetryPolicy:
     on: tuple[Literal["invalid_output", "error"], ...] = ("invalid_output", "error")
 
     def __post_init__(self) -> None:
-        check_least("attempts", self.attempts, 1)
+        check_least("attempts", self.attempts, 1, whole=True)
         check_least("initial", self.initial, 0)
         check_least("max", self.max, 0)
 

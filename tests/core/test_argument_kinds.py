@@ -61,7 +61,7 @@ NEEDED: dict[type[Any], dict[str, Any]] = {
         (RoutingNode, {"targets": ["a"]}, "targets must be a mapping of texts to texts or None"),
         (EvaluationNode, {"threshold": 70}, "threshold must be between 0.0 and 1.0, not 70; did you mean 0.7?"),
         (MapNode, {"over": [1]}, "over must be a function, not list"),
-        (MapNode, {"concurrency": -1}, "concurrency must be a number, and 1 at least, not -1"),
+        (MapNode, {"concurrency": -1}, "concurrency must be a whole number, and 1 at least, not -1"),
         (MapNode, {"nodes": {}}, "a map needs at least one node inside"),
         (LoopNode, {"nodes": {}}, "a loop needs at least one node inside"),
         (LoopNode, {"max_iterations": "3"}, "max_iterations must be a whole number, not str"),
