@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import UnionType
 from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get_origin
 
@@ -158,9 +158,15 @@ def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
 def _list_keys(location: Sequence[str | int], known: Sequence[str]) -> str:
     """The end of a message: the keys that a map takes, and of a node those that few types of nodes have."""
     if location and _is_tag(location[-1]) and location[-3] == "nodes":
-        kinds = [_keys_of(spec_of(kind), ()) for kind in node_types()]
-        known = [each for each in known if sum(each in keys for keys in kinds) <= len(kinds) / 2]
+        known = _keys_of_few(str(location[-1]))
     return f"; it takes {', '.join(known)}" if 0 < len(known) <= _MOST_LISTED else ""
+
+
+@cache
+def _keys_of_few(tag: str) -> list[str]:
+    kinds = [_keys_of(spec_of(kind), ()) for kind in node_types()]
+    own = _keys_of(spec_of(tag.strip("<>")), ())
+    return [each for each in own if sum(each in keys for keys in kinds) <= len(kinds) / 2]
 
 
 _MOST_LISTED: Final = 15

@@ -190,6 +190,17 @@ def test_a_flow_may_bring_along_two_hundred_files(root: Path) -> None:
     assert "FE227" in found
 
 
+def test_files_that_run_each_other_often_have_a_bound_of_nodes(root: Path) -> None:
+    for number in range(1, 9):
+        nodes = [f"s{each}: {{type: subflow, flow: d{number + 1}.yaml}}" for each in range(6)]
+        (root / f"d{number}.yaml").write_text(outer(*nodes).replace("outer", f"d{number}"))
+    (root / "d9.yaml").write_text("flowengine: v1\nname: last\nnodes: {a: {prompt: x}}\n")
+    [found] = told(root, outer(runs("d1.yaml", "{}")))
+    assert found.startswith("d3.yaml:9:")
+    assert "FE227" in found
+    assert "100,000 nodes with those of its subflows" in found
+
+
 def test_problems_inside_are_told_under_their_own_name(root: Path) -> None:
     (root / "inner.yaml").write_text(INNER + "nodes: {b: {prompt: '{{ inputs.qestion }}'}}\n")
     assert told(root, outer("a: {promt: x}", runs("inner.yaml"))) == [
@@ -241,13 +252,13 @@ def test_a_subflow_reads_nothing_of_the_flow_that_runs_it(root: Path) -> None:
 
 def test_files_that_share_files_are_looked_at_once_however_many_ways_lead_to_them(root: Path) -> None:
     for level in range(9):
-        nodes = [f"n{each}: {{type: subflow, flow: ./f{level + 1}_{each}.yaml}}" for each in range(6)]
+        nodes = [f"n{each}: {{type: subflow, flow: ./f{level + 1}_{each}.yaml}}" for each in range(3)]
         inside = nodes if level < 8 else ["a: {prompt: x, model: nowhere/small}"]
-        for each in range(6):
+        for each in range(3):
             text = f"flowengine: v1\nname: f\nnodes:\n  {chr(10).join(inside).replace(chr(10), chr(10) + '  ')}\n"
             (root / f"f{level}_{each}.yaml").write_text(text)
     found = check_file(root / "f0_0.yaml", models=ModelFacts({}))
-    assert [each.code for each in found] == ["FE511"] * 6
+    assert [each.code for each in found] == ["FE511"] * 3
     spec = load_flow(root / "f0_0.yaml")
-    assert len(pack_bundle(spec, find_project(root), root)["files"]) == 48
+    assert len(pack_bundle(spec, find_project(root), root)["files"]) == 24
     assert list_reach(spec, find_project(root)) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from flowengine.core.values import is_json_type
 from flowengine.engine.graph import FALLBACK, ON_ERROR, find_cycles
@@ -157,11 +157,17 @@ def _check_cycles(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
             report.at_use("FE210", message, cause.use)
 
 
+MAX_NODES: Final = 100_000
+"""Of a flow with all its subflows: files that run each other twice have twice as many at each level."""
+
+
 def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report: Report, *, whole: bool) -> None:
     """Opens the files, so that the spec knows them from here on. `whole`: nothing of the spec was mended."""
     base = project.root if spec.path is None else spec.path.parent
     opened: dict[str, FlowSpec | ProjectProblem | None] = {}
+    nodes = 0
     for path, node in nodes_of(spec):
+        nodes += 1
         if not is_subflow(node) or (node.flow == STAND_IN_FLOW and not whole):
             continue
         if node.flow not in opened and report.is_enough:
@@ -173,7 +179,23 @@ def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report:
             report.at_value(inner.code, inner.message, (*key_path(path), "flow"), inner.hint)
         elif inner is not None:
             _check_inputs(spec, path, node, inner, report)
+            count = _count_nodes(inner)
+            if count <= MAX_NODES and nodes <= MAX_NODES < nodes + count:  # Else it was told already.
+                text = f"a flow may have {MAX_NODES:,} nodes with those of its subflows, and here they are more"
+                report.at_value("FE227", text, (*key_path(path), "flow"))
+            nodes += count
     spec.with_subflows({flow: inner for flow, inner in opened.items() if isinstance(inner, FlowSpec)})
+
+
+def _count_nodes(spec: FlowSpec) -> int:
+    """Returns how many nodes a flow has with those of its subflows, each as often as it stands in it."""
+    return spec.remember(
+        "nodes in all",
+        lambda spec: sum(
+            1 + (_count_nodes(spec.subflows[node.flow]) if is_subflow(node) and node.flow in spec.subflows else 0)
+            for _, node in nodes_of(spec)
+        ),
+    )
 
 
 def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: FlowSpec, report: Report) -> None:
