@@ -128,9 +128,8 @@ class _Document:
         for edge, points in zip(picture.edges, placed.paths, strict=True):
             classes = f"edge {edge.state}{' critical' if edge.critical else ''}{' moving' if edge.moving else ''}"
             yield f'<path class="{classes}" d="{curve(points)}" marker-end="url(#arrow)"/>'
-        for edge, points in zip(
-            picture.edges, placed.paths, strict=True
-        ):  # Above all lines, which go through them else.
+        # Labels lie above all lines, which would go through them.
+        for edge, points in zip(picture.edges, placed.paths, strict=True):
             if edge.labels:
                 yield _draw_label(edge, points)
         for node in picture.nodes:
