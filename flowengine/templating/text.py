@@ -23,6 +23,8 @@ from flowengine.templating.limits import MAX_INT_BITS, MAX_TEXT, MAX_VALUE_DEPTH
 __all__ = ["excerpt", "to_json", "to_text"]
 
 _RESULTS: Final = (LLMResult, RoutingResult, EvaluationResult)
+_A_CALL: Final = 4
+"""Steps that printing a value as JSON takes beside those of its parts."""
 _WORDS: Final[dict[Any, str]] = {None: "null", True: "true", False: "false"}
 
 
@@ -52,6 +54,7 @@ def to_text(meter: Meter, value: Any) -> str:
 
 def to_json(meter: Meter, value: Any, indent: int | None = None, lenient: bool = False) -> str:
     """The value as JSON; `lenient` also writes NaN and infinities."""
+    meter.spend(_A_CALL)
     writer = _Writer(meter, MAX_TEXT, indent, lenient)
     writer.write(value, 0)
     meter.text(MAX_TEXT - writer.room)
