@@ -68,7 +68,7 @@ async def test_the_python_sdk_lists_and_calls_and_stdout_is_the_protocols_alone(
 @pytest.mark.long
 def test_the_inspectors_command_line_lists_and_calls(project: Path) -> None:
     inspector = node_package("@modelcontextprotocol/inspector", "clients/launcher/build/index.js")
-    call = ["--method", "tools/call", "--tool-name", "greet", "--tool-arg", "name=Ann"]
+    call = ["--method", "tools/call", "--tool-name", "greet", "--tool-arg", "name=Ann", "--connect-timeout", "90000"]
     done = subprocess.run(
         [*inspector, "--cli", sys.executable, *arguments(project), *call],
         capture_output=True,

@@ -39,6 +39,8 @@ ARGUMENTS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
+STARTS: Final = 180
+"""Seconds that its start may take, on a machine that does much else: the tests of a session share one."""
 
 LOOKS: Final = ((1280, "light"), (390, "dark"))
 """Width and colour scheme of a desk and of a hand."""
@@ -198,7 +200,9 @@ def open_browser() -> Generator[Browser]:
 
         driver = call(sync_playwright().start)
         try:
-            chromium = call(driver.chromium.launch, executable_path=CHROMIUM, args=list(ARGUMENTS))
+            chromium = call(
+                driver.chromium.launch, executable_path=CHROMIUM, args=list(ARGUMENTS), timeout=STARTS * 1000
+            )
             yield Browser(call, chromium)
             call(chromium.close)
         finally:

@@ -20,7 +20,20 @@ from flowengine.journal.run_export import store_run
 from flowengine.runners.queue.rescue import Orphans, Rescue
 from flowengine.runners.queue.run_queue import cancel, open_queue, requeue, submit
 from flowengine.runners.queue.worker import PatientConnector, work
-from tests.support.queue_runs import await_node, command, drain, execute, flow, jobs, of, status, stop, until, worker
+from tests.support.queue_runs import (
+    UNTIL_TOLD,
+    await_node,
+    command,
+    drain,
+    execute,
+    flow,
+    jobs,
+    of,
+    status,
+    stop,
+    until,
+    worker,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -92,8 +105,8 @@ async def test_a_worker_of_an_older_version_says_so_and_leaves_the_queue_as_it_i
 async def test_a_worker_whose_store_a_newer_version_takes_over_stops_and_what_it_had_goes_on_elsewhere(
     store: PostgresStore, tmp_path: Path, newer_program: Path
 ) -> None:
-    plan = flow(tmp_path).plan
-    ids = [await submit(store, plan, {"seconds": 0 if number else 5}) for number in range(5)]
+    plan = flow(tmp_path, code=UNTIL_TOLD).plan
+    ids = [await submit(store, plan, {"seconds": 0 if number else 1}) for number in range(5)]
     older = worker(store, tmp_path)
     await anyio.to_thread.run_sync(await_node, store, ids[0], "sleep")
     await anyio.to_thread.run_sync(upgrade, store, tmp_path, newer_program)
@@ -102,6 +115,7 @@ async def test_a_worker_whose_store_a_newer_version_takes_over_stops_and_what_it
     assert " failed" not in said
     assert {name for name, _ in jobs(store)} == set(ids)
     assert execute(store, "SELECT DISTINCT status FROM flowengine.run") == [("running",)]
+    (tmp_path / "go").touch()
     process = worker(store, tmp_path, package=newer_program)
     await await_end(store, ids)
     await anyio.to_thread.run_sync(stop, process, signal.SIGTERM)
