@@ -16,8 +16,8 @@ from flowengine.context_providers.source_code.source_files import CodeTree, File
 from flowengine.core.flow_paths import open_regular
 from flowengine.errors import RunError
 from flowengine.models.model import estimate_tokens
-from flowengine.retrieval.fts import drop_surrogates
 from flowengine.retrieval.retriever import Document
+from flowengine.retrieval.terms import drop_surrogates
 
 __all__ = ["Changes", "DocumentSource"]
 
