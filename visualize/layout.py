@@ -234,7 +234,8 @@ def outline(kind: str, box: Box) -> str:
     if shape == "folder":
         return f"{edge}M{left:.1f} {top:.1f}v-5h28l6 5"
     if shape == "house":
-        return f"{edge}M{left:.1f} {top:.1f}L{box.x:.1f} {top - 9:.1f}L{right:.1f} {top:.1f}"
+        eaves = top + min(9.0, box.height / 4)
+        return f"M{left:.1f} {eaves:.1f}L{box.x:.1f} {top:.1f}L{right:.1f} {eaves:.1f}V{bottom:.1f}H{left:.1f}Z"
     return edge
 
 

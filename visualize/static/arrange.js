@@ -214,7 +214,10 @@ function outlineOf(shape, width, height) {
   const edge = `M${-right} ${-bottom}H${right}V${bottom}H${-right}Z`;
   if (shape === "stack") return `${edge}M${4 - right} ${-bottom}v-4H${right + 4}V${bottom - 4}h-4`;
   if (shape === "folder") return `${edge}M${-right} ${-bottom}v-5h28l6 5`;
-  if (shape === "house") return `${edge}M${-right} ${-bottom}L0 ${-bottom - 9}L${right} ${-bottom}`;
+  if (shape === "house") {
+    const eaves = Math.min(9, height / 4) - bottom;
+    return `M${-right} ${eaves}L0 ${-bottom}L${right} ${eaves}V${bottom}H${-right}Z`;
+  }
   return edge;
 }
 
