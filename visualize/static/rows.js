@@ -12,7 +12,8 @@ class Rows {
     this.inner.tabIndex = 0;
     this.inner.setAttribute("role", "listbox");
     this.inner.setAttribute("aria-label", "Rows");
-    box.append(this.inner);
+    this.none = part("note", "");
+    box.append(this.inner, this.none);
     this.onChoose = onChoose;
     this.inner.addEventListener("keydown", (event) => this.press(event));
     this.items = [];
@@ -29,9 +30,10 @@ class Rows {
     });
   }
 
-  // `make(item, element)` fills a row; items with the same `key` are the same row.
-  show(items, make, head = null) {
+  // `make(item, element)` fills a row; items with the same `key` are the same row. `none`: what is said of no items.
+  show(items, make, head = null, none = "") {
     this.items = items;
+    this.none.textContent = items.length ? "" : none;
     this.make = make;
     this.inner.style.height = `${items.length * HEIGHT + (head ? HEIGHT : 0)}px`;
     this.offset = head ? HEIGHT : 0;
