@@ -21,7 +21,6 @@ from flowengine.core.secret_values import Secrets
 from flowengine.core.user_code import describe_error
 from flowengine.core.values import describe_value
 from flowengine.models.shortening import MARK
-from flowengine.retrieval.terms import drop_surrogates
 
 __all__ = [
     "FAILED",
@@ -149,7 +148,7 @@ async def _check_fragments(provider: ContextProvider, found: Any, note: Note) ->
     if problem:
         await _report_problem(provider, problem, note)
         return None
-    return [_clean_texts(each) for each in given if each.text.strip()]
+    return [_drop_surrogates(each) for each in given if each.text.strip()]
 
 
 _TEXTS: Final = ("source", "label", "group", "text")
@@ -167,8 +166,12 @@ def _find_problem(fragment: Any) -> str:
     return ""
 
 
-def _clean_texts(fragment: Fragment) -> Fragment:
-    return fragment._replace(**{name: drop_surrogates(getattr(fragment, name) or "") for name in _TEXTS})
+def _drop_surrogates(fragment: Fragment) -> Fragment:
+    """Without halves of surrogate pairs, which are no text."""
+    texts = {name: getattr(fragment, name) for name in _TEXTS}
+    return fragment._replace(
+        **{name: text.encode(errors="replace").decode() for name, text in texts.items() if text and not text.isascii()}
+    )
 
 
 def _cap_fragments(provider: ContextProvider, fragments: Iterable[Fragment]) -> list[PackedEntry]:
