@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.context_providers.source_code.source_files import CodeTree, FileStamp, lines_of
+from flowengine.context_providers.source_code.source_files import CodeTree, FileStamp, is_text, lines_of
 from flowengine.core.flow_paths import open_regular
 from flowengine.errors import RunError
 from flowengine.models.model import estimate_tokens
@@ -52,6 +52,7 @@ class DocumentSource:
         """Ids that an index may still have, and that are to go unless a file has them."""
         self._removed: list[str] = []
         """Ids that were reported last as deleted."""
+        self._too_large: frozenset[str] = frozenset()
         self.cut_at: int | None = None
         """Files that are taken of a folder that has more of them; None where all are."""
 
@@ -103,6 +104,10 @@ class DocumentSource:
         if cut_at is not None and cut_at != self.cut_at:
             _logger.warning("'%s' has more files than are taken: only %d of them are searched", self._path, cut_at)
         self.cut_at = cut_at
+        for name in listing.large:
+            if name not in self._too_large and is_text(self._path / name):
+                _logger.warning("'%s' is too large for a document, and is not searched: cut it up", self._path / name)
+        self._too_large = frozenset(listing.large)
         return listing.files
 
     def _documents(self, name: str) -> list[Document]:

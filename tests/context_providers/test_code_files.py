@@ -148,7 +148,7 @@ def test_more_files_than_are_taken_are_cut_with_a_word_about_it(
     listing = CodeTree(tmp_path).listing()
     assert (len(listing.files), listing.is_whole) == (5, False)
     monkeypatch.setattr(code_files, "_MOST_NAMES", 3)
-    assert CodeTree(tmp_path).listing() == ({}, False)
+    assert CodeTree(tmp_path).listing() == ({}, False, [])
 
 
 def test_a_folder_that_is_not_there_is_none_without_files(tmp_path: Path) -> None:

@@ -123,6 +123,15 @@ def test_what_is_not_there_deletes_no_documents(tmp_path: Path, name: str) -> No
     assert first.text == "One."
 
 
+def test_a_text_that_is_too_large_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "manual.md").write_text("word " * 200_000)
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG\0" * 200_000)
+    source = DocumentSource(tmp_path)
+    assert source.changes() == source.changes() == ([], [])
+    (said,) = caplog.messages
+    assert said.endswith("manual.md' is too large for a document, and is not searched: cut it up")
+
+
 def test_a_folder_that_is_there_and_empty_has_lost_its_documents(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("One.")
     source = DocumentSource(tmp_path)

@@ -21,7 +21,7 @@ from pathspec import GitIgnoreSpec
 
 from flowengine.core.flow_paths import is_withheld, open_regular
 
-__all__ = ["CodeTree", "FileListing", "FileStamp", "is_written", "lines_of"]
+__all__ = ["CodeTree", "FileListing", "FileStamp", "is_text", "is_written", "lines_of"]
 
 _ABSENT: Final = frozenset(
     {
@@ -44,8 +44,8 @@ _MAX_LINE_WIDTH: Final = 500
 
 def lines_of(path: Path) -> list[str] | None:
     """The lines of a text file, without their ends; None where there is none. What is no UTF-8 is replaced."""
-    content = _read_content(path)
-    if content is None or b"\0" in content[:_SAMPLE_BYTES]:
+    content = _read_text(path, _MAX_SOURCE_BYTES)
+    if content is None:
         return None
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
     return text.removesuffix("\n").split("\n") if text.strip() else None
@@ -58,14 +58,20 @@ def is_written(lines: Sequence[str]) -> bool:
     return sum(map(len, lines)) <= _MAX_LINE_WIDTH * len(lines)
 
 
-def _read_content(path: Path) -> bytes | None:
+def is_text(path: Path) -> bool:
+    """Tells whether a file begins as a text does."""
+    return _read_text(path, _SAMPLE_BYTES) is not None
+
+
+def _read_text(path: Path, most: int) -> bytes | None:
     try:
         with open_regular(path, follow=False) as file:  # A link or a pipe may have taken its place since it was listed.
-            return file.read(_MAX_SOURCE_BYTES)
+            content = file.read(most)
     except OSError as error:
         if error.errno not in _ABSENT:
             raise
         return None
+    return None if b"\0" in content[:_SAMPLE_BYTES] else content
 
 
 _MOST_FILES: Final = 20_000
@@ -106,6 +112,8 @@ class FileListing(NamedTuple):
     """By their paths below the folder, `/` between the parts; what is nearer to the top comes first."""
     is_whole: bool
     """False where there are more than are taken."""
+    large: Sequence[str] = ()
+    """Paths of those that are too large, whatever they hold."""
 
 
 class _Spec(NamedTuple):
@@ -157,6 +165,7 @@ class CodeTree:
     def listing(self) -> FileListing:
         """The files as they are now; `OSError` where the tree itself cannot be read."""
         files: dict[str, FileStamp] = {}
+        large: list[str] = []
         names = 0
         folders = deque([_Folder(str(self.top), "", self._rules_above())])
         while folders:
@@ -164,20 +173,21 @@ class CodeTree:
             entries = _list_entries(folder)
             names += len(entries)
             if names > _MOST_NAMES:
-                return FileListing(files, is_whole=False)
+                return FileListing(files, False, large)
             if any(each.name in _MARKER_FILES for each in entries) and folder.prefix:
                 continue
             inner, found = self._sorted_out(folder, entries)
             folders += inner
-            files |= found
+            large += [path for path, stamp in found.items() if stamp.size >= _MAX_SOURCE_BYTES]
+            files |= {path: stamp for path, stamp in found.items() if stamp.size < _MAX_SOURCE_BYTES}
             if len(files) > _MOST_FILES:
-                return FileListing(dict(list(files.items())[:_MOST_FILES]), is_whole=False)
-        return FileListing(files, is_whole=True)
+                return FileListing(dict(list(files.items())[:_MOST_FILES]), False, large)
+        return FileListing(files, True, large)
 
     def _sorted_out(
         self, folder: _Folder, entries: Sequence[os.DirEntry[str]]
     ) -> tuple[list[_Folder], dict[str, FileStamp]]:
-        """The folders to look at, and the source files."""
+        """The folders to look at, and the source files, large ones included."""
         rules = folder.rules
         if any(each.name == _IGNORE_FILE for each in entries) and (spec := self._spec(Path(folder.path, _IGNORE_FILE))):
             rules = (*rules, _Rules("", folder.prefix, spec))
@@ -190,7 +200,7 @@ class CodeTree:
             if stat.S_ISDIR(found.st_mode):
                 if entry.name not in _CACHE_FOLDERS and not self._is_ignored(rules, f"{path}/"):
                     folders.append(_Folder(entry.path, f"{path}/", rules))
-            elif _is_text_file(entry.name, found) and not self._is_ignored(rules, path):
+            elif _may_be_text(entry.name, found) and not self._is_ignored(rules, path):
                 files[path] = FileStamp(found.st_mtime_ns, found.st_size)
         return folders, files
 
@@ -258,9 +268,9 @@ def _is_one_line(name: str) -> bool:
     return re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", name) is None
 
 
-def _is_text_file(name: str, found: os.stat_result) -> bool:
-    """Tells it of a regular file that is not huge; links lead elsewhere, or to what is here anyway."""
-    return stat.S_ISREG(found.st_mode) and 0 < found.st_size < _MAX_SOURCE_BYTES and not name.endswith(_DATA_SUFFIXES)
+def _may_be_text(name: str, found: os.stat_result) -> bool:
+    """Tells it of a regular file that is not empty; links lead elsewhere, or to what is here anyway."""
+    return stat.S_ISREG(found.st_mode) and found.st_size > 0 and not name.endswith(_DATA_SUFFIXES)
 
 
 def _read_stat(entry: os.DirEntry[str]) -> os.stat_result | None:
