@@ -24,6 +24,8 @@ _LANE_WIDTH: Final = 14.0
 """Width that an edge takes where it passes a row."""
 _GAP_BETWEEN_ROWS: Final = 52.0
 """Between two rows."""
+_MIN_STRAIGHT: Final = 40.0
+"""Pixels from a box to the border of its row from which on an edge runs straight there, beside what is higher."""
 _SWEEP_COUNT: Final = 4
 _MAX_BENDS: Final = 40_000
 """Bends in all edges together; beyond it long edges are straight."""
@@ -200,11 +202,14 @@ class _Grid:
         self, chain: list[int], boxes: list[Box], tops: list[float], heights: list[float], shift: float
     ) -> list[Point]:
         first, last = boxes[chain[0]], boxes[chain[-1]]
-        points = [(first.x, first.y + first.height / 2)]
+        begin, end = first.y + first.height / 2, last.y - last.height / 2
+        above, top = self._row_of[chain[0]], tops[self._row_of[chain[-1]]]
+        bottom = tops[above] + heights[above]
+        points = [(first.x, begin), *([(first.x, bottom)] if bottom - begin > _MIN_STRAIGHT else [])]
         for bend in chain[1:-1]:
             row = self._row_of[bend]
             points += [(self._x[bend] + shift, tops[row]), (self._x[bend] + shift, tops[row] + heights[row])]
-        return [*points, (last.x, last.y - last.height / 2)]
+        return [*points, *([(last.x, top)] if end - top > _MIN_STRAIGHT else []), (last.x, end)]
 
 
 # --- Outlines of nodes
@@ -229,7 +234,8 @@ def outline(kind: str, box: Box) -> str:
     if shape == "folder":
         return f"{edge}M{left:.1f} {top:.1f}v-5h28l6 5"
     if shape == "house":
-        return f"{edge}M{left:.1f} {top:.1f}L{box.x:.1f} {top - 9:.1f}L{right:.1f} {top:.1f}"
+        eaves = top + min(9.0, box.height / 4)
+        return f"M{left:.1f} {eaves:.1f}L{box.x:.1f} {top:.1f}L{right:.1f} {eaves:.1f}V{bottom:.1f}H{left:.1f}Z"
     return edge
 
 

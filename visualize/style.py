@@ -71,6 +71,9 @@ RISKS: Final[Mapping[str, Look]] = {
 _NAME, _DETAIL, _MODEL, _TOOLTIP = 32, 40, 22, 400
 """Characters that are shown of a name, of a line below it, of a model, and in a tooltip."""
 
+_JOINERS: Final = "\u200c\u200d"
+"""Persian and Indian words, and families of emoji, are written with them."""
+
 Heat = Literal["", "time", "cost"]
 """What boxes are coloured by instead of their status."""
 
@@ -80,12 +83,14 @@ def look_of(node: PictureNode) -> Look:
 
 
 def cut(text: str, length: int) -> str:
-    """One line of at most `length` characters, without control characters.
+    """One line of at most `length` characters, without control characters but those that join letters and signs.
 
     >>> cut("a\\nb" + "c" * 50, 8)
     'a bcccc…'
     """
-    clean = "".join(" " if category(each).startswith(("C", "Z")) else each for each in text[: 4 * length])
+    clean = "".join(
+        " " if category(each).startswith(("C", "Z")) and each not in _JOINERS else each for each in text[: 4 * length]
+    )
     clean = " ".join(clean.split())
     return clean if len(clean) <= length else clean[: length - 1] + "…"
 

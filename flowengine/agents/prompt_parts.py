@@ -19,7 +19,6 @@ from anyio import to_thread
 from flowengine.agents.caller import Caller
 from flowengine.agents.prompt import generation_messages
 from flowengine.context_providers.packer import BudgetError, Packed, PackedEntry, count_bytes, pack, receipt_of
-from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
 from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
@@ -27,6 +26,7 @@ from flowengine.core.records import Notice, Receipt
 from flowengine.models.definitions import innermost_models, longest_answer_of, window_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
+from flowengine.models.shortening import MARK
 from flowengine.models.tokens import count_tokens
 
 __all__ = [

@@ -15,12 +15,12 @@ import anyio
 
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.context_providers.provider import ContextProvider, call_method, fragments_of
-from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
 from flowengine.core.records import ContextGathered, ProviderFailed
 from flowengine.core.secret_values import Secrets
 from flowengine.core.user_code import describe_error
 from flowengine.core.values import describe_value
+from flowengine.models.shortening import MARK
 
 __all__ = [
     "FAILED",

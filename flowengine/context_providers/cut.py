@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from flowengine.context_providers.provider import ContextProvider, ParameterError, at_once, join_fragments
-from flowengine.context_providers.text_cutting import MARK, of_pieces, shorten_text
+from flowengine.context_providers.text_cutting import of_pieces
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.errors import did_you_mean
+from flowengine.models.shortening import MARK, shorten_text
 
 __all__ = ["CutProvider"]
 

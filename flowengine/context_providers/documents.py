@@ -6,17 +6,18 @@ It knows files and pieces. Where documents are kept and how they are found is th
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.context_providers.source_code.source_files import CodeTree, FileStamp, lines_of
+from flowengine.context_providers.source_code.source_files import CodeTree, FileStamp, is_text, lines_of
 from flowengine.core.flow_paths import open_regular
 from flowengine.errors import RunError
 from flowengine.models.model import estimate_tokens
-from flowengine.retrieval.fts import drop_surrogates
 from flowengine.retrieval.retriever import Document
+from flowengine.retrieval.terms import drop_surrogates
 
 __all__ = ["Changes", "DocumentSource"]
 
@@ -26,6 +27,9 @@ _MOST: Final = 400
 """Tokens of a piece at which it ends anyway."""
 _MAX_LINE_LENGTH: Final = 1600
 """Characters; longer lines are cut."""
+
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class Changes(NamedTuple):
@@ -48,6 +52,9 @@ class DocumentSource:
         """Ids that an index may still have, and that are to go unless a file has them."""
         self._removed: list[str] = []
         """Ids that were reported last as deleted."""
+        self._too_large: frozenset[str] = frozenset()
+        self.cut_at: int | None = None
+        """Files that are taken of a folder that has more of them; None where all are."""
 
     @property
     def is_new(self) -> bool:
@@ -55,7 +62,11 @@ class DocumentSource:
         return not self._known
 
     def changes(self) -> Changes:
-        """Returns what is new, changed or deleted since the last call. The first call reports everything as new."""
+        """Returns what is new, changed or deleted since the last call. The first call reports everything as new.
+
+        A folder or file that is not there is an error, and nothing of it counts as deleted: an index keeps what it has
+        paid for until the disk is back. The documents of a folder that is there and empty are deleted.
+        """
         added: list[Document] = []
         stamps = self._stamps()
         for name, (_, ids) in [*self._known.items()]:
@@ -80,13 +91,24 @@ class DocumentSource:
         self._known.clear()
 
     def _stamps(self) -> Mapping[str, FileStamp]:
-        if self._tree is not None:
-            return self._tree.listing().files
         try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return {}
-        return {self._path.name: FileStamp(found.st_mtime_ns, found.st_size)}
+            if self._tree is None:
+                found = self._path.stat()
+                return {self._path.name: FileStamp(found.st_mtime_ns, found.st_size)}
+            listing = self._tree.listing()
+        except OSError as error:
+            raise RunError(
+                f"the documents '{self._path}' cannot be read ({error.strerror}); an index keeps what it has of them"
+            ) from error
+        cut_at = None if listing.is_whole else len(listing.files)
+        if cut_at is not None and cut_at != self.cut_at:
+            _logger.warning("'%s' has more files than are taken: only %d of them are searched", self._path, cut_at)
+        self.cut_at = cut_at
+        for name in listing.large:
+            if name not in self._too_large and is_text(self._path / name):
+                _logger.warning("'%s' is too large for a document, and is not searched: cut it up", self._path / name)
+        self._too_large = frozenset(listing.large)
+        return listing.files
 
     def _documents(self, name: str) -> list[Document]:
         if self._tree is None:

@@ -31,6 +31,7 @@ from flowengine.memory.items.sqlite import SQLiteMemoryItems
 from flowengine.memory.open_database import shortened
 from flowengine.memory.scopes.memories import MemoryScope, parse_thread_scope_id
 from flowengine.models.tokens import count_tokens
+from flowengine.retrieval.terms import drop_surrogates
 
 __all__ = ["LongTermMemoryProvider", "LongTermMemorySettings"]
 
@@ -196,6 +197,7 @@ class LongTermMemoryProvider(ContextProvider):
         return self._make_item(asked, answered, _time_of(interaction.get("timestamp")), about)
 
     def _make_item(self, asked: str, answered: str, at: datetime, subject: str | None) -> MemoryItem:
+        asked, answered = drop_surrogates(asked), drop_surrogates(answered)
         said = {"user_input": asked, "result": answered}
         text = "\n".join(each for each in (asked, answered) if each)
         return MemoryItem(self._settings.scope, self._settings.scope_id, text, at, subject, metadata=said)

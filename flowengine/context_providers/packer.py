@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.context_providers.provider import join_fragments
-from flowengine.context_providers.text_cutting import shorten_text
 from flowengine.core.context import Fragment
 from flowengine.core.records import Receipt
 from flowengine.errors import RunError
 from flowengine.models.model import estimate_tokens
+from flowengine.models.shortening import shorten_text
 from flowengine.models.tokens import count_tokens
 
 __all__ = ["BudgetError", "Packed", "PackedEntry", "count_bytes", "pack", "receipt_of"]

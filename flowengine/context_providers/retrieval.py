@@ -26,6 +26,7 @@ from flowengine.context_providers.provider import (
 )
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
+from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway
 from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, PermanentModelError, did_you_mean
@@ -165,7 +166,10 @@ class RetrievalProvider(ContextProvider):
         else:
             with self._embedder.asked_by(kwargs.get("models", PROCESS_MODELS), kwargs.get("gateway")):
                 hits = await self._find_documents(query)
-        return [_to_fragment(hit)._replace(source=self.provider_name, priority=-rank) for rank, hit in enumerate(hits)]
+        fragments = [_to_fragment(hit) for hit in hits]
+        if self._source is not None and self._source.cut_at is not None:
+            fragments.append(_make_cut_notice(self._source.cut_at, kwargs.get("locale", "en")))
+        return [each._replace(source=self.provider_name, priority=-rank) for rank, each in enumerate(fragments)]
 
     def prepare_models(self, models: Models) -> None:
         if self._embedder is not None:
@@ -204,6 +208,12 @@ def _to_fragment(hit: Hit) -> Fragment:
     path, line = hit.metadata.get("path"), hit.metadata.get("line")
     label = hit.id if path is None else str(path) if line is None else f"{path}:{line}"
     return Fragment(f"{label}\n{hit.text}", "", label=label)
+
+
+def _make_cut_notice(files: int, locale: str) -> Fragment:
+    """Tells the model and the receipt that a folder has more files than are taken."""
+    text = load_messages(locale)("retrieval.incomplete", files=f"{files:,}")
+    return Fragment(text, "", label="not all files were searched")
 
 
 def _open_source(path: Path, given: str) -> DocumentSource:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
@@ -90,6 +91,10 @@ def scope_number(connection: SqlConnection, kind: str, id: str, *, make: bool = 
 _APPLICATION_ID: Final = 0x464C4D45
 """`FLME`, in the header of the file."""
 _VERSION: Final = 1
+_ITEM_BY_NUMBER: Final = (
+    "CREATE INDEX IF NOT EXISTS item_by_number ON item (scope, number) WHERE subject IS NULL AND valid_to IS NULL"
+)
+"""Finds the neighbours of an item without a look at other scopes."""
 _SCHEMA: Final = f"""
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS scope (
@@ -116,6 +121,7 @@ _SCHEMA: Final = f"""
     );
     CREATE INDEX IF NOT EXISTS item_by_time ON item (scope, valid_from);
     CREATE INDEX IF NOT EXISTS item_by_subject ON item (scope, subject, valid_from) WHERE subject IS NOT NULL;
+    {_ITEM_BY_NUMBER};
     CREATE VIRTUAL TABLE IF NOT EXISTS item_words USING fts5 (
         words, content = '', detail = none, tokenize = "ascii tokenchars '_'"
     );
@@ -144,6 +150,9 @@ class MemoryDatabase(SQLiteFile):
                 raise StoreCorruptError(f"{self.path} is a SQLite database, but no memory store: give another path")
             use_log(connection, self._patience)
             connection.executescript(_SCHEMA)
+        else:
+            with suppress(sqlite3.OperationalError):  # Files of before lack it, and are only slower without.
+                connection.execute(_ITEM_BY_NUMBER)
 
     def explain(self, error: sqlite3.Error | UnicodeError | OSError) -> FlowEngineError:
         path, code = self.path, primary_code(error)

@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import NoneType
 from typing import Any, Final, NamedTuple, cast
 
 from anyio import to_thread
@@ -20,10 +21,10 @@ from flowengine.errors import DefinitionError, InputError, ModelError, RunError,
 from flowengine.models.throttle import CallSlots
 from flowengine.retrieval import vectors
 from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fuse_rankings
-from flowengine.retrieval.terms import TOKENIZER, VERSION, match_any, to_index_text
+from flowengine.retrieval.terms import TOKENIZER, VERSION, drop_surrogates, match_any, to_index_text
 from flowengine.storage.sqlite_file import SQLiteFile, primary_code, read_identity, transaction, use_log
 
-__all__ = ["FtsRetriever", "drop_surrogates"]
+__all__ = ["FtsRetriever"]
 
 _POOL_SIZE: Final = 50
 """Documents of each ranking that take part in a fusion, at least."""
@@ -95,7 +96,7 @@ class FtsRetriever:
             return None
         await self._embed_missing(self._embed)
         try:
-            return (await self._embed.embed([query]))[0]
+            return (await self._embed.embed([drop_surrogates(query)]))[0]
         except (ModelError, OSError) as error:
             _logger.warning("searched by words alone, for the embedder '%s' failed: %s", self._embed.name, error)
             return None
@@ -110,11 +111,6 @@ class FtsRetriever:
                     _logger.warning("documents wait for vectors, for the embedder '%s' failed: %s", embed.name, error)
                     return
                 await self._database.write(partial(_store_vectors, model=embed.name, pending=pending, made=made))
-
-
-def drop_surrogates(text: str) -> str:
-    """Without halves of surrogate pairs, which are no text."""
-    return text.encode(errors="replace").decode()
 
 
 # --- Inside a transaction
@@ -236,10 +232,20 @@ def _make_condition(where: Mapping[str, Any]) -> tuple[str, list[object]]:
     conditions, values = ["1"], list[object]()
     for name, wanted in where.items():
         allowed: list[Any] = list(cast("list[Any]", wanted)) if isinstance(wanted, list | tuple | set) else [wanted]
+        odd = next((each for each in allowed if not _is_plain(each)), None)
+        if odd is not None:
+            raise InputError(
+                f"where: '{name}' is compared with a text, a number, a truth value or null, not {odd!r:.60}"
+            )
         marks = " OR ".join("value IS ?" for _ in allowed) or "0"
         conditions.append(f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND ({marks}))")
         values += [name, *allowed]
     return " AND ".join(conditions), values
+
+
+def _is_plain(value: object) -> bool:
+    """Tells whether SQL can compare the value of a key with it."""
+    return isinstance(value, str | float | NoneType) or (isinstance(value, int) and value.bit_length() < 64)
 
 
 # --- The file

@@ -18,6 +18,7 @@ __all__ = [
     "VERSION",
     "Holding",
     "asked_terms",
+    "drop_surrogates",
     "match_any",
     "stem",
     "stems",
@@ -87,6 +88,11 @@ def terms(text: str) -> list[str]:
         word = match[0]
         found += _split_word(word) if match[1] is None else _split_pairs(word)
     return found
+
+
+def drop_surrogates(text: str) -> str:
+    """The text with `?` for halves of surrogate pairs, which are no text."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def trailing(text: str) -> list[str]:

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from types import NoneType
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from flowengine.context_providers.provider import settle
 from flowengine.errors import DefinitionError, StateError, did_you_mean, refuse_other_kind
@@ -152,13 +153,20 @@ class TypedContext(Generic[D]):
 
     @contextmanager
     def changing(self) -> Generator[D]:
-        """A copy to change in place, which becomes the data at the end of the block; no other change comes between.
+        """A copy to change in place, which becomes the data at the end of the block; no other thread changes them
+        meanwhile.
 
-        What is left unfit is a `StateError`, and what raises in the block changes nothing.
+        What is left unfit is a `StateError`, and so is a block in which the data were changed in another way (a tool
+        that awaits in it lets others run): one change would undo the other. What raises in the block changes nothing.
         """
         with self._lock:
-            data = self.get_data()
+            before, data = self._data, self.get_data()
             yield data
+            if self._data is not before:
+                raise StateError(
+                    f"the data of context '{self.id}' were changed by another while a block of `changing` was open: "
+                    "await nothing in the block"
+                )
             self.set_data(data)
 
     # --- one for each run
@@ -176,8 +184,12 @@ class TypedContext(Generic[D]):
         return self._data is not self._start and self._data != self._start
 
     def dump(self) -> Any:
-        """The data as a JSON value."""
-        return self._data.model_dump(mode="json", by_alias=True, round_trip=True)
+        """The data as a JSON value; a `StateError` where they hold what JSON cannot."""
+        try:
+            written = self._data.model_dump(mode="json", by_alias=True, round_trip=True)
+        except ValueError as error:
+            raise StateError(f"the data of context '{self.id}' are no JSON values: {error}") from error
+        return _name_as_read(written, self._data, is_whole=False)
 
     def load(self, value: Any) -> None:
         """Take over what `dump` gave; what does not fit the schema (any more) is a `StateError`."""
@@ -198,7 +210,10 @@ class TypedContext(Generic[D]):
 
     def _validate_data(self, data: D | Mapping[str, Any]) -> D:
         # An instance too: it may have been changed since it was checked.
-        plain = data.model_dump(by_alias=True, round_trip=True, warnings=False) if isinstance(data, BaseModel) else data
+        plain: Any = data
+        if isinstance(data, BaseModel):
+            written = data.model_dump(by_alias=True, round_trip=True, warnings=False)
+            plain = _name_as_read(written, data, is_whole=True)
         return self._check_data(lambda: self.data_schema.model_validate(copy.deepcopy(plain)))
 
     def _check_data(self, validate: Callable[[], D]) -> D:
@@ -207,6 +222,39 @@ class TypedContext(Generic[D]):
         except ValidationError as error:
             problem = f"context '{self.id}' do not fit {self.data_schema.__name__}: {_format_problems(error)}"
             raise StateError(f"the data of {problem}") from error
+
+
+def _name_as_read(written: Any, value: Any, *, is_whole: bool) -> Any:
+    """What pydantic wrote of a value, with the keys under which it reads them: a field may have one alias for each.
+
+    `is_whole`: with the fields that are never written, as they are.
+    """
+    if isinstance(value, RootModel):
+        return _name_as_read(written, cast("RootModel[Any]", value).root, is_whole=is_whole)
+    if isinstance(value, BaseModel) and isinstance(written, dict):
+        left = dict(cast("dict[str, Any]", written))
+        found: dict[str, Any] = {}
+        for name, field in type(value).model_fields.items():
+            key, inner = field.serialization_alias or name, getattr(value, name)
+            if key in left:
+                found[_key_of(name, field)] = _name_as_read(left.pop(key), inner, is_whole=is_whole)
+            elif is_whole:
+                found[_key_of(name, field)] = inner
+        return found | left
+    if isinstance(value, Mapping) and isinstance(written, dict):
+        entries = zip(cast("dict[Any, Any]", written).items(), cast("Mapping[Any, Any]", value).values(), strict=False)
+        return {key: _name_as_read(each, inner, is_whole=is_whole) for (key, each), inner in entries}
+    if type(written) in (list, tuple) and isinstance(value, list | tuple):
+        pairs = zip(written, cast("Sequence[Any]", value), strict=False)
+        return type(written)(_name_as_read(each, inner, is_whole=is_whole) for each, inner in pairs)
+    return written
+
+
+def _key_of(name: str, field: FieldInfo) -> str:
+    """The key of a field in what is read."""
+    alias = field.validation_alias
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    return next((each for each in choices if isinstance(each, str)), name)
 
 
 def _to_method(given: Any) -> Callable[..., Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import pytest
 
@@ -146,11 +148,43 @@ def test_more_files_than_are_taken_are_cut_with_a_word_about_it(
     listing = CodeTree(tmp_path).listing()
     assert (len(listing.files), listing.is_whole) == (5, False)
     monkeypatch.setattr(code_files, "_MOST_NAMES", 3)
-    assert CodeTree(tmp_path).listing() == ({}, False)
+    assert CodeTree(tmp_path).listing() == ({}, False, [])
 
 
-def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:
-    assert listed(tmp_path / "nothing") == []
+def test_a_folder_that_is_not_there_is_none_without_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        listed(tmp_path / "nothing")
+
+
+def test_a_disk_that_does_not_answer_is_no_folder_without_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, {"a.py": "1", "below/b.py": "1"})
+    scan, problem = os.scandir, errno.EMFILE
+
+    def refuse(path: str) -> Any:
+        if path.endswith("below"):
+            raise OSError(problem, os.strerror(problem), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(OSError, match="open files"):
+        listed(tmp_path)
+    problem = errno.EACCES
+    assert listed(tmp_path) == ["a.py"]
+
+
+def test_a_file_of_a_disk_that_does_not_answer_is_no_file_without_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, {"a.py": "1"})
+
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match="Input/output"):
+        lines_of(tmp_path / "a.py")
 
 
 # --- texts

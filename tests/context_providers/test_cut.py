@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from flowengine.context_providers.cut import CutProvider
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.provider import ParameterError
-from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
+from flowengine.models.shortening import MARK
 
 TEXT = "The first line.\nThe second line.\nThe third line.\nThe last line."
 

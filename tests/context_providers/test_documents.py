@@ -108,13 +108,36 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         DocumentSource(tmp_path / "memory.db").changes()
 
 
-def test_a_file_that_vanishes_takes_its_documents_with_it(tmp_path: Path) -> None:
-    path = tmp_path / "faq.jsonl"
-    path.write_text('{"id": "a", "text": "One."}\n')
-    source = DocumentSource(path)
+@pytest.mark.parametrize("name", ["faq.jsonl", "docs"])
+def test_what_is_not_there_deletes_no_documents(tmp_path: Path, name: str) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.md").write_text("One.")
+    (tmp_path / "faq.jsonl").write_text('{"id": "a", "text": "One."}\n')
+    source = DocumentSource(tmp_path / name)
+    (first,), _ = source.changes()
+    (tmp_path / name).rename(tmp_path / "away")
+    with pytest.raises(RunError, match=rf"{name}' cannot be read \(No such file or directory\); an index keeps what"):
+        source.changes()
+    (tmp_path / "away").rename(tmp_path / name)
+    assert source.changes() == ([], [])
+    assert first.text == "One."
+
+
+def test_a_text_that_is_too_large_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "manual.md").write_text("word " * 200_000)
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG\0" * 200_000)
+    source = DocumentSource(tmp_path)
+    assert source.changes() == source.changes() == ([], [])
+    (said,) = caplog.messages
+    assert said.endswith("manual.md' is too large for a document, and is not searched: cut it up")
+
+
+def test_a_folder_that_is_there_and_empty_has_lost_its_documents(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("One.")
+    source = DocumentSource(tmp_path)
     source.changes()
-    path.unlink()
-    assert source.changes() == ([], ["a"])
+    (tmp_path / "a.md").unlink()
+    assert source.changes() == ([], ["a.md#1"])
 
 
 def test_values_that_say_nothing_and_values_that_no_index_holds_keep_no_document_out(tmp_path: Path) -> None:

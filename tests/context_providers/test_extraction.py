@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.context_providers.compressor.extraction import ends_of, extract_sentences
-from flowengine.context_providers.text_cutting import MARK
+from flowengine.models.shortening import MARK
 from flowengine.models.tokens import count_tokens
 
 LOG = [f"2024-01-01 line {number} nothing to see here" for number in range(100)]

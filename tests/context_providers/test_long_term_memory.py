@@ -52,6 +52,15 @@ async def test_an_answer_that_counts_as_nothing_in_python_is_remembered(tmp_path
     assert (await text(memory, "How many cups are left?")).endswith(f"Assistant: {answer}")
 
 
+async def test_half_a_surrogate_pair_keeps_nothing_else_of_a_run_from_being_remembered(tmp_path: Path):
+    memory = source(tmp_path).fresh()
+    await memory.update(interaction("Mika likes \ud83d tea.", "Half \udf75."))
+    await memory.update(interaction("Mika is allergic to kiwi."))
+    await memory.commit()
+    assert "allergic to kiwi" in await text(source(tmp_path), "What is Mika allergic to?")
+    assert "User: Mika likes ? tea.\nAssistant: Half ?." in await text(source(tmp_path), "Which tea?")
+
+
 async def test_a_subject_may_be_a_number(tmp_path: Path):
     memory = source(tmp_path)
     for day, said in enumerate(["Order is open.", "Order is paid."], 1):

@@ -12,6 +12,7 @@ import pytest
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.provider import MissingFileError, OutsideError, ParameterError, join_fragments
 from flowengine.context_providers.retrieval import RetrievalProvider
+from flowengine.context_providers.source_code import source_files
 from flowengine.errors import DefinitionError, RunError
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document, Hit
@@ -63,6 +64,21 @@ async def test_changed_documents_are_found_as_they_are_now(root: Path) -> None:
     (root / "docs/tea.md").write_text("Now about chocolate.")
     assert await provider.get_context("tea") == ""
     assert "chocolate" in await provider.get_context("chocolate")
+
+
+async def test_a_folder_of_more_files_than_are_taken_says_so(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(source_files, "_MOST_FILES", 1)
+    provider = of(root, documents="docs")
+    for _ in range(2):
+        *_, notice = await provider.fragments("tea", ())
+        assert notice.text == "(Searched: 1 files of documents. The folder has more of them, which were left out.)"
+        assert (notice.source, notice.label) == ("retrieval", "not all files were searched")
+    (said,) = caplog.messages
+    assert "has more files than are taken: only 1 of them are searched" in said
+    monkeypatch.setattr(source_files, "_MOST_FILES", 2)
+    assert len(await provider.fragments("tea", ())) == 1
 
 
 async def test_an_index_in_a_file_is_there_the_next_time(root: Path) -> None:
@@ -226,6 +242,20 @@ async def test_documents_that_went_while_nobody_looked_are_found_no_more(root: P
     (root / "docs/返品.md").unlink()
     await embedding.asks("返品", max_results=9)
     assert embedding.found == ""
+
+
+async def test_documents_that_are_out_of_reach_for_a_while_are_not_embedded_again(
+    root: Path, embedding: Embedding
+) -> None:
+    provider = of(root, documents="docs", store="index.db", embedding="openai/text-embedding-3-small")
+    await provider.get_context("tea")
+    (root / "docs").rename(root / "unmounted")
+    with pytest.raises(RunError, match="cannot be read"):
+        await provider.get_context("tea")
+    (root / "unmounted").rename(root / "docs")
+    embedding.server.requests.clear()
+    assert "80 degrees" in await provider.get_context("tea")
+    assert [each.body["input"] for each in embedding.server.requests] == [["tea"]]
 
 
 async def test_another_model_embeds_all_texts_again_and_the_first_remembers_its_own(embedding: Embedding) -> None:

@@ -127,6 +127,30 @@ async def test_facts_that_were_closed_very_often_hide_nothing(items: SQLiteMemor
     assert (await texts(items, "price of tea in April 2025"))[0].startswith("The price of tea is ")
 
 
+async def test_neighbours_are_found_without_a_look_at_other_scopes(items: SQLiteMemoryItems, database: MemoryDatabase):
+    apart, close = item("Middle.", scope_id="C1"), item("Middle.", scope_id="C2")
+    others = [item(f"Number {number}.", scope_id="C3") for number in range(300)]
+    await items.add([item("Before."), *others, item("A fact.", 1, "home"), apart, item("After.")])
+    await items.add([item("Before.", scope_id="C2"), close, item("After.", scope_id="C2")])
+
+    async def count_steps(middle: MemoryItem) -> int:
+        steps = list[int]()
+        await database.read(lambda connection: connection.set_progress_handler(lambda: steps.append(1), 1))
+        assert [each.text for each in await items.around(middle)] == ["Before.", "After."]
+        await database.read(lambda connection: connection.set_progress_handler(None, 1))
+        return len(steps)
+
+    await items.around(close)  # Its statements are ready from now on.
+    assert await count_steps(apart) == await count_steps(close)
+
+
+async def test_a_file_of_before_gets_the_index_by_which_neighbours_are_found(database: MemoryDatabase):
+    await database.write(lambda connection: connection.execute("DROP INDEX item_by_number"))
+    database.close()
+    query = "SELECT count(*) FROM sqlite_schema WHERE name = 'item_by_number'"
+    assert await database.read(lambda connection: connection.execute(query).fetchone()) == (1,)
+
+
 async def test_an_item_is_kept_open(items: SQLiteMemoryItems):
     closed = MemoryItem(CHANNEL, "C1", "x", NOW, valid_to=NOW)
     with pytest.raises(DefinitionError, match="an item is kept open, what closes it is the next one: 'x'"):

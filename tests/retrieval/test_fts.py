@@ -359,3 +359,16 @@ async def test_of_many_vectors_the_nearest_are_found() -> None:
     retriever = await holding(*(f"x{number}" for number in range(1200)), embed=Angles())
     for number in (3, 777, 1199):
         assert (await found(retriever, f"yx{number}"))[0] == str(number)
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [["x"]], 2**64])
+async def test_what_no_metadata_can_be_compared_with_is_named(value: Any) -> None:
+    retriever = await holding("tea")
+    with pytest.raises(InputError, match="where: 'kind' is compared with a text, a number, a truth value or null, not"):
+        await found(retriever, "tea", kind=value)
+
+
+async def test_half_a_surrogate_pair_in_a_query_reaches_no_embedder(colours: Colours) -> None:
+    retriever = await holding("red apples", embed=colours)
+    assert await found(retriever, "red \ud83d") == ["0"]
+    assert colours.asked[-1] == "red ?"

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio import to_thread
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel
 
 from flowengine.errors import DefinitionError, StateError
 from flowengine.tools.toolset import ToolSet
@@ -128,6 +128,51 @@ def test_what_is_dumped_is_json_and_loads_into_equal_data():
     other.load(kept)
     assert other.get_data() == context.get_data()
     assert not other.is_changed
+
+
+class Part(BaseModel):
+    size: int = Field(1, validation_alias="partSize")
+
+
+class Aliased(BaseModel):
+    name: str = Field("", validation_alias=AliasChoices("userName", "login"), serialization_alias="user")
+    parts: list[Part] = []
+    by_name: dict[str, Part] = {}
+    secret: str = Field("", exclude=True)
+    more: RootModel[list[Part]] = RootModel[list[Part]]([])
+
+
+def test_fields_that_are_written_by_other_names_than_they_are_read_by_are_not_lost():
+    given = {"login": "Ann", "parts": [{"partSize": 2}], "by_name": {"a": {"partSize": 3}}, "secret": "s"}
+    context = TypedContext.create("aliased", "", Aliased, {**given, "more": [{"partSize": 4}]})
+    context.update_data(by_name={"b": Part(partSize=5)})
+    data = context.get_data()
+    assert (data.name, data.secret) == ("Ann", "s")
+    assert [each.size for each in (*data.parts, *data.by_name.values(), *data.more.root)] == [2, 5, 4]
+    other = context.fresh()
+    other.load(json.loads(json.dumps(context.dump())))
+    assert other.get_data() == data.model_copy(update={"secret": ""}), "what is not to be written is not kept"
+
+
+def test_data_that_json_cannot_hold_are_named():
+    class Raw(BaseModel):
+        content: bytes
+
+    with pytest.raises(StateError, match=r"the data of context 'raw' are no JSON values: .*utf-8"):
+        TypedContext.create("raw", "", Raw, {"content": b"\xff"}).dump()
+
+
+def test_a_change_beside_an_open_block_is_not_lost_silently():
+    context = cart()
+
+    def change() -> None:
+        with context.changing() as data:
+            context.update_data(note="gift")
+            data.items.append(Item(name="tea", price=1))
+
+    with pytest.raises(StateError, match="context 'cart' were changed by another while a block of `changing` was open"):
+        change()
+    assert context.get_data() == Cart(note="gift")
 
 
 def test_kept_data_that_no_longer_fit_are_a_clear_error():

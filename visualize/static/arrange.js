@@ -1,7 +1,7 @@
 // Places the boxes of a graph: the same rules as visualize/layout.py, which a test holds them to. The server places
 // what is shown first; this places everything anew when a container is folded or unfolded. It knows sizes and edges only.
 
-const GRID = { row: 24, boxes: 24, lane: 14, rows: 52, sweeps: 4, bends: 40_000 };
+const GRID = { row: 24, boxes: 24, lane: 14, rows: 52, straight: 40, sweeps: 4, bends: 40_000 };
 
 function ranksOf(count, edges) {
   const children = Array.from({ length: count }, () => []);
@@ -135,12 +135,15 @@ class Grid {
 
   path(chain, boxes, tops, heights, shift) {
     const [first, last] = [boxes[chain[0]], boxes[chain.at(-1)]];
-    const points = [[first.x, first.y + first.height / 2]];
+    const [begin, end] = [first.y + first.height / 2, last.y - last.height / 2];
+    const [above, top] = [this.rowOf[chain[0]], tops[this.rowOf[chain.at(-1)]]];
+    const bottom = tops[above] + heights[above];
+    const points = [[first.x, begin], ...(bottom - begin > GRID.straight ? [[first.x, bottom]] : [])];
     for (const bend of chain.slice(1, -1)) {
       const [x, row] = [this.x[bend] + shift, this.rowOf[bend]];
       points.push([x, tops[row]], [x, tops[row] + heights[row]]);
     }
-    return [...points, [last.x, last.y - last.height / 2]];
+    return [...points, ...(end - top > GRID.straight ? [[last.x, top]] : []), [last.x, end]];
   }
 }
 
@@ -211,7 +214,10 @@ function outlineOf(shape, width, height) {
   const edge = `M${-right} ${-bottom}H${right}V${bottom}H${-right}Z`;
   if (shape === "stack") return `${edge}M${4 - right} ${-bottom}v-4H${right + 4}V${bottom - 4}h-4`;
   if (shape === "folder") return `${edge}M${-right} ${-bottom}v-5h28l6 5`;
-  if (shape === "house") return `${edge}M${-right} ${-bottom}L0 ${-bottom - 9}L${right} ${-bottom}`;
+  if (shape === "house") {
+    const eaves = Math.min(9, height / 4) - bottom;
+    return `M${-right} ${eaves}L0 ${-bottom}L${right} ${eaves}V${bottom}H${-right}Z`;
+  }
   return edge;
 }
 

@@ -12,23 +12,28 @@ class Rows {
     this.inner.tabIndex = 0;
     this.inner.setAttribute("role", "listbox");
     this.inner.setAttribute("aria-label", "Rows");
-    box.append(this.inner);
+    this.none = part("note", "");
+    box.append(this.inner, this.none);
     this.onChoose = onChoose;
     this.inner.addEventListener("keydown", (event) => this.press(event));
     this.items = [];
     this.made = new Map(); // number → element
     this.chosen = null;
     box.addEventListener("scroll", () => this.draw());
-    new ResizeObserver(() => this.draw(true)).observe(box);
+    new ResizeObserver(() => {
+      this.draw(true);
+      this.thin();
+    }).observe(box);
     this.inner.addEventListener("click", (event) => {
       const row = event.target.closest(".row");
       if (row) onChoose(this.items[Number(row.dataset.row)]);
     });
   }
 
-  // `make(item, element)` fills a row; items with the same `key` are the same row.
-  show(items, make, head = null) {
+  // `make(item, element)` fills a row; items with the same `key` are the same row. `none`: what is said of no items.
+  show(items, make, head = null, none = "") {
     this.items = items;
+    this.none.textContent = items.length ? "" : none;
     this.make = make;
     this.inner.style.height = `${items.length * HEIGHT + (head ? HEIGHT : 0)}px`;
     this.offset = head ? HEIGHT : 0;
@@ -37,6 +42,18 @@ class Rows {
     head?.setAttribute("aria-hidden", "true");
     if (head) this.inner.append(head);
     this.draw(true);
+    this.thin();
+  }
+
+  // Of the head's words those that stand free of the ones before them.
+  thin() {
+    let free = -Infinity;
+    for (const tick of this.head?.querySelectorAll(".tick") ?? []) {
+      tick.hidden = false;
+      const { left, right } = tick.getBoundingClientRect();
+      tick.hidden = left < free;
+      if (!tick.hidden) free = right + 4;
+    }
   }
 
   draw(again = false) {
@@ -111,10 +128,8 @@ function ruler(clock, words) {
   head.className = "row ruler";
   const bars = part("bars", "");
   head.append(part("name", words), bars);
-  const rough = clock.length / 6;
-  const power = 10 ** Math.floor(Math.log10(rough));
   if (clock.length < 1e-3) return head; // Nothing has taken any time yet.
-  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
+  const step = stepOf(clock.length / 6);
   const told = []; // Where words stand already.
   for (const each of clock.breaks) {
     const place = clock.share(each.start);
@@ -125,7 +140,7 @@ function ruler(clock, words) {
   for (let at = 0; at < clock.length * 0.97; at += step) {
     const elapsed = clock.elapsed(at);
     if (elapsed === null || told.some((place) => Math.abs(at / clock.length - place) < 0.09)) continue;
-    const tick = part("tick", secondsText(elapsed));
+    const tick = part("tick", secondsText(elapsed).replace(/ 0 (s|min|h)$/, ""));
     tick.style.left = `${(at / clock.length) * 100}%`;
     bars.append(tick);
   }

@@ -14,6 +14,8 @@ function edgeNear(x, y) {
   return null;
 }
 
+const NONE = { timeline: "No node has begun.", calls: "No model has answered.", events: "", state: "No node has written shared state." };
+
 class RunPage {
   constructor(head, lines) {
     this.head = head;
@@ -508,7 +510,8 @@ class RunPage {
     }[this.tab]();
     if (this.tab === "events") for (const item of items) item.class = item.line.seq >= count ? "later" : "";
     const events = (item) => !this.find || `${item.line.node ?? ""} ${wordsOf(item.line)}`.toLowerCase().includes(this.find);
-    this.rows.show(this.tab === "events" ? items.filter(events) : this.tab === "state" ? items : this.filtered(items), make, head);
+    const found = this.tab === "events" ? items.filter(events) : this.tab === "state" ? items : this.filtered(items);
+    this.rows.show(found, make, head, items.length ? "Nothing fits the search." : NONE[this.tab]);
     if (this.tab === "events" && this.at !== null && this.rows.chosen !== `#${this.at}`) this.rows.choose(`#${this.at}`);
   }
 }

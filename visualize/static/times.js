@@ -64,6 +64,16 @@ function partsText(parts) {
   return told.map(([part, seconds]) => `${part} ${secondsText(seconds)}`).join(", ");
 }
 
+// The distance of the marks on a scale: the least round one of so many seconds or more.
+function stepOf(least) {
+  const round = (number) => {
+    const power = 10 ** Math.floor(Math.log10(number));
+    return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= number);
+  };
+  const long = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200];
+  return least <= 50 ? round(least) : long.find((each) => each >= least) ?? 86_400 * round(least / 86_400);
+}
+
 // The scale of a timeline: seconds from the start, with each break as narrow as the others.
 class Clock {
   constructor(run, now, times) {

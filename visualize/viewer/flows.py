@@ -52,7 +52,7 @@ def _draw_strip(
     most = max(known, default=0.0) or 1.0
     said = f"{title}: median {words(median(known))}, most {words(max(known))}" if known else f"{title}: not known"
     yield element("text", said, class_="plot-title", x=f"{_LEFT:.0f}", y=f"{top + 14:.0f}")
-    for share in (0.0, 0.5, 1.0):
+    for share in (0.0, 0.5, 1.0) if any(known) else (0.0,):
         y = _y(share, top)
         yield element("line", class_="axis", x1=f"{_LEFT:.0f}", x2=f"{_WIDTH - 8:.0f}", y1=f"{y:.1f}", y2=f"{y:.1f}")
         yield element("text", words(most * share), x=f"{_LEFT - 8:.0f}", y=f"{y + 4:.1f}", text_anchor="end")

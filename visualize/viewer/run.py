@@ -152,7 +152,7 @@ def _make_head(
     error = None if finished is None or finished.error is None else note(finished.error.message, kind="bad")
     return element(
         "header",
-        element("h1", name, " ", element("span", badge(progress.status), id="status")),
+        element("h1", element("bdi", name), " ", element("span", badge(progress.status), id="status")),
         facts(told),
         element("div", error, id="error"),
         element(

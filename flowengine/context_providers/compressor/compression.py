@@ -28,9 +28,10 @@ from flowengine.context_providers.compressor.extraction import (
     merge_facts,
     unseen,
 )
-from flowengine.context_providers.text_cutting import MARK, of_pieces, pieces_of
+from flowengine.context_providers.text_cutting import of_pieces, pieces_of
 from flowengine.core.context import Fragment
 from flowengine.core.locale import Messages
+from flowengine.models.shortening import MARK
 
 __all__ = ["Compression", "units_of"]
 

@@ -17,7 +17,6 @@ from anyio import to_thread
 from flowengine.context_providers.compressor.compression import Compression
 from flowengine.context_providers.compressor.extraction import summary_of, summary_request
 from flowengine.context_providers.provider import ContextProvider, ParameterError
-from flowengine.context_providers.text_cutting import shorten_text
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import Messages, load_messages
@@ -26,6 +25,7 @@ from flowengine.models.call_options import DECIDING
 from flowengine.models.definitions import default_options
 from flowengine.models.model import Model
 from flowengine.models.open import PROCESS_MODELS, Models
+from flowengine.models.shortening import shorten_text
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendor_choice import check_name
 from flowengine.retrieval.terms import subject_terms

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from math import log
 from typing import Final, NamedTuple
 
-from flowengine.context_providers.text_cutting import MARK, shorten_text
 from flowengine.core.locale import Messages
 from flowengine.errors import OutputError
 from flowengine.models.messages import Message, fence
 from flowengine.models.model import Request
+from flowengine.models.shortening import MARK, shorten_text
 from flowengine.retrieval.terms import stems
 
 __all__ = [

@@ -1,12 +1,15 @@
 """Lists the source files of a folder, without hidden ones, links, caches, data and ignored ones, and reads them.
 
-It knows folders, names and sizes; what texts mean is not known here.
+It knows folders, names and sizes; what texts mean is not known here. Files and folders that went, or that may not be
+read, are left out. A disk that does not answer is an error: nobody takes it for one from which all files were deleted.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +21,16 @@ from pathspec import GitIgnoreSpec
 
 from flowengine.core.flow_paths import is_withheld, open_regular
 
-__all__ = ["CodeTree", "FileListing", "FileStamp", "is_written", "lines_of"]
+__all__ = ["CodeTree", "FileListing", "FileStamp", "is_text", "is_written", "lines_of"]
+
+_ABSENT: Final = frozenset(
+    {
+        *(errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM),
+        *(errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL, errno.ENAMETOOLONG),
+    }
+)
+"""Errors that say that there is no such file to be read. All others (too many open files, a disk that does not answer)
+say nothing about the file."""
 
 # --- The lines of a source file
 
@@ -32,8 +44,8 @@ _MAX_LINE_WIDTH: Final = 500
 
 def lines_of(path: Path) -> list[str] | None:
     """The lines of a text file, without their ends; None where there is none. What is no UTF-8 is replaced."""
-    content = _read_content(path)
-    if content is None or b"\0" in content[:_SAMPLE_BYTES]:
+    content = _read_text(path, _MAX_SOURCE_BYTES)
+    if content is None:
         return None
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
     return text.removesuffix("\n").split("\n") if text.strip() else None
@@ -46,12 +58,20 @@ def is_written(lines: Sequence[str]) -> bool:
     return sum(map(len, lines)) <= _MAX_LINE_WIDTH * len(lines)
 
 
-def _read_content(path: Path) -> bytes | None:
+def is_text(path: Path) -> bool:
+    """Tells whether a file begins as a text does."""
+    return _read_text(path, _SAMPLE_BYTES) is not None
+
+
+def _read_text(path: Path, most: int) -> bytes | None:
     try:
         with open_regular(path, follow=False) as file:  # A link or a pipe may have taken its place since it was listed.
-            return file.read(_MAX_SOURCE_BYTES)
-    except (OSError, ValueError):  # Gone, or not to be read; the latter: no name of a file.
+            content = file.read(most)
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return None
+    return None if b"\0" in content[:_SAMPLE_BYTES] else content
 
 
 _MOST_FILES: Final = 20_000
@@ -92,6 +112,8 @@ class FileListing(NamedTuple):
     """By their paths below the folder, `/` between the parts; what is nearer to the top comes first."""
     is_whole: bool
     """False where there are more than are taken."""
+    large: Sequence[str] = ()
+    """Paths of those that are too large, whatever they hold."""
 
 
 class _Spec(NamedTuple):
@@ -141,29 +163,31 @@ class CodeTree:
         self._decided: dict[tuple[int, ...], dict[str, bool]] = {}
 
     def listing(self) -> FileListing:
-        """The files as they are now. Folders that cannot be read are empty."""
+        """The files as they are now; `OSError` where the tree itself cannot be read."""
         files: dict[str, FileStamp] = {}
+        large: list[str] = []
         names = 0
         folders = deque([_Folder(str(self.top), "", self._rules_above())])
         while folders:
             folder = folders.popleft()
-            entries = _list_entries(folder.path)
+            entries = _list_entries(folder)
             names += len(entries)
             if names > _MOST_NAMES:
-                return FileListing(files, is_whole=False)
+                return FileListing(files, False, large)
             if any(each.name in _MARKER_FILES for each in entries) and folder.prefix:
                 continue
             inner, found = self._sorted_out(folder, entries)
             folders += inner
-            files |= found
+            large += [path for path, stamp in found.items() if stamp.size >= _MAX_SOURCE_BYTES]
+            files |= {path: stamp for path, stamp in found.items() if stamp.size < _MAX_SOURCE_BYTES}
             if len(files) > _MOST_FILES:
-                return FileListing(dict(list(files.items())[:_MOST_FILES]), is_whole=False)
-        return FileListing(files, is_whole=True)
+                return FileListing(dict(list(files.items())[:_MOST_FILES]), False, large)
+        return FileListing(files, True, large)
 
     def _sorted_out(
         self, folder: _Folder, entries: Sequence[os.DirEntry[str]]
     ) -> tuple[list[_Folder], dict[str, FileStamp]]:
-        """The folders to look at, and the source files."""
+        """The folders to look at, and the source files, large ones included."""
         rules = folder.rules
         if any(each.name == _IGNORE_FILE for each in entries) and (spec := self._spec(Path(folder.path, _IGNORE_FILE))):
             rules = (*rules, _Rules("", folder.prefix, spec))
@@ -171,17 +195,13 @@ class CodeTree:
         files: dict[str, FileStamp] = {}
         for entry in entries:
             path = folder.prefix + entry.name
-            if is_withheld(entry.name) or not _is_one_line(entry.name):
+            if is_withheld(entry.name) or not _is_one_line(entry.name) or (found := _read_stat(entry)) is None:
                 continue
-            if _is_folder(entry):
+            if stat.S_ISDIR(found.st_mode):
                 if entry.name not in _CACHE_FOLDERS and not self._is_ignored(rules, f"{path}/"):
                     folders.append(_Folder(entry.path, f"{path}/", rules))
-            elif (
-                not entry.name.endswith(_DATA_SUFFIXES)
-                and (stamp := _read_stamp(entry))
-                and not self._is_ignored(rules, path)
-            ):
-                files[path] = stamp
+            elif _may_be_text(entry.name, found) and not self._is_ignored(rules, path):
+                files[path] = FileStamp(found.st_mtime_ns, found.st_size)
         return folders, files
 
     def _is_ignored(self, rules: _Chain, path: str) -> bool:
@@ -232,12 +252,14 @@ def _parse_patterns(text: str) -> Iterator[Any]:
             yield from GitIgnoreSpec.from_lines([line]).patterns
 
 
-def _list_entries(folder: str) -> list[os.DirEntry[str]]:
-    """Lists a folder by name; empty if it cannot be read."""
+def _list_entries(folder: _Folder) -> list[os.DirEntry[str]]:
+    """Lists a folder by name; empty if it went, or may not be read, which is an error of the topmost one."""
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(folder.path) as entries:
             return sorted(islice(entries, _MOST_NAMES + 1), key=lambda each: each.name)
-    except OSError:
+    except OSError as error:
+        if not folder.prefix or error.errno not in _ABSENT:
+            raise
         return []
 
 
@@ -246,17 +268,15 @@ def _is_one_line(name: str) -> bool:
     return re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", name) is None
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
+def _may_be_text(name: str, found: os.stat_result) -> bool:
+    """Tells it of a regular file that is not empty; links lead elsewhere, or to what is here anyway."""
+    return stat.S_ISREG(found.st_mode) and found.st_size > 0 and not name.endswith(_DATA_SUFFIXES)
 
 
-def _read_stamp(entry: os.DirEntry[str]) -> FileStamp | None:
-    """Of a regular file that is not huge; links lead elsewhere, or to what is here anyway."""
+def _read_stat(entry: os.DirEntry[str]) -> os.stat_result | None:
     try:
-        found = entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
-    except OSError:
+        return entry.stat(follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return None
-    return FileStamp(found.st_mtime_ns, found.st_size) if found and 0 < found.st_size < _MAX_SOURCE_BYTES else None

@@ -155,13 +155,13 @@ def _search(
 
 
 def _around(item: MemoryItem, connection: sqlite3.Connection) -> Sequence[MemoryItem]:
-    found = connection.execute("SELECT number, scope FROM item WHERE id = ?", (item.id,)).fetchone()
+    found = connection.execute("SELECT scope, number FROM item WHERE id = ?", (item.id,)).fetchone()
     if found is None:
         return ()
-    said = f"SELECT {_FIELDS} FROM item WHERE +scope = ? AND subject IS NULL AND valid_to IS NULL AND"
+    said = f"SELECT {_FIELDS} FROM item WHERE scope = ? AND subject IS NULL AND valid_to IS NULL AND"
     rows = [
-        connection.execute(f"{said} number < ? ORDER BY number DESC LIMIT 1", found[::-1]).fetchone(),
-        connection.execute(f"{said} number > ? ORDER BY number LIMIT 1", found[::-1]).fetchone(),
+        connection.execute(f"{said} number < ? ORDER BY number DESC LIMIT 1", found).fetchone(),
+        connection.execute(f"{said} number > ? ORDER BY number LIMIT 1", found).fetchone(),
     ]
     return [_item(item.scope, item.scope_id, row) for row in rows if row is not None]
 

@@ -4,8 +4,8 @@ const test = require("node:test");
 const assert = require("node:assert");
 const { load } = require("./load.cjs");
 
-const { Times, Clock, partsOf, partsText, dollars, secondsText, cutName } = load(
-  ["fold.js", "graph.js", "times.js"], ["Times", "Clock", "partsOf", "partsText", "dollars", "secondsText", "cutName"],
+const { Times, Clock, partsOf, partsText, stepOf, dollars, secondsText, cutName } = load(
+  ["fold.js", "graph.js", "times.js"], ["Times", "Clock", "partsOf", "partsText", "stepOf", "dollars", "secondsText", "cutName"],
 );
 const DAY = 86400;
 const plain = {
@@ -62,4 +62,9 @@ test("parts are told where not all was work", () => {
   const bars = new Times(plain).bars(row("a"), 1010);
   assert.strictEqual(partsText(partsOf(bars)), "worked 2.0 s, retried 2.0 s");
   assert.strictEqual(partsText({ worked: 3 }), "");
+});
+
+test("the marks of a scale are at round times", () => {
+  const steps = { 0.03: 0.05, 3: 5, 50: 50, 51: 60, 61: 120, 1000: 1800, 40000: 43200, 50000: DAY, 4700000: 100 * DAY };
+  for (const [least, step] of Object.entries(steps)) assert.ok(Math.abs(stepOf(Number(least)) - step) < 1e-9, least);
 });

@@ -242,6 +242,7 @@ def test_a_plot_is_drawn_whatever_is_known(seconds: list[float | None]):
     known = [each for each in seconds if each is not None]
     assert len(root.findall("a")) == 2 * len(known)
     assert len(root.findall("a/path")) == 2 * sum(each is not None for each in seconds[1:])
+    assert ("$0.50" in [each.text for each in root.findall("text")]) is False, "no scale of what was not spent"
 
 
 def test_a_point_is_made_of_a_runs_fold():

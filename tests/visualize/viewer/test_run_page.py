@@ -75,6 +75,25 @@ def test_the_file_opens_from_a_disk_without_asking_anybody(tab: Tab):
     assert len(tab.texts("#rows .row .path")) > 8
 
 
+def test_a_name_turns_nothing_round_but_itself_and_what_is_empty_says_so(browser: Browser, tmp_path: Path):
+    name = "a\u2029\u202eb" + "c" * 20_000
+    graph = {"nodes": [[name, "function"]], "edges": []}
+    begun = [RunStarted("r1", "flow \u2029\u202ename", START, {}, {}, {}, graph=graph), NodeStarted(name, START)]
+    path = tmp_path / "run.html"
+    path.write_text(export_page(Reading([*begun, RunFinished(START + 1, "cancelled")])))
+    with browser.tab() as tab:
+        tab.goto(path.as_uri())
+        tab.click(NODE.format(0))
+        tab.wait("document.querySelector('#panel h2 .path')")
+        box = "document.querySelector('{}').getBoundingClientRect()"
+        assert tab.evaluate(f"{box.format('h1 bdi')}.right <= {box.format('#status')}.left")
+        assert tab.evaluate(f"{box.format('#panel h2')}.height < 200")
+        for pane, told in (("calls", "No model has answered."), ("state", "No node has written shared state.")):
+            tab.click(f"[data-tab={pane}]")
+            assert tab.texts("#rows > .note") == [told]
+        assert tab.trouble == []
+
+
 def test_a_click_on_a_node_opens_its_panel_and_the_back_button_closes_it_again(tab: Tab):
     tab.click(NODE.format(0))
     tab.wait(PANEL.format("draft"))

@@ -7,7 +7,7 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flowengine.context_providers.text_cutting import MARK, shorten_text
+from flowengine.models.shortening import MARK, shorten_text
 from flowengine.models.tokens import count_tokens
 
 
