@@ -420,9 +420,11 @@ class FlowService:
                 "this key was used with other inputs: a key is good for one run; take another for another run"
             )
         outcome = RunOutcome.of(events)
+        if self.driver.drives(run_id):  # It goes on, whatever its record says yet.
+            return None
         if outcome.is_settled:
             return outcome
-        if self._queue is None and not self.driver.drives(run_id):
+        if self._queue is None:
             with suppress(RunBusyError):
                 await self._local.go_on(run_id)
         return None

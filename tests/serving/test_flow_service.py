@@ -113,6 +113,16 @@ async def test_a_call_of_a_run_that_is_done_reads_its_record_once(counted: Count
         assert (again.is_new, again.outcome, reads) == (False, done, [first.run_id])
 
 
+async def test_a_call_of_a_run_that_was_just_answered_is_not_told_its_question(counted: Counted):
+    async with FlowService(MemoryStore(), counted.flows) as service:
+        first = await service.start("ask", {}, run_key="a")
+        assert (await service.wait(first.run_id)).status == "waiting"
+        driven = service.driver.reserve(first.run_id, "ask")  # As it is taken up with the answer, before that is told.
+        driven.begun.set()
+        assert (await service.start("ask", {}, run_key="a")).outcome is None
+        service.driver.release(driven)
+
+
 async def test_two_servers_on_one_store_begin_the_run_of_a_key_once(tmp_path: Path, counted: Counted):
     with closing(open_store(_url(tmp_path))) as one, closing(open_store(_url(tmp_path))) as two:
         async with FlowService(one, counted.flows) as first, FlowService(two, counted.flows) as second:
