@@ -216,6 +216,7 @@ class Diagnostic:
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        place = place.replace("\n", "\\n")  # One line, whatever the file is called.
         where = f"node '{self.node}': " if self.node else ""
         kind = "warning " if self.severity == "warning" else ""
         return f"{place + ': ' if place else ''}{kind}{self.code} {where}{self.message}{self.hint}"

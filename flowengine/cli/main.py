@@ -81,6 +81,8 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("view", "dashboard", "dev"), "ui"),
     "compare": "diff",
     "evaluate": "eval",
+    "help": "--help",
+    "version": "--version",
 }
 """What other tools call a command → the command."""
 
@@ -104,7 +106,7 @@ class CommandTable(click.Group):
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             from flowengine.errors import did_you_mean  # Only a mistyped command needs it.
 
-            meant = _OTHER_NAMES.get(args[0])
+            meant = f"run {args[0]}" if args[0].endswith((".yaml", ".yml")) else _OTHER_NAMES.get(args[0])
             hint = f"; did you mean '{meant}'?" if meant else did_you_mean(args[0], COMMANDS)
             ctx.fail(f"there is no command '{args[0]}'{hint}")
         return super().resolve_command(ctx, args)

@@ -32,6 +32,8 @@ __all__ = ["LiveBoard", "LiveReader", "LiveText", "LiveTexts", "forget_live", "r
 _KIND: Final = "live"
 _MOST_NODES: Final = 16
 """Nodes that are kept, those that were heard last."""
+_MOST_HEARD: Final = 1_000
+"""Pieces that are kept as they come."""
 _MOST_TEXT: Final = 4_000
 """Characters of each text that are kept, its end."""
 _TOO_OLD: Final = 600.0
@@ -174,6 +176,8 @@ class LiveBoard:
         self._store = store
         self._run_id = run_id
         self._texts = LiveTexts()
+        self._heard: list[TokenStreamed] = []
+        """What the texts do not have yet: most calls of models end before anything is shown."""
         self._news = anyio.Event()
         self._is_shown = False
         self._is_over = False
@@ -183,14 +187,23 @@ class LiveBoard:
         scope.at_end(self._clear)
 
     def hear(self, piece: TokenStreamed) -> None:
-        self._texts.hear(piece)
-        self._news.set()
+        if not self._heard:
+            self._news.set()
+        elif len(self._heard) > _MOST_HEARD:
+            self._take_in()
+        self._heard.append(piece)
+
+    def _take_in(self) -> None:
+        heard, self._heard = self._heard, []
+        for piece in heard:
+            self._texts.hear(piece)
 
     async def _show(self) -> None:
         while True:
             await self._news.wait()
             await anyio.sleep(_PAUSE)
             self._news = anyio.Event()
+            self._take_in()
             self._is_shown = True
             with suppress(JournalError):
                 await anyio.to_thread.run_sync(self._write, self._texts.as_plain())

@@ -75,7 +75,13 @@ async def _refuse(request: Request) -> Response:
 
 async def _list_runs(request: Request) -> Response:
     parts = get_parts(request)
-    filters = filters_of(request.query_params, parse_labels(request.query_params.getlist("label")), parts.by)
+    asked = request.query_params
+    filters = filters_of(asked, parse_labels(asked.getlist("label")), parts.by)
+    days = {"since": filters.since, "until": filters.until, "ended": filters.ended}
+    for name in (each for each, day in days.items() if day is None and asked.get(each)):
+        raise ProblemError(422, "No such day", f"`{name}` is a day such as 2026-03-01, found {asked[name]!r:.40}")
+    if (page := asked.get("page") or "1") != str(filters.page):
+        raise ProblemError(422, "No such page", f"`page` is a whole number from 1 on, found {page!r:.40}")
     found = await parts.shelf.do(parts.shelf.page, query_of(filters), filters.page)
     pages = max(1, -(-found.total // PAGE_SIZE))
     lines = [to_run_line(each) for each in found.lines] if filters.page <= pages else []
@@ -158,7 +164,7 @@ _CONFLICT: Final[Mapping[int, tuple[str, str | None]]] = {409: ("As the run stan
 OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         "GET", "/api/runs", "listRuns", "The runs of the store, the newest first, 100 on a page.", _list_runs,
-        {200: ("The runs that are asked for.", "Runs"), 422: ("A label is none.", "Problem")},
+        {200: ("The runs that are asked for.", "Runs"), 422: ("A label, a day or a page is none.", "Problem")},
         parameters=(
             Parameter("flow", "The flow's name."),
             Parameter("status", "The run's status."),

@@ -53,6 +53,12 @@ class StreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in {**self._more, **_HEAD}.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if (
+            scope.get("method") == "HEAD"
+        ):  # Its answer ends with the head, and the next request of the connection waits.
+            await self._pieces.aclose()
+            await self._send(send, b"", more=False)
+            return
         is_whole = False
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait_until_gone, receive, tasks.cancel_scope.cancel)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -119,13 +119,13 @@ class _FlowRoutes:
         root = _root_of(request)
         if wish.is_stream:
             return event_stream(self._messages(run.run_id, caller, root), headers, tells_retry=True)
-        if wish.is_async and wish.seconds is None:  # With both, it is 202 after so many seconds (RFC 7240).
-            return accepted_response(await self._service.outcome(run.run_id, caller), root, headers)
-        outcome: RunOutcome | None = None
-        with anyio.move_on_after(wish.seconds):
-            outcome = await self._service.wait(run.run_id, caller)
-        if outcome is None:
-            return accepted_response(await self._service.outcome(run.run_id, caller), root, headers)
+        outcome = run.outcome
+        waits = not wish.is_async or wish.seconds is not None  # With both, it is 202 after so many seconds (RFC 7240).
+        if outcome is None and waits:
+            with nullcontext() if wish.seconds is None else anyio.move_on_after(wish.seconds):
+                outcome = await self._service.wait(run.run_id, caller)
+        if outcome is None or not waits:
+            return accepted_response(outcome or await self._service.outcome(run.run_id, caller), root, headers)
         return outcome_response(outcome, root, headers)
 
     async def list_flows(self, request: Request) -> Response:

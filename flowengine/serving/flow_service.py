@@ -200,12 +200,18 @@ class FlowService:
             labels=given,
         )
         start = RunStart(run_id, inputs, options)
-        while not await self._begin_alone(flow, start, caller, tokens, around):
+        while True:
+            failure: JournalError | None = None
+            try:
+                if await self._begin_alone(flow, start, caller, tokens, around):
+                    return StartedRun(run_id, True)
+            except JournalError as error:  # The run is there already, or it cannot be written.
+                failure = error
             with suppress(RunNotFoundError):  # It was about to begin, and did not.
-                await self._attach(run_id, request)
-                return StartedRun(run_id, False)
+                return StartedRun(run_id, False, await self._attach(run_id, request))
+            if failure is not None:
+                raise failure
             await anyio.sleep(_RETRY)
-        return StartedRun(run_id, True)
 
     async def outcome(self, run_id: str, caller: FlowCaller | None = None) -> RunOutcome:
         """Returns the run's state; raises `RunNotFoundError` also for a run of another caller."""
@@ -398,30 +404,30 @@ class FlowService:
             await anyio.to_thread.run_sync(self.budgets.settle, how[CALLER], how[_DAY], run_id, cost)
 
     async def _begin(self, flow: str, start: RunStart, tokens: bool) -> bool:
-        """Tells whether the run began; False: its id is there already."""
-        try:
+        """Tells whether the run began; False, or a `JournalError`: its id may be there already."""
+        with suppress(RunBusyError):
             if self._queue is not None:
                 return await self._submit(flow, start)
             await self._local.begin(flow, start, tokens)
-        except RunBusyError:
-            return False
-        except JournalError:
-            if not await self._follower.is_known(start.run_id):
-                raise
-            return False
-        return True
+            return True
+        return False
 
-    async def _attach(self, run_id: str, request: str) -> None:
+    async def _attach(self, run_id: str, request: str) -> RunOutcome | None:
         """Find the run of a key, which was begun before; one that no process goes on with goes on here."""
         events = await self._follower.events(run_id)
         if read_call(start_of(events)).get("request") != request:
             raise KeyReusedError(
                 "this key was used with other inputs: a key is good for one run; take another for another run"
             )
-        is_open = not isinstance(events[-1], RunFinished) or events[-1].status == "running"
-        if is_open and self._queue is None and not self.driver.drives(run_id):
+        outcome = RunOutcome.of(events)
+        if self.driver.drives(run_id):  # It goes on, whatever its record says yet.
+            return None
+        if outcome.is_settled:
+            return outcome
+        if self._queue is None:
             with suppress(RunBusyError):
                 await self._local.go_on(run_id)
+        return None
 
     async def _submit(self, flow: str, start: RunStart) -> bool:
         from flowengine.runners.queue.run_queue import queue_store, submit_runs  # Needs its extra.

@@ -2,6 +2,7 @@
 
 A flow is a model. What generates is the flow's own matter, so settings such as `temperature` change nothing; what would
 change the meaning of the call (`tools`, several choices, another kind of content than text) is refused.
+What the Responses API calls `instructions` is a system message.
 """
 
 from __future__ import annotations
@@ -112,15 +113,16 @@ def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> 
     """The body of `/v1/responses`; `session` is that of the header."""
     given = body.get("input")
     if isinstance(given, str):
-        read = [{"role": "user", "content": given}]
+        read: list[Mapping[str, str]] = [{"role": "user", "content": given}]
     elif isinstance(given, list) and given:
         read = [_read_message(each, f"input[{at}]") for at, each in enumerate(cast("list[Any]", given))]
     else:
         raise OpenAiError("`input` is a text, or a list with at least one message", param="input")
-    if body.get("background"):
-        raise OpenAiError(
-            "`background` is not offered: start the flow with `Prefer: respond-async`", param="background"
-        )
+    instructions = body.get("instructions")
+    if not isinstance(instructions, str | None):
+        raise OpenAiError("`instructions` is a text", param="instructions")
+    if instructions:
+        read.insert(0, {"role": "system", "content": instructions})
     conversation = body.get("conversation")
     if is_map(conversation):
         conversation = conversation.get("id")
@@ -147,8 +149,9 @@ def _make_call(
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise OpenAiError("`model` is the name of a flow", param="model")
-    if body.get("tools") or body.get("functions"):
-        raise OpenAiError("a flow calls tools of its own: leave `tools` out", param="tools")
+    for name, why in _REFUSED.items():
+        if body.get(name):
+            raise OpenAiError(why, param=name)
     if messages[-1]["role"] != "user":
         raise OpenAiError(f"the last message is a user's, not of the role '{messages[-1]['role']}'", param=param)
     if len(messages) > MOST_MESSAGES:
@@ -180,6 +183,14 @@ def _read_flag(body: Mapping[str, Any], name: str, *, default: bool = False) -> 
     return default if found is None else found
 
 
+_REFUSED: Final = {
+    "tools": "a flow calls tools of its own: leave `tools` out",
+    "functions": "a flow calls tools of its own: leave `functions` out",
+    "background": "`background` is not offered: start the flow with `Prefer: respond-async`",
+    "audio": "a flow answers with text: leave `audio` out",
+    "logprobs": "a flow tells no probabilities: leave `logprobs` out",
+}
+"""Parameter that a flow cannot follow → what the client is told."""
 _ROLES: Final = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _TEXTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 

@@ -77,14 +77,6 @@ class FlowCaller(NamedTuple):
         return self.flows is None or flow in self.flows
 
 
-class StartedRun(NamedTuple):
-    """The result of `start`."""
-
-    run_id: str
-    is_new: bool
-    """False: it is the run that this key had begun before."""
-
-
 class RunOutcome(NamedTuple):
     """The state of a run."""
 
@@ -134,6 +126,16 @@ class RunOutcome(NamedTuple):
             questions,
             read_call(started).get(CALLER),
         )
+
+
+class StartedRun(NamedTuple):
+    """The result of `start`."""
+
+    run_id: str
+    is_new: bool
+    """False: it is the run that this key had begun before."""
+    outcome: RunOutcome | None = None
+    """How a run that was begun before stands, where it is settled."""
 
 
 def check_access(outcome: RunOutcome, caller: FlowCaller | None) -> RunOutcome:

@@ -30,6 +30,11 @@ def test_every_problem_is_a_line_with_its_place(flowengine: Command) -> None:
     assert said.err == "1 file: 2 errors\n"
 
 
+def test_a_problem_is_one_line_whatever_its_file_is_called(flowengine: Command) -> None:
+    [line] = flowengine("validate", "no\nfile.yaml: no problems").out.splitlines()
+    assert line.startswith("no\\nfile.yaml: no problems: FE101 ")
+
+
 def test_a_folder_stands_for_its_flow_files(flowengine: Command, folder: Path) -> None:
     said = flowengine("validate", str(folder))
     assert said.code == 2

@@ -87,6 +87,14 @@ def test_runs_are_labelled_and_found_by_their_labels(server: Served):
     assert "label 'a b'" in check(server, "POST", "/api/runs", "startRun", 422, wrong)["detail"]
 
 
+@pytest.mark.parametrize("query", ["since=2026-02-30", "until=soon", "ended=x", "page=x", "page=0", "page=1e3"])
+def test_a_filter_that_is_none_is_told(server: Served, query: str):
+    """Else a program would take all runs for those that it asked for."""
+    answer = server.client.get(f"/api/runs?{query}")
+    assert answer.status_code == 422
+    assert f"`{query.partition('=')[0]}` is a" in answer.json()["detail"]
+
+
 def test_a_run_that_fails_says_where_and_why(server: Served):
     run_id = server.post("/api/runs", {"flow": "fail"}, 201)["run_id"]
     server.until(run_id, "failed")

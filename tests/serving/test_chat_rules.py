@@ -172,6 +172,8 @@ HI = [{"role": "user", "content": "Hi"}]
         ({"messages": HI, "model": "f", "stream_options": {"include_usage": "no"}}, "`include_usage` is true or false"),
         ({"messages": HI, "model": "f", "n": 2}, "`n` is 1"),
         ({"messages": HI, "model": "f", "tools": [{}]}, "leave `tools` out"),
+        ({"messages": HI, "model": "f", "logprobs": True}, "leave `logprobs` out"),
+        ({"messages": HI, "model": "f", "modalities": ["audio"], "audio": {"voice": "a"}}, "leave `audio` out"),
         ({"messages": HI, "model": "f", "inputs": []}, "`inputs` is an object"),
         ({"messages": HI, "model": "f", "metadata": {"session": " "}}, "named by 1 to 150 characters"),
         ({"messages": HI, "model": "f", "metadata": {"session": 5}}, "`metadata` is an object of texts"),
@@ -216,9 +218,16 @@ def test_a_response_belongs_to_a_conversation(body: dict[str, Any], session: str
     assert (call.session, call.previous, call.message) == (session, previous, "Hi")
 
 
+def test_instructions_are_a_system_message() -> None:
+    call = read_responses_call({"model": "f", "input": HI, "instructions": "Be brief."})
+    assert call.messages == [{"role": "system", "content": "Be brief."}, *HI]
+    assert call.history == []
+
+
 @pytest.mark.parametrize("body", [{"input": []}, {"input": 3}, {"input": "x", "background": True},
                                   {"input": "x", "previous_response_id": "r", "conversation": "c"},
                                   {"input": "x", "store": "no"}, {"input": "x", "reasoning": "a"},
+                                  {"input": "x", "instructions": ["y"]}, {"input": "x", "tools": [{}]},
                                   {"input": [{"role": "user", "content": None}]},
                                   {"input": [{"type": "function_call_output"}]}])  # fmt: skip
 def test_a_response_that_cannot_be_is_refused(body: dict[str, Any]) -> None:

@@ -102,11 +102,32 @@ async def test_many_callers_with_one_key_begin_one_run(store: JournalStore, coun
     assert set(found) == {(found[0][0], "X")}
 
 
+async def test_a_call_of_a_run_that_is_done_reads_its_record_once(counted: Counted, monkeypatch: pytest.MonkeyPatch):
+    store, reads = MemoryStore(), list[str]()
+    async with FlowService(store, counted.flows) as service:
+        first = await service.start("quick", {"text": "x"}, run_key="a")
+        done = await service.wait(first.run_id)
+        read = store.events
+        monkeypatch.setattr(store, "events", lambda run_id, after=0: (reads.append(run_id), read(run_id, after))[1])
+        again = await service.start("quick", {"text": "x"}, run_key="a")
+        assert (again.is_new, again.outcome, reads) == (False, done, [first.run_id])
+
+
+async def test_a_call_of_a_run_that_was_just_answered_is_not_told_its_question(counted: Counted):
+    async with FlowService(MemoryStore(), counted.flows) as service:
+        first = await service.start("ask", {}, run_key="a")
+        assert (await service.wait(first.run_id)).status == "waiting"
+        driven = service.driver.reserve(first.run_id, "ask")  # As it is taken up with the answer, before that is told.
+        driven.begun.set()
+        assert (await service.start("ask", {}, run_key="a")).outcome is None
+        service.driver.release(driven)
+
+
 async def test_two_servers_on_one_store_begin_the_run_of_a_key_once(tmp_path: Path, counted: Counted):
     with closing(open_store(_url(tmp_path))) as one, closing(open_store(_url(tmp_path))) as two:
         async with FlowService(one, counted.flows) as first, FlowService(two, counted.flows) as second:
             run = await first.start("slow", {}, run_key="a")
-            assert await second.start("slow", {}, run_key="a") == (run.run_id, False)
+            assert (await second.start("slow", {}, run_key="a"))[:2] == (run.run_id, False)
             with pytest.raises(KeyReusedError):
                 await second.start("slow", {}, run_key="a", session="other")
             async with anyio.create_task_group() as tasks:
@@ -222,7 +243,7 @@ async def test_a_run_is_answered_and_goes_on_here(store: JournalStore, counted: 
         run = await service.start("ask", {}, run_key="a")
         outcome = await service.wait(run.run_id)
         assert (outcome.status, outcome.questions[0].choices) == ("waiting", ["yes", "no"])
-        assert await service.start("ask", {}, run_key="a") == (run.run_id, False)
+        assert (await service.start("ask", {}, run_key="a"))[:2] == (run.run_id, False)
         assert (await service.wait(run.run_id)).status == "waiting"
         seen: list[str] = []
 
@@ -303,7 +324,8 @@ async def test_on_postgresql_runs_go_into_the_queue(tmp_path: Path, monkeypatch:
     with closing(PostgresStore(empty_database(), "full")) as store:
         async with FlowService(store, ["hello.yaml"]) as service:
             run = await service.start("hello", {"who": "Ann"}, run_key="a", caller=ANN, session="s")
-            assert await service.start("hello", {"who": "Ann"}, run_key="a", caller=ANN, session="s") == (run[0], False)
+            again = await service.start("hello", {"who": "Ann"}, run_key="a", caller=ANN, session="s")
+            assert again[:2] == (run.run_id, False)
             with pytest.raises(KeyReusedError):
                 await service.start("hello", {"who": "Ben"}, run_key="a", caller=ANN)
             async with anyio.create_task_group() as tasks:

@@ -26,7 +26,10 @@ __all__ = ["command"]
 @click.option("--bad", required=True, metavar="REV", help="A git revision with a bad score.")
 @click.option("--scorer", metavar="NAME", help="The scorer.  [default: the eval's first]")
 @click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="Maximum cost in USD.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="How the result is printed.",
+)  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @store_option
 def command(

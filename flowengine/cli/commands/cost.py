@@ -43,7 +43,10 @@ def _dimensions(ctx: click.Context, param: click.Parameter, value: str) -> Seque
     metavar="NAMES",
     help="What to sum up by: flow, node, model, label, label:NAME, provider, purpose, day, run.",
 )
-@click.option("--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True,
+    help="How the result is printed.",
+)  # fmt: skip
 def command(
     store: str | None,
     since: float | None,

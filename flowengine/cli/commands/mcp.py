@@ -28,7 +28,7 @@ _INTERRUPTED_CODE: Final = 130
 
 @click.command("mcp")
 @click.argument("flows", metavar="[FLOW|FOLDER]...", nargs=-1, type=click.Path(exists=True))
-@click.option("--patience", callback=duration, default="50s", show_default=True,
+@click.option("--patience", callback=duration, default="50s", show_default=True, metavar="TIME",
               help="After this time, a call returns the id of its run, which continues.")  # fmt: skip
 @click.option("--on-cancel", type=click.Choice(["cancel", "detach"]), default="cancel", show_default=True,
               help="What becomes of the run of a call that the client cancels.")  # fmt: skip

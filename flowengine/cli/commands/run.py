@@ -38,7 +38,7 @@ from visualize.progress import fold_events
 __all__ = ["load_flow_of_run", "resume_command", "resume_run", "run_command"]
 
 
-@click.command("run")
+@click.command("run", context_settings={"allow_extra_args": True})
 @click.argument("flow", metavar="FLOW")
 @click.option(
     "-i",
@@ -75,6 +75,9 @@ def run_command(
     the same FLOW and FILE, it goes on where it was. The limits --max-cost, --max-calls and --max-tokens are those of
     all rows together, each time.
     """
+    if others := click.get_current_context().args:
+        how = f"; an input is given as -i {others[0]}" if "=" in others[0] else ": one flow is run"
+        raise click.UsageError(f"found '{others[0]}' beside FLOW{how}")
     if rows is not None:
         for option, value in {"--run-id": run_id, "--reuse": reuse, "--session": session}.items():
             if value:

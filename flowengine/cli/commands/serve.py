@@ -67,8 +67,10 @@ def _read_names(ctx: click.Context, param: click.Parameter, values: Sequence[str
 
 @click.command("serve")
 @click.argument("flows", metavar="FLOW|FOLDER...", nargs=-1, required=True, type=click.Path(exists=True))
-@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="0 takes any free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen: 0.0.0.0 for other machines.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, metavar="PORT",
+              help="Where to listen; 0 takes any free one.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+              help="Where to listen: 0.0.0.0 for other machines.")  # fmt: skip
 @click.option("--allow-host", "names", metavar="NAME", multiple=True, callback=_read_names,
               help="A host name that it answers to; * is any.")  # fmt: skip
 @click.option("--allow-origin", "origins", metavar="URL", multiple=True, callback=_read_origins,
@@ -79,14 +81,19 @@ def _read_names(ctx: click.Context, param: click.Parameter, values: Sequence[str
 @click.option("--waiting", type=click.IntRange(min=0), default=1_000, show_default=True, metavar="N",
               help="Runs that may wait for their turn; more are answered with 429.")  # fmt: skip
 @click.option(
-    "--grace", callback=duration, default="20s", show_default=True, help="Time for runs to end after SIGTERM."
+    "--grace",
+    callback=duration,
+    default="20s",
+    show_default=True,
+    metavar="TIME",
+    help="Time for runs to end after SIGTERM.",
 )
 @click.option("--queue", default="default", show_default=True, metavar="NAME", help="Queue for runs on PostgreSQL.")
 @click.option("--request-timeout", type=FiniteRange(0, min_open=True), default=20.0, show_default=True,
               metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
 @click.option("--max-body", type=click.IntRange(min=1), default=4_000_000, show_default=True, metavar="BYTES",
               help="Maximum size of a request's body.")  # fmt: skip
-@click.option("--mcp-patience", callback=duration, default="50s", show_default=True,
+@click.option("--mcp-patience", callback=duration, default="50s", show_default=True, metavar="TIME",
               help="After this time, a call of an MCP tool returns the id of its run, which continues.")  # fmt: skip
 @click.option("--mcp-on-cancel", type=click.Choice(["cancel", "detach"]), default="cancel", show_default=True,
               help="What becomes of the run of a call of an MCP tool that is cancelled.")  # fmt: skip

@@ -31,9 +31,10 @@ __all__ = ["command"]
 
 @click.command("ui")
 @click.argument("flows", metavar="[FLOW|FOLDER]...", nargs=-1, type=click.Path(exists=True))
-@click.option("--port", type=click.IntRange(0, 65_535), default=8700, show_default=True, help="0 takes any free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; others than this machine's own "
-              "need --token.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65_535), default=8700, show_default=True, metavar="PORT",
+              help="Where to listen; 0 takes any free one.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+              help="Where to listen; others than this machine's own need --token.")  # fmt: skip
 @click.option("--token", envvar="FLOWENGINE_UI_TOKEN", metavar="TEXT", help="Access token.  [default: "
               "$FLOWENGINE_UI_TOKEN or one drawn at random]")  # fmt: skip
 @click.option("--allow-host", "names", metavar="NAME", multiple=True, help="A host name that it answers to.")

@@ -32,8 +32,13 @@ _SHOWN = 20
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another option of the node, as JSON.")
 @click.option("--runs", required=True, metavar="RUNS", help="Which: 'flow=triage since=30d label.team=a limit=200'.")
 @click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="Maximum cost in USD.")
-@click.option("--concurrency", type=click.IntRange(min=1), default=10, show_default=True, metavar="N")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Forks at once."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="How the result is printed.",
+)  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @click.option("--batch", is_flag=True, help="Use the vendors' batch APIs, at half the price.")
 @click.option(

@@ -85,9 +85,16 @@ def _format_time(record: logging.LogRecord) -> str:
 
 @click.command("worker")
 @click.option("--queue", default="default", show_default=True, metavar="NAME", help="Which runs to take.")
-@click.option("--concurrency", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at once.")
 @click.option(
-    "--grace", callback=duration, default="20s", show_default=True, help="Time for runs to end after SIGTERM."
+    "--concurrency", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Runs at once."
+)
+@click.option(
+    "--grace",
+    callback=duration,
+    default="20s",
+    show_default=True,
+    metavar="TIME",
+    help="Time for runs to end after SIGTERM.",
 )
 @click.option(
     "--takeovers", type=click.IntRange(min=0), default=5, show_default=True, metavar="N",
