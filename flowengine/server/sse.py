@@ -53,9 +53,8 @@ class StreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in {**self._more, **_HEAD}.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if (
-            scope.get("method") == "HEAD"
-        ):  # Its answer ends with the head, and the next request of the connection waits.
+        if scope.get("method") == "HEAD":
+            # Its answer ends with the head, and the next request of the connection waits for that.
             await self._pieces.aclose()
             await self._send(send, b"", more=False)
             return
