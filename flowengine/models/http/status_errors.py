@@ -61,9 +61,11 @@ def error_of_answer(status: int, text: str, headers: Mapping[str, str], label: s
     TransientModelError('openai/m: the server answers with status 500: {}')
     """
     message = secrets.hide(f"{label}: {_describe(status, text)}")
+    error: ModelError = PermanentModelError(message)
     if may_work_later(status, text):
-        return TransientModelError(message, read_retry_after(headers), is_rate_limit=status == 429)
-    return PermanentModelError(message)
+        error = TransientModelError(message, read_retry_after(headers), is_rate_limit=status == 429)
+    error.status = status
+    return error
 
 
 def may_work_later(status: Any, text: str) -> bool:
