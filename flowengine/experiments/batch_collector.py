@@ -85,7 +85,8 @@ class _Asked(NamedTuple):
     """A request that is to be sent."""
 
     run_id: str
-    group: int
+    group: BatchableCall
+    """The first call, of those with the same vendor, address and model."""
     body: _Place
 
 
@@ -137,8 +138,7 @@ class BatchCollector:
         """Request → the batch of an earlier go that it was last sent in."""
         self._were_missing = {mark for mark, kept in older if kept.get("missing")}
         """Those that an earlier go did not find at their vendor."""
-        self._groups: list[BatchableCall] = []
-        """One call, without what it asks, of each vendor, address and model."""
+        self._groups: dict[tuple[object, ...], BatchableCall] = {}
         self._asked: dict[str, _Asked] = {}
         """Request → what is to be sent."""
         self._sent: dict[str, str] = {}
@@ -241,10 +241,8 @@ class BatchCollector:
             self._tries[name] = 1  # It was left out there.
         if self._is_live:
             return True
-        group = next((at for at, each in enumerate(self._groups) if _is_alike(each, call)), None)
-        if group is None:
-            group = len(self._groups)
-            self._groups.append(call)
+        alike = call.provider, call.model, call.post.url, tuple(call.post.headers)
+        group = self._groups.setdefault(alike, call)
         self._asked[name] = _Asked(run_id, group, self._requests.add(call.post.body))
         self._news.set()
         return False
@@ -316,7 +314,7 @@ class BatchCollector:
                 if self._is_live:  # The deadline has come while another batch was sent.
                     self._end(group, None)
                 else:
-                    await self._send(group, self._groups[asked[group[0]].group], asked)
+                    await self._send(group, asked[group[0]].group, asked)
             if not self._asked:
                 self._requests.clear()
 
@@ -502,17 +500,10 @@ class BatchCollector:
         self._store.revise(_KIND, self._scope, without)
 
 
-def _is_alike(one: BatchableCall, other: BatchableCall) -> bool:
-    """Tells whether two calls go into one batch."""
-    return (one.provider, one.model, one.post.url, one.post.headers) == (
-        other.provider, other.model, other.post.url, other.post.headers,
-    )  # fmt: skip
-
-
 def _group_requests(asked: Mapping[str, _Asked]) -> Iterable[list[str]]:
     """The names of the requests that go into one batch each."""
-    parts: defaultdict[int, list[list[str]]] = defaultdict(lambda: [[]])
-    sizes = Counter[int]()
+    parts: defaultdict[BatchableCall, list[list[str]]] = defaultdict(lambda: [[]])
+    sizes = Counter[BatchableCall]()
     for name, each in asked.items():
         sizes[each.group] += each.body.size
         if len(parts[each.group][-1]) >= _MOST or sizes[each.group] > _MOST_BYTES:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from importlib import import_module
+from statistics import quantiles
 from typing import Any, Final, NamedTuple
 
 from flowengine.errors import InputError
@@ -97,7 +98,7 @@ def estimate_mean(scores: Sequence[float]) -> Estimate:
     if not scores:
         return Estimate(0, math.nan, math.nan, math.nan, math.nan)
     n, mean = len(scores), math.fsum(scores) / len(scores)
-    p10 = _tenth(sorted(scores))
+    p10 = quantiles(scores, n=10, method="inclusive")[0] if n > 1 else mean  # Hyndman and Fan's type 7.
     if all(each in (0.0, 1.0) for each in scores):
         low, high = share_interval(round(math.fsum(scores)), n)
     else:
@@ -121,14 +122,6 @@ def student_interval(mean: float, deviation: float, n: int) -> tuple[float, floa
     stats = _load("scipy.stats")
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * deviation / math.sqrt(n)
     return mean - half, mean + half
-
-
-def _tenth(ordered: Sequence[float]) -> float:
-    """The first decile, between two scores where it falls there (Hyndman and Fan's type 7)."""
-    place = 0.1 * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
 def estimate_difference(before: Sequence[float], after: Sequence[float]) -> Difference:

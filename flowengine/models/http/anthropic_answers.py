@@ -70,7 +70,7 @@ def _to_reply(blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapp
         _read_usage(usage),
         finish_reason=reason,
         model=model,
-        vendor_parts=tuple(each for each in blocks if each.get("type") in THINKING) if calls else (),
+        vendor_parts=tuple(each for each in blocks if as_text(each.get("type")) in THINKING) if calls else (),
     )
 
 
