@@ -357,6 +357,8 @@ class ModelError(RunError):
 
     reply: Any = None
     """The answer that came all the same (a refusal): it is no answer to what was asked, and it is on the bill."""
+    status: int | None = None
+    """The HTTP status that the vendor's server answered with; None where no answer came."""
 
 
 class TransientModelError(ModelError):

@@ -17,7 +17,7 @@ from flowengine.agents.question_files import check_files, open_files
 from flowengine.agents.settings import CallSettings, arguments_of
 from flowengine.agents.standalone import DirectGateway, run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, parse_answer
-from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.agents.tool_loop import ToolLoop, ToolLoopRequest, without_tools
 from flowengine.agents.vendor_cache import explain_unused_cache
 from flowengine.core.context import Context
 from flowengine.core.locale import Messages
@@ -54,12 +54,19 @@ class Caller(NamedTuple):
         )
 
     async def answer(
-        self, messages: Sequence[Message], shape: AnswerShape | None, purpose: str, loop: ToolLoop | None = None
+        self,
+        messages: Sequence[Message],
+        shape: AnswerShape | None,
+        purpose: str,
+        loop: ToolLoop | None = None,
+        first: ToolLoopRequest | None = None,
     ) -> StructuredAnswer:
-        """Free text, or a value of the shape. `loop`: one that has begun already."""
+        """Free text, or a value of the shape. `loop`: one that has begun already; `first`: the text that it gave."""
         loop = loop or self.loop()
-        ask = self._text(messages, purpose, loop) if shape is None else self._value(messages, shape, purpose, loop)
-        given = await ask
+        if shape is None:
+            given = await self._text(messages, purpose, loop, first)
+        else:
+            given = await self._value(messages, shape, purpose, loop)
         if self.settings.prompt_cache is not None and (told := explain_unused_cache(given.reply, self.model.name)):
             await self.gateway.note(Notice(told))
         return given
@@ -91,14 +98,16 @@ class Caller(NamedTuple):
                 correction = Message("user", self.words("structured.correction", problem=problem))
                 current = replace(first, messages=(*first.messages, Message("assistant", reply.content), correction))
 
-    async def _text(self, messages: Sequence[Message], purpose: str, loop: ToolLoop) -> StructuredAnswer:
+    async def _text(
+        self, messages: Sequence[Message], purpose: str, loop: ToolLoop, first: ToolLoopRequest | None
+    ) -> StructuredAnswer:
         """An empty answer is asked for once more (not where `max_retries` is 0), then it is an `OutputError`. One that
         was cut off before it said anything would be again."""
         calls_left = min(2, 1 + self.settings.max_retries)
         request, added = self.request(messages), ()
         for call in range(1, calls_left + 1):
-            reply, more = await loop.ask(self.gateway, self.model, request, purpose=purpose)
-            added = (*added, *more)
+            reply, more = first or await loop.ask(self.gateway, self.model, request, purpose=purpose)
+            first, added = None, (*added, *more)
             if reply.content.strip():
                 return StructuredAnswer(reply.content, reply, call, added)
             if reply.finish_reason == "length":

@@ -36,7 +36,6 @@ from flowengine.agents.settings import (
     is_settled_late,
 )
 from flowengine.agents.standalone import StreamingGateway
-from flowengine.agents.structured import StructuredAnswer
 from flowengine.agents.tool_loop import Admit, ToolLoopRequest
 from flowengine.agents.tooling import Tooling
 from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, RoutingResult
@@ -201,18 +200,16 @@ class Turn(NamedTuple):
             yield text_of(response.result)
             yield response
             return
-        loop, (reply, added) = self.caller.loop(), ToolLoopRequest(Reply(""), ())
+        loop, first = self.caller.loop(), ToolLoopRequest(Reply(""), ())
         request = self.caller.request(self.messages)
         async with aclosing(loop.stream(gateway, self.caller.model, request, purpose="generation")) as source:
             async for piece in source:
                 if isinstance(piece, ToolLoopRequest):
-                    reply, added = piece
+                    first = piece
                 else:
                     yield piece
-        answer = StructuredAnswer(reply.content, reply, 1, added)
-        if not reply.content.strip():
-            again = await self.caller.answer((*self.messages, *added), None, "generation", loop)
-            answer = again._replace(added=(*added, *again.added))
+        answer = await self.caller.answer(self.messages, None, "generation", loop, first)
+        if answer.reply is not first.reply:
             yield text_of(answer.value)
         yield await self._finish(Draft(self.messages, answer, answer.exchange))
 

@@ -12,7 +12,9 @@ Theory of operation:
    what it asks.
 4. Runs go on when a batch of theirs has ended. They ask again, and have the answer under their request, in their
    journals as any other, before it is used. What a batch did not do (expired, cancelled, left out) is asked in one more
-   batch, and then alone. A refused batch is an error of its calls.
+   batch, and then alone. A refused batch is an error of its calls. So is one that cannot be looked at: it stays on
+   record, and a later process that comes to its calls looks at it again. One that the vendor does not find then either
+   is gone, and its calls are sent anew.
 5. After the deadline batches are cancelled, what they have answered is taken, and the rest is asked alone.
 6. What a call has reserved of a limit stays reserved while it is put aside. A call that does not fit beside that is
    put aside as well, and looks again when a batch has ended.
@@ -51,6 +53,8 @@ _MOST_BYTES: Final = 48_000_000
 _TRIES: Final = 2
 """Batches that a request may be in."""
 _LIVE_SECONDS: Final = 600.0
+_GONE: Final = frozenset({404, 410})
+"""HTTP statuses of what a vendor does not have, or not for this key."""
 _LINGERS: Final = 30
 """For which runs that are at work are waited for at most."""
 _TOGETHER: Final = 0.002
@@ -81,7 +85,8 @@ class _Asked(NamedTuple):
     """A request that is to be sent."""
 
     run_id: str
-    group: int
+    group: BatchableCall
+    """The first call, of those with the same vendor, address and model."""
     body: _Place
 
 
@@ -126,12 +131,14 @@ class BatchCollector:
         self._pace = pace
         self._tell = tell
         self._kept: dict[str, dict[str, Any]] = dict(store.recall(_KIND, scope) or {})
-        """Mark → what is on record of a batch: its requests' names, and its id once that is known."""
+        """Mark → what is on record of a batch: its requests' names, its id once that is known, and of one that could
+        not be looked at, whether it was missing."""
         older = sorted(self._kept.items(), key=lambda each: each[1]["at"])
         self._marks = {name: mark for mark, kept in older for name in kept["ids"]}
         """Request → the batch of an earlier go that it was last sent in."""
-        self._groups: list[BatchableCall] = []
-        """One call, without what it asks, of each vendor, address and model."""
+        self._were_missing = {mark for mark, kept in older if kept.get("missing")}
+        """Those that an earlier go did not find at their vendor."""
+        self._groups: dict[tuple[object, ...], BatchableCall] = {}
         self._asked: dict[str, _Asked] = {}
         """Request → what is to be sent."""
         self._sent: dict[str, str] = {}
@@ -188,9 +195,19 @@ class BatchCollector:
         finally:
             self._requests.close()
             self._answers.close()
-        if error is None and not self._wakes and not self._sent:  # Nothing is left to be had from a batch.
-            self._store.revise(_KIND, self._scope, lambda before: None)
+        if error is None and not self._wakes and not self._sent:
+            left = {mark: self._kept[mark] for mark in self._unread()}
+            self._store.revise(_KIND, self._scope, lambda before: left or None)
         return is_caught
+
+    def _unread(self) -> list[str]:
+        """Batches that could not be looked at."""
+        return [mark for mark, kept in self._kept.items() if "missing" in kept and mark not in self._ended]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no batch is left that could not be looked at, and that may be paid for."""
+        return not self._unread()
 
     # --- Calls
 
@@ -224,10 +241,8 @@ class BatchCollector:
             self._tries[name] = 1  # It was left out there.
         if self._is_live:
             return True
-        group = next((at for at, each in enumerate(self._groups) if _is_alike(each, call)), None)
-        if group is None:
-            group = len(self._groups)
-            self._groups.append(call)
+        alike = call.provider, call.model, call.post.url, tuple(call.post.headers)
+        group = self._groups.setdefault(alike, call)
         self._asked[name] = _Asked(run_id, group, self._requests.add(call.post.body))
         self._news.set()
         return False
@@ -299,7 +314,7 @@ class BatchCollector:
                 if self._is_live:  # The deadline has come while another batch was sent.
                     self._end(group, None)
                 else:
-                    await self._send(group, self._groups[asked[group[0]].group], asked)
+                    await self._send(group, asked[group[0]].group, asked)
             if not self._asked:
                 self._requests.clear()
 
@@ -364,8 +379,7 @@ class BatchCollector:
         batch = kept["batch"]
         while True:
             if self._is_live and not is_cancelled:
-                is_cancelled = True
-                await self._cancel(vendor, batch)
+                is_cancelled = await self._cancel(vendor, batch)
             await self._rest(pause)
             pause = min(1.5 * pause, self._pace.longest_pause)
             try:
@@ -377,7 +391,10 @@ class BatchCollector:
             except TransientModelError:
                 continue
             except ModelError as error:
-                self._give_up(mark, error)
+                if error.status in _GONE:
+                    self._miss(mark, error)
+                else:
+                    self._give_up(mark, error)
                 return
             if look.state == "failed":
                 self._forget(mark)
@@ -417,7 +434,28 @@ class BatchCollector:
     def _give_up(self, mark: str, known: ModelError | None) -> None:
         """End the wait for a batch: its calls fail, or are asked alone. A later call looks at it anew."""
         self._followed.discard(mark)
-        self._end(self._kept[mark]["ids"], known)
+        kept = self._kept[mark]
+        if known is not None:
+            self._keep(mark, {**kept, "missing": known.status in _GONE})
+        self._end(kept["ids"], known)
+
+    def _miss(self, mark: str, error: ModelError) -> None:
+        """The vendor does not find a batch. Nothing is paid twice unless that was said, and the calls came again."""
+        kept = self._kept[mark]
+        batch = f"batch {kept['batch']} with {len(kept['ids']):,} requests"
+        if mark in self._were_missing:
+            self._tell(f"{kept['vendor']} still does not find {batch}: those that are asked again are sent anew")
+            self._forget(mark)
+            self._ask_again(kept["ids"])
+            return
+        message = (
+            f"{kept['vendor']} does not find {batch}: it was removed, or it belongs to another project than the key. "
+            "When these calls are tried again, with the same key or another, it is looked for once more; if it is "
+            f"still missing, they are sent anew, and may be paid a second time ({error})"
+        )
+        explained = PermanentModelError(message)
+        explained.status = error.status
+        self._give_up(mark, explained)
 
     # --- The deadline
 
@@ -430,11 +468,15 @@ class BatchCollector:
         self._sent.update((name, each.run_id) for name, each in asked.items())
         self._end(list(asked), None)
 
-    async def _cancel(self, vendor: VendorBatches, batch: str) -> None:
+    async def _cancel(self, vendor: VendorBatches, batch: str) -> bool:
+        """Have a batch end; False where the vendor may not have heard of it."""
         try:
             await vendor.cancel(batch)
+        except TransientModelError:
+            return False
         except ModelError:  # It has ended meanwhile, or is being cancelled.
-            return
+            return True
+        return True
 
     # --- What is on record
 
@@ -449,7 +491,8 @@ class BatchCollector:
     def _forget(self, mark: str) -> None:
         """A batch that is not there."""
         self._kept.pop(mark, None)
-        self._followed.discard(mark)
+        for marks in (self._followed, self._were_missing):
+            marks.discard(mark)
 
         def without(before: Mapping[str, Any] | None) -> Mapping[str, Any]:
             return {name: each for name, each in (before or {}).items() if name != mark}
@@ -457,17 +500,10 @@ class BatchCollector:
         self._store.revise(_KIND, self._scope, without)
 
 
-def _is_alike(one: BatchableCall, other: BatchableCall) -> bool:
-    """Tells whether two calls go into one batch."""
-    return (one.provider, one.model, one.post.url, one.post.headers) == (
-        other.provider, other.model, other.post.url, other.post.headers,
-    )  # fmt: skip
-
-
 def _group_requests(asked: Mapping[str, _Asked]) -> Iterable[list[str]]:
     """The names of the requests that go into one batch each."""
-    parts: defaultdict[int, list[list[str]]] = defaultdict(lambda: [[]])
-    sizes = Counter[int]()
+    parts: defaultdict[BatchableCall, list[list[str]]] = defaultdict(lambda: [[]])
+    sizes = Counter[BatchableCall]()
     for name, each in asked.items():
         sizes[each.group] += each.body.size
         if len(parts[each.group][-1]) >= _MOST or sizes[each.group] > _MOST_BYTES:
@@ -479,6 +515,6 @@ def _group_requests(asked: Mapping[str, _Asked]) -> Iterable[list[str]]:
 
 def open_collector(
     store: JournalStore, scope: str, pace: BatchPace | None, tell: Callable[[str], object] = lambda text: None
-) -> AbstractAsyncContextManager[Any]:
+) -> AbstractAsyncContextManager[BatchCollector | None]:
     """A collector; nothing without a pace."""
     return nullcontext() if pace is None else BatchCollector(store, scope, pace, tell)

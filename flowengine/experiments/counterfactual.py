@@ -189,6 +189,7 @@ class WhatIf:
             concurrency=self.concurrency,
             budget=self.budget,
             options=RunOptions(labels={"whatif": self.node[:200]}),
+            retry_failed=True,
             begin=self._fork,
             plan_of=lambda row: self._plan_of(self._start_of(row.data)),
             heard=self.heard,

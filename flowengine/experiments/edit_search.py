@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from math import fsum
+from math import fsum, nan
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -44,7 +44,7 @@ class Probe(NamedTuple):
 
     parts: Sequence[str]
     mean: float | None
-    """None where such a flow is none, or the limit did not allow it."""
+    """None where such a flow is none, or the limit did not allow it; NaN where no row has a score."""
     gain: Difference | None
     """Against the bad version, row by row."""
     error: str = ""
@@ -55,6 +55,7 @@ class BlameReport(NamedTuple):
 
     scorer: str
     good: float
+    """Mean of the scores; NaN where no row has one."""
     bad: float
     whole: Difference
     """Of the good version against the bad one."""
@@ -151,7 +152,7 @@ class Blame:
         self._bad_scores = scores_by_row(bad.rows, self.chosen)
         good_scores = scores_by_row(good.rows, self.chosen)
         whole = self._difference(good_scores)
-        if good.finished and bad.finished:
+        if good.finished and bad.finished and whole.n and whole.mean:
             await self._search(self.parts, whole)
         return BlameReport(
             self.chosen,
@@ -231,7 +232,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _mean(scores: Mapping[str, float]) -> float:
-    return fsum(scores.values()) / len(scores) if scores else 0.0
+    return fsum(scores.values()) / len(scores) if scores else nan
 
 
 def _name(part: Part) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,9 @@ from flowengine.flowfile.project.project import ProjectProblem, find_project
 
 __all__ = ["FileEdit", "edits_between", "version_with"]
 
-_SKIPPED: Final = shutil.ignore_patterns(".git", "__pycache__", ".venv", "node_modules", "*.db", "*.db-*")
+_SKIPPED: Final = shutil.ignore_patterns(".git", "__pycache__", ".venv", "node_modules")
+_DATABASE: Final = re.compile(r"\.(db|sqlite3?)(-\w+)?\Z")
+"""A file that is written in place: a version that writes it has its own."""
 
 
 class FileEdit(NamedTuple):
@@ -185,6 +188,8 @@ def _texts_with(edits: Sequence[FileEdit], then: Path, now: Path) -> Iterator[tu
 
 def _link(source: str, target: str) -> object:
     """Files that stay as they are need no copy, where the system lets a file have two names."""
+    if _DATABASE.search(source):
+        return shutil.copy2(source, target)
     try:
         return os.link(source, target)
     except OSError:

@@ -171,13 +171,14 @@ class EvalRun:
         """Run all rows, score them and keep the set; one that a limit ended is kept unfinished."""
         made, known = self._begin()
         name = os.path.basename(self.file.name)
-        rows = RowSet(made.id, name, known)
+        rows, is_complete = RowSet(made.id, name, known), True
         with hold_set(self.store, made.id):  # What another process is at work on stays as it is.
             try:
-                async with open_collector(self.store, made.id, self.batch, self.tell):
+                async with open_collector(self.store, made.id, self.batch, self.tell) as batches:
                     await self._collect(rows, made.rows)
+                is_complete = batches is None or batches.is_complete  # What may be paid is left to be had.
             finally:
-                made.finished = len(made.rows) == self.total and not self.ledger.has_refused
+                made.finished = is_complete and len(made.rows) == self.total and not self.ledger.has_refused
                 keep_set(self.store, made)
         return made
 

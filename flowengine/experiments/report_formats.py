@@ -27,6 +27,7 @@ __all__ = [
     "SCORER_HEADS",
     "SLICE_HEADS",
     "change_cells",
+    "describe_change",
     "falls_short",
     "format_number",
     "report_lines",
@@ -36,6 +37,7 @@ __all__ = [
     "to_json",
     "to_junit",
     "to_markdown",
+    "without_nan",
 ]
 
 MOVED: Final = 5
@@ -156,7 +158,7 @@ def _comparison_lines(found: Comparison) -> Iterator[str | Sequence[Sequence[str
     if found.unpaired:
         yield f"{found.unpaired:,} rows are in one of both sets, and are not compared"
     yield format_totals(found.totals)
-    changes = [[*change_cells(name, each), _describe_change(each)] for name, each in found.differences.items()]
+    changes = [[*change_cells(name, each), describe_change(each)] for name, each in found.differences.items()]
     yield [[*_to_capitals(CHANGE_HEADS), ""], *changes]
     for word, moved in (("worse", found.worse), ("better", found.better)):
         for name, rows in moved.items():
@@ -166,7 +168,12 @@ def _comparison_lines(found: Comparison) -> Iterator[str | Sequence[Sequence[str
                     yield from _moved_lines(each, name)
 
 
-def _describe_change(each: Difference) -> str:
+def describe_change(each: Difference) -> str:
+    """The verdict on a change.
+
+    >>> describe_change(Difference(5, 1.0, 1.0, 1.0, 0.0625, 5, 0))
+    'may be chance'
+    """
     if not each.n:
         return "no row to compare"
     if not each.better and not each.worse:
@@ -194,7 +201,7 @@ def to_json(report: EvalReport) -> str:
     """One object; what is not known is null."""
     made = report.of
     return json.dumps(
-        _without_nan(
+        without_nan(
             {
                 "eval": made.eval,
                 "set": made.id,
@@ -258,11 +265,14 @@ def _row_object(row: EvalRow) -> dict[str, Any]:
     return {**row._asdict(), "scores": scores}
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
+    """A value for JSON: numbers that are none become null, and named tuples become objects."""
+    if hasattr(value, "_asdict"):
+        return without_nan(value._asdict())
     if isinstance(value, Mapping):
-        return {str(key): _without_nan(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): without_nan(each) for key, each in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in cast("Sequence[Any]", value)]
+        return [without_nan(each) for each in cast("Sequence[Any]", value)]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from flowengine.core.file_values import FileValue
-from flowengine.errors import TransientModelError
 
-__all__ = ["Message", "Role", "ToolRequest", "as_dict", "check_vectors", "fence", "from_dict", "texts_of", "vectors_of"]
+__all__ = ["Message", "Role", "ToolRequest", "as_dict", "fence", "from_dict", "texts_of", "vectors_of"]
 
 # --- Vectors as text
 
@@ -36,23 +35,6 @@ def vectors_of(texts: Iterable[str]) -> list[list[float]]:
     found = map(b64decode, texts)
     return [list(struct.unpack(f"<{len(each) // 4}f", each)) for each in found]
 
-
-def check_vectors(given: Sequence[Any], count: int, model: str) -> tuple[str, ...]:
-    """The vectors that a server gave for so many texts, as texts; a `TransientModelError` where they are none."""
-    if len(given) != count:
-        raise TransientModelError(f"{model} gave {len(given)} vectors for {count} texts")
-    if not all(map(_is_vector, given)):
-        raise TransientModelError(f"{model} gave a vector that is no list of numbers")
-    return texts_of(given)
-
-
-def _is_vector(value: Any) -> bool:
-    numbers = cast("list[Any]", value) if isinstance(value, list) else [None]
-    return all(isinstance(each, int | float) and -_LARGEST <= each <= _LARGEST for each in numbers)
-
-
-_LARGEST: Final = 3.4e38
-"""Of numbers in 32 bits."""
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 

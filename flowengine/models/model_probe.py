@@ -146,7 +146,7 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
                 body = await answer.read()
         if answer.is_fine:
             names = _read_names(body)
-            listed = secrets.hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))
+            listed = secrets.hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))[:_LONGEST]
             said = f"{shown} has {len(names)} model(s){': ' if names else ''}{listed}"
             return ProbeAnswer(vendor.name, said, is_fine=True)
         said = f"{shown} answers with status {answer.status}"

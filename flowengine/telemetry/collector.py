@@ -23,6 +23,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 
+from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.version import __version__
 
 __all__ = ["Collector"]
@@ -30,6 +31,8 @@ __all__ = ["Collector"]
 _BATCH: Final = 512
 """Spans of one request."""
 _NAME: Final = "flowengine"
+_LONGEST: Final = 300
+"""Characters of what a collector said."""
 
 
 class Collector:
@@ -110,15 +113,19 @@ class _Session(requests.Session):
         super().__init__()
         self._answer: requests.Response | None = None
         self._error: Exception | None = None
+        self._secrets = Secrets(())
 
-    def request(self, *args: Any, **options: Any) -> requests.Response:
+    def request(self, method: str, url: str, *args: Any, **options: Any) -> requests.Response:
+        headers: dict[str, Any] = {**self.headers, **(options.get("headers") or {})}
+        sent = {name: str(value) for name, value in headers.items()}
+        self._secrets = Secrets([*find_secret_values(sent), *filter(is_random, sent.values()), *find_url_secrets(url)])
         limit = options.get("timeout")
         if isinstance(limit, int | float) and limit <= 0:  # The exporter tries again when its time is used up.
             self._error = self._error or requests.Timeout("no time is left")
             raise self._error
         self._answer = self._error = None
         try:
-            self._answer = super().request(*args, **{**options, "allow_redirects": False})
+            self._answer = super().request(method, url, *args, **{**options, "allow_redirects": False})
         except Exception as error:
             self._error = error
             raise
@@ -136,6 +143,13 @@ class _Session(requests.Session):
 
     def problem(self) -> str:
         """Explains why the last request failed."""
+        return self._hide(self._explain())
+
+    def _hide(self, text: str) -> str:
+        """A collector's words without the keys in the headers and the address, which it may repeat."""
+        return self._secrets.hide(text)[:_LONGEST]
+
+    def _explain(self) -> str:
         if self._answer is not None and self.is_elsewhere():
             place = self._answer.headers.get("Location", "")
             if place:
@@ -144,7 +158,7 @@ class _Session(requests.Session):
                 led = " with a page, as no collector does" if self._answer.status_code < 300 else ""
             return f"what is there answered {_status_of(self._answer)}{led}"
         if self._answer is not None:
-            text = " ".join(self._answer.text.split())[:200]
+            text = " ".join(self._answer.text[: 10 * _LONGEST].split())
             said = f": {text}" if text and text.isprintable() else ""
             return f"the collector answered {_status_of(self._answer)}{said}"
         if isinstance(self._error, requests.Timeout):
@@ -160,7 +174,7 @@ class _Session(requests.Session):
         with suppress(DecodeError):  # An answer of another form says nothing.
             if self._answer is not None and "protobuf" in self._answer.headers.get("Content-Type", ""):
                 partial = ExportTraceServiceResponse.FromString(self._answer.content).partial_success
-                return partial.rejected_spans, partial.error_message
+                return partial.rejected_spans, self._hide(partial.error_message)
         return 0, ""
 
 
@@ -173,7 +187,7 @@ def _shown_place(address: str) -> str:
     """Returns where a redirect leads, without its password and query, which may repeat a key."""
     address = re.split(r"[?#]", address)[0]
     address = re.sub(r"//[^/]*@", "//", address)
-    return f"to {address[:200]}" if address and address.isprintable() else "elsewhere"
+    return f"to {address}" if address and address.isprintable() else "elsewhere"
 
 
 _SILENT: Final = logging.NullHandler()

@@ -265,7 +265,7 @@ class _Fold:
             names.RESPONSE_MODEL: call.model.removeprefix(f"{call.provider}/"),
             names.REQUEST_TEMPERATURE: request.get("temperature"),
             names.REQUEST_MAX_TOKENS: request.get("max_tokens"),
-            **{attribute: options.get(option) for option, attribute in names.REQUEST_OPTIONS.items()},
+            **{name: self._masker.value(options.get(option)) for option, name in names.REQUEST_OPTIONS.items()},
             names.FINISH_REASONS: [call.finish_reason] if call.finish_reason else None,
             names.INPUT_TOKENS: call.prompt_tokens,
             names.OUTPUT_TOKENS: call.completion_tokens,

@@ -446,6 +446,20 @@ async def test_an_empty_stream_is_asked_for_once_more_as_a_whole() -> None:
     assert shown[0] == "text"
 
 
+@pytest.mark.parametrize(
+    ("reply", "max_retries", "told"),
+    [(Reply(""), 0, "gave an empty answer, in 1 call"), (Reply("", finish_reason="length"), 3, "was cut off before")],
+)
+async def test_an_empty_stream_is_not_asked_for_again_where_an_answer_would_not_be(
+    reply: Reply, max_retries: int, told: str
+) -> None:
+    model = ScriptedModel([reply, "text"])
+    async with Agent("a", "", model=model, max_retries=max_retries).stream("x") as pieces:
+        with pytest.raises(OutputError, match=told):
+            await anext(pieces)
+    assert len(model.requests) == 1
+
+
 async def test_errors_inside_a_stream_name_the_agent() -> None:
     model = ScriptedModel([Reply("x", finish_reason="content_filter")])
     async with Agent("a", "", model=model).stream("x") as pieces:

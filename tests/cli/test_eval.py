@@ -116,6 +116,43 @@ def test_the_edit_between_two_revisions_is_blamed(flowengine: Command, folder: P
 
 
 @pytest.mark.parametrize(
+    ("scorer", "text", "lines"),
+    [
+        ("odd", "a", ["'odd': good -, bad -", "no row has a score in both versions: there is nothing to compare"]),
+        ("equal", "b", ["'equal': good 1.000, bad 1.000", "both versions have the same mean: no part is to blame"]),
+        (
+            "equal",
+            "a",
+            [
+                "'equal': good 1.000, bad 0.000",
+                "the difference of the two versions may be chance: 1 row differs, and fewer than 6 cannot tell",
+                "",
+                "TAKEN BACK  MEAN   GAIN [95 %]",
+                "shout       1.000  +1.000       may be chance",
+                "",
+                "no part by itself brings the score back for certain",
+            ],
+        ),
+    ],
+)
+def test_too_few_rows_to_blame_an_edit_are_told(
+    flowengine: Command, folder: Path, scorer: str, text: str, lines: list[str]
+) -> None:
+    path = project(folder, rows=[{"text": text, "expected": text.upper(), "part": text, "kind": "x"}])
+    git(folder, "init")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-m", "good")
+    (folder / "shout.yaml").write_text(FLOW.replace('inputs.text }}"}', "inputs.text | replace('a', 'c') }}\"}"))
+    git(folder, "commit", "-am", "bad")
+    blame = ("blame", path.name, "--good", "HEAD~1", "--bad", "HEAD", "-q", "--scorer", scorer)
+    said = flowengine(*blame)
+    assert said.out.splitlines() == [*lines, "paid $0"], said.err
+    told = json.loads(flowengine(*blame, "--format", "json").out)
+    assert [told["whole"][each] for each in ("low", "high")] == [0.0 if text == "b" else None] * 2
+    assert told["good"] == (None if scorer == "odd" else 1.0)
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ["run", "shout.yaml", "--data", "rows.jsonl"],

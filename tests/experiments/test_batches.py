@@ -16,6 +16,8 @@ from flowengine import Flow, RowResult, RunError
 from flowengine.core.budget import Budget
 from flowengine.errors import JournalError
 from flowengine.experiments.batch_collector import BatchCollector, BatchPace
+from flowengine.experiments.eval_file import load_eval
+from flowengine.experiments.eval_run import EvalRun
 from flowengine.journal.memory import MemoryStore
 from flowengine.runners.row_runs import DataRow, RowRuns, open_row_set
 from tests.support.batch_server import BatchServer, asked_of
@@ -128,6 +130,77 @@ async def test_a_refused_batch_is_an_error_of_its_rows(server: BatchServer, tmp_
     found = await run(tmp_path, MemoryStore())
     assert {each.status for each in found} == {"failed"}
     assert "the file is too odd" in (found[0].error.message if found[0].error is not None else "")
+
+
+async def test_a_batch_that_could_not_be_looked_at_is_taken_by_a_later_try(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    store, server.denied = MemoryStore(), True
+    found = await run(tmp_path, store)
+    assert {each.status for each in found} == {"failed"}
+    server.denied = False
+    check(await run(tmp_path, store, retry_failed=True))
+    assert (set(server.posted.values()), server.live) == ({1}, 0)
+
+
+async def test_a_batch_that_the_vendor_does_not_find_fails_its_rows_and_is_looked_for_again(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    store, server.removed = MemoryStore(), True
+    found = await run(tmp_path, store, concurrency=5)
+    assert {each.status for each in found} == {"failed"}
+    error = str(found[0].error)
+    assert "openai does not find batch batch_1 with 12 requests: it was removed, or it belongs to another" in error
+    assert "no such batch" in error
+    server.removed = False
+    check(await run(tmp_path, store, retry_failed=True))
+    assert (set(server.posted.values()), server.live) == ({1}, 0)
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+async def test_a_batch_that_the_vendor_does_not_find_twice_is_sent_anew_when_its_rows_are_tried_again(
+    server: BatchServer, tmp_path: Path, anyio_backend: str, vendor: str
+) -> None:
+    store, server.removed, told = MemoryStore(), True, list[str]()
+    await run(tmp_path, store, vendor)
+    again = await run(tmp_path, store, vendor)
+    assert {(each.status, each.was_there) for each in again} == {("failed", True)}
+
+    def tell(text: str) -> None:
+        told.append(text)
+        server.removed = False  # The batch that is made now can be found.
+
+    check(await run(tmp_path, store, vendor, retry_failed=True, tell=tell))
+    assert told[0].startswith(f"{vendor} still does not find batch batch_1 with {ROWS} requests")
+    assert {asked: count for asked, count in server.posted.items() if count > 1} == {
+        f"first {n}": 2 for n in range(1, ROWS + 1)
+    }
+    assert server.live == 0
+
+
+async def test_an_eval_whose_batch_could_not_be_looked_at_goes_on_and_pays_nothing_twice(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    (tmp_path / "two.yaml").write_text(FLOW.replace("MODEL", MODELS["openai"]))
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n')
+    path = tmp_path / "two.floweval.yaml"
+    path.write_text("flow: two.yaml\ndata: rows.jsonl\nscorers: {done: {status: succeeded}}\n")
+    store, server.denied = MemoryStore(), True
+    made = await EvalRun(file=load_eval(path), store=store, batch=PACE).run()
+    assert ([each.status for each in made.rows], made.finished) == (["failed"], False)
+    server.denied = False
+    again = await EvalRun(file=load_eval(path), store=store, batch=PACE).run()
+    assert ([each.status for each in again.rows], again.finished, again.id) == (["succeeded"], True, made.id)
+    assert (set(server.posted.values()), server.live) == ({1}, 0)
+
+
+async def test_a_batch_whose_cancellation_is_not_heard_is_cancelled_again(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    server.never_ends, server.lost_cancels = True, 1
+    pace = BatchPace(linger=0.05, first_look=0.01, longest_pause=0.02, deadline=0.3)
+    with anyio.fail_after(20):
+        check(await run(tmp_path, MemoryStore(), pace=pace))
 
 
 async def test_after_the_deadline_the_rest_is_asked_alone(

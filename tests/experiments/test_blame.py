@@ -181,3 +181,16 @@ def test_line_ends_of_a_text_are_an_edit_and_are_taken_back_as_they_were(tmp_pat
     assert edit == FileEdit("prompt.md")
     with version_with([edit], good, bad) as place:
         assert (place.parent / "prompt.md").read_bytes() == ends["good"]
+
+
+def test_a_database_goes_along_and_is_each_versions_own(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "flowengine.toml").write_text("")
+        (tmp_path / name / "prompt.md").write_text(name)
+        (tmp_path / name / "notes.db").write_text("notes")
+    good, bad = (tmp_path / name / "f.yaml" for name in ("good", "bad"))
+    with version_with([FileEdit("prompt.md")], good, bad) as place:
+        assert (place.parent / "notes.db").read_text() == "notes"
+        (place.parent / "notes.db").write_text("more")
+    assert (tmp_path / "bad" / "notes.db").read_text() == "notes"

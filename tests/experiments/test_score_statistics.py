@@ -60,6 +60,13 @@ def test_differences_are_paired_and_certain_only_where_the_interval_says_so() ->
     assert (noise.mean, noise.is_certain) == (0.0, False)
 
 
+@pytest.mark.parametrize(("n", "is_certain"), [(1, False), (2, False), (3, False), (5, False), (6, True)])
+def test_few_rows_are_not_certain_however_much_better_they_all_are(n: int, is_certain: bool) -> None:
+    found = estimate_difference([0.0] * n, [1.0] * n)
+    assert (found.is_certain, found.p) == (is_certain, 1.0 if n == 1 else 2 / 2**n)
+    assert not estimate_difference([0.0] * 5 + [1.0] * 40, [1.0] * 45).is_certain
+
+
 @pytest.mark.parametrize("scores", [[], [0.5], [0.5, 0.5], [0.0, 0.3, 1.0]])
 def test_few_scores_are_no_trouble(scores: list[float]) -> None:
     found = estimate_mean(scores)

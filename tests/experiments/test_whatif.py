@@ -10,6 +10,7 @@ import pytest
 
 from flowengine import Flow
 from flowengine.core.budget import Budget
+from flowengine.core.records import ModelCall
 from flowengine.errors import FlowError, InactiveError, InputError
 from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, change_node
 from flowengine.journal.memory import MemoryStore
@@ -112,6 +113,26 @@ async def test_what_cannot_be_asked_is_told_before_anything_is_paid(flow: Flow) 
     with pytest.raises(InputError, match="say what is changed"):
         await ask(store, "draft")
     assert len(store.list()) == runs
+
+
+async def test_asked_again_it_tries_the_forks_again_that_failed(flow: Flow, tmp_path: Path) -> None:
+    steps = tmp_path / "steps.py"
+    check = f"    if Path({str(tmp_path / 'down')!r}).exists():\n        raise OSError('down')\n"
+    steps.write_text(f"from pathlib import Path\n\ndef trim(text):\n{check}    return text.strip()\n")
+    text = FLOW[: FLOW.index("  judge:")].replace("letters", "trimmed")
+    text += '  trim: {type: function, call: "steps:trim", with: {text: "{{ nodes.draft.output }}"}}\n'
+    (tmp_path / "trimmed.yaml").write_text(text)
+    store = MemoryStore()
+    done = await Flow.from_yaml(tmp_path / "trimmed.yaml").run({"topic": "tea"}, store=store)
+    assert done.status == "succeeded"
+    asked = WhatIf(store=store, node="draft", change={"prompt": "Of {{ inputs.topic }}"}, runs="flow=trimmed")
+    (tmp_path / "down").touch()
+    assert [each.status for each in (await asked.run()).rows] == ["failed"]
+    (tmp_path / "down").unlink()
+    [row] = (await asked.run()).rows
+    assert (row.status, row.answer_differs) == ("succeeded", True)
+    calls = [each for each in store.events(str(row.fork_id)) if isinstance(getattr(each, "record", None), ModelCall)]
+    assert len(calls) == 1
 
 
 async def test_a_limit_leaves_runs_out(flow: Flow) -> None:

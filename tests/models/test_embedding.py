@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from http_script import ScriptedHttp
 from model_server import Failure, ModelServer, letters
 
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.models.embedding import ModelEmbedder, embedder, get_embedding
+from flowengine.models.http.chat_protocol import read_vectors
 from flowengine.models.http.native_model import NativeEmbedding
 from flowengine.models.litellm.model import LiteLLMEmbedding
 from flowengine.models.messages import Message, vectors_of
@@ -127,3 +130,16 @@ async def test_an_answer_without_vectors_is_an_error(body: bytes) -> None:
         model = NativeEmbedding("m", "hosted_vllm", settings={"api_base": address})
         with pytest.raises(TransientModelError, match="hosted_vllm/m"):
             await model.complete(Request("m", (Message("user", "a"),)))
+
+
+async def test_a_failure_that_is_told_with_a_status_of_200_is_one_of_its_own_words() -> None:
+    with ScriptedHttp(b'{"error": {"message": "no such model", "type": "invalid_request_error"}}') as address:
+        model = NativeEmbedding("m", "hosted_vllm", settings={"api_base": address})
+        with pytest.raises(PermanentModelError, match="no such model"):
+            await model.complete(Request("m", (Message("user", "a"),)))
+
+
+@pytest.mark.parametrize("index", [None, "a", [1]])
+def test_vectors_without_their_places_have_the_order_in_which_they_came(index: Any) -> None:
+    data = [{"embedding": [each], "index": index} for each in (1.0, 0.5)]
+    assert vectors_of(read_vectors(data, 2, "m")) == [[1.0], [0.5]]

@@ -36,6 +36,10 @@ class BatchServer:
         """So many looks are answered by an error."""
         self.denied = False
         """Looks are refused, as with a key that was revoked."""
+        self.removed = False
+        """Looks find nothing, as after a batch was removed, or with a key of another project."""
+        self.lost_cancels = 0
+        """So many wishes to cancel are answered by an error, and not heard."""
         self.left_out: Callable[[str], bool] = lambda asked: False
         """Requests that come back expired, the first time."""
         self.refused = False
@@ -152,7 +156,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers["content-length"]))
         path, owner = self.path, self.owner
-        if path.endswith("/cancel"):
+        if path.endswith("/cancel") and owner.lost_cancels > 0:
+            owner.lost_cancels -= 1
+            self._say({"error": {"message": "busy"}}, 503)
+        elif path.endswith("/cancel"):
             batch = owner.batches[path.split("/")[-2]]
             batch["cancelled"] = True
             self._say(owner.shown(batch))
@@ -204,6 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
             owner.heard("look")
             if owner.denied:
                 self._say({"error": {"message": "the key was revoked"}}, 401)
+            elif owner.removed:
+                self._say({"error": {"message": "no such batch"}}, 404)
             elif owner.lost_looks > 0:
                 owner.lost_looks -= 1
                 self._say({"error": {"message": "busy"}}, 503)

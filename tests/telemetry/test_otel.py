@@ -30,6 +30,8 @@ from flowengine.telemetry.otel import send
 from flowengine.telemetry.spans import spans_of
 from tests.support.quiet_ports import quiet_port
 
+STOP = names.REQUEST_OPTIONS["stop"]
+
 
 class Collector:
     """What was sent, by path. `status`: path → its status, where not 200; beside it `reason`, `headers`, `answer`."""
@@ -193,6 +195,25 @@ def test_a_collector_that_refuses_spans_is_told_of(collector: Collector, status:
     delivery = send([spans_of(a_run().events)], collector.url)
     assert (delivery.spans, delivery.arrived) == (4, 0)
     assert said in delivery.problem
+
+
+def test_a_key_that_a_collector_repeats_is_not_told(collector: Collector, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=team-0a1b2c3d4e5f,authorization=secretly")
+    url = collector.url.replace("//", "//ada:pass-word@")
+    collector.headers = {"Content-Type": "text/plain"}
+    collector.status["/v1/traces"] = 401
+    collector.answer = f"{'no ' * 30}team-0a1b2c3d4e5f, secretly or pass-word{' no' * 300}".encode()
+    problem = send([spans_of(a_run().events)], url).problem
+    assert "no [hidden], [hidden] or [hidden] no" in problem
+    assert len(problem) < 400
+
+
+def test_texts_of_options_are_masked():
+    model = ScriptedModel(["Hello."])
+    node = AgentNode(Agent("greeter", "Greet.", model=model, stop=["ada@example.org"]))
+    spans = spans_of(Flow("f", {"ask": node}).run_sync().events)
+    [stops] = [span.attributes[STOP] for span in spans if STOP in span.attributes]
+    assert "ada" not in str(stops)
 
 
 def test_a_collector_that_takes_no_metrics_has_the_spans(collector: Collector):

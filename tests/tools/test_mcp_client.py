@@ -368,6 +368,11 @@ async def test_a_secret_given_to_a_server_does_not_come_back(server: Settings) -
     assert echoed == ToolResult('{"value": "[hidden]"}', '{"value": "[hidden]"}')
 
 
+async def test_a_secret_is_not_in_what_a_server_says_of_itself(server: Settings) -> None:
+    async with open_mcp([server(env={"SECRET_KEY": "echo tool.", "SECRET_TOKEN": "tests."})]) as [only]:
+        assert (only.description, only.tools[0].description) == ("For [hidden]", "The [hidden]")
+
+
 async def test_what_a_server_is_given_that_is_no_secret_may_come_back(server: Settings) -> None:
     async with open_mcp([server(env={"TZ": "Asia/Tokyo"})]) as sets:
         assert (await call(sets, "echo", value="Asia/Tokyo")).text == '{"value": "Asia/Tokyo"}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 
@@ -14,7 +15,8 @@ from flowengine.core.budget import Budget
 from flowengine.experiments.edit_search import Blame, BlameReport, Probe
 from flowengine.experiments.eval_file import load_eval
 from flowengine.experiments.git_version import PREFIX, revision_of, tree_at
-from flowengine.experiments.score_statistics import require_statistics
+from flowengine.experiments.report_formats import change_cells, describe_change, without_nan
+from flowengine.experiments.score_statistics import FEWEST, require_statistics
 from flowengine.models.dotenv import load_environment
 
 __all__ = ["command"]
@@ -71,29 +73,41 @@ def command(
         complain("interrupted\n  the same command takes what was paid from its runs")
         return INTERRUPTED
     if form == "json":
-        results.value({**report._asdict(), "blamed": report.blamed})
+        results.value(without_nan({**report._asdict(), "blamed": report.blamed}))
     else:
         results.lines(_lines(report))
     return 0 if report.finished else 4
 
 
 def _lines(report: BlameReport) -> Iterator[str]:
-    yield f"'{report.scorer}': good {report.good:.3f}, bad {report.bad:.3f}"
-    if not report.whole.is_certain:
+    yield f"'{report.scorer}': good {_format_mean(report.good)}, bad {_format_mean(report.bad)}"
+    whole, moved = report.whole, report.whole.better + report.whole.worse
+    if not whole.n:
+        yield "no row has a score in both versions: there is nothing to compare"
+    elif not whole.mean:
+        yield "both versions have the same mean: no part is to blame"
+    elif moved < FEWEST:
+        rows = "1 row differs" if moved == 1 else f"{moved} rows differ"
+        yield f"the difference of the two versions may be chance: {rows}, and fewer than {FEWEST} cannot tell"
+    elif not whole.is_certain:
         yield "the difference of the two versions may be chance: more rows would tell"
-    yield ""
-    rows = [_row(each) for each in report.probes]
-    yield from format_table([["TAKEN BACK", "MEAN", "GAIN [95 %]", ""], *rows])
-    yield ""
-    names = ", ".join(f"'{each}'" for each in report.blamed)
-    yield f"to blame: {names}" if names else "no part by itself brings the score back for certain"
+    if report.probes:
+        yield ""
+        yield from format_table([["TAKEN BACK", "MEAN", "GAIN [95 %]", ""], *map(_row, report.probes)])
+        yield ""
+        names = ", ".join(f"'{each}'" for each in report.blamed)
+        yield f"to blame: {names}" if names else "no part by itself brings the score back for certain"
     paid = format_dollars(report.paid_usd, is_whole=not report.paid_unpriced_calls)
     yield f"paid {paid}{'' if report.finished else '; the limit was reached'}"
 
 
 def _row(probe: Probe) -> list[str]:
-    gain = probe.gain
+    gain, parts = probe.gain, ", ".join(probe.parts)
     if gain is None or probe.mean is None:
-        return [", ".join(probe.parts), "-", "-", probe.error]
-    interval = f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
-    return [", ".join(probe.parts), f"{probe.mean:.3f}", interval, "" if gain.is_certain else "may be chance"]
+        return [parts, "-", "-", probe.error]
+    _, change, *_ = change_cells("", gain)
+    return [parts, _format_mean(probe.mean), change, "" if gain.is_certain else describe_change(gain)]
+
+
+def _format_mean(mean: float) -> str:
+    return "-" if math.isnan(mean) else f"{mean:.3f}"

@@ -120,7 +120,8 @@ def run_eval(
                 return INTERRUPTED
         elif against is not None:
             before = load_set(kept, find_set(list_sets(kept, loaded.name), against).id)
-        made = _run(prepare(against=before), results, quiet=quiet)
+        run = prepare(against=before)
+        made = _run(run, results, quiet=quiet)
         if made is None:
             return INTERRUPTED
         report = make_report(made, before, wanted)
@@ -128,18 +129,20 @@ def run_eval(
     if html is not None:
         write_output(html, [report_page(report)])
     if not made.finished:
-        complain("a limit was reached: the same command goes on where it was")
-        return 4
+        is_limited = run.ledger.has_refused
+        reason = "a limit was reached" if is_limited else "a batch could not be looked at"
+        complain(f"{reason}: the same command goes on where it was")
+        return 4 if is_limited else 1
     return 1 if report.under else 0
 
 
-def _run(prepared: EvalRun, results: Results, *, quiet: bool) -> EvalSet | None:
+def _run(run: EvalRun, results: Results, *, quiet: bool) -> EvalSet | None:
     """Run an eval; None where it was interrupted."""
-    meter = RowMeter(prepared.total, quiet=quiet, is_batched=prepared.batch is not None)
-    prepared.heard = meter.hear
+    meter = RowMeter(run.total, quiet=quiet, is_batched=run.batch is not None)
+    run.heard = meter.hear
     try:
         with results.alone():
-            made = run_until_interrupted(prepared.run)
+            made = run_until_interrupted(run.run)
     finally:
         meter.end()
     if made is None:

@@ -17,6 +17,7 @@ from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, put_lines
 from flowengine.core.output_file import write_output
 from flowengine.engine.ports import JournalStore
+from flowengine.models.http.status_errors import show_address
 from flowengine.telemetry.spans import Span, spans_of
 
 __all__ = ["lines_of", "write_page"]
@@ -117,11 +118,11 @@ def telemetry_command(
 def _send(traces: Sequence[Sequence[Span]], url: str) -> int:
     from flowengine.telemetry.otel import send  # Only where it is asked for.
 
-    delivery = send(traces, url)
+    delivery, shown = send(traces, url), show_address(url)
     if delivery.problem:
-        complain(f"error: {delivery.arrived} of {delivery.spans} spans arrived at {url}: {delivery.problem}")
+        complain(f"error: {delivery.arrived} of {delivery.spans} spans arrived at {shown}: {delivery.problem}")
         return 1
-    complain(f"sent {delivery.spans} spans to {url}")
+    complain(f"sent {delivery.spans} spans to {shown}")
     if delivery.metrics_problem:
         complain(f"its metrics were not taken: {delivery.metrics_problem}")
     return 0

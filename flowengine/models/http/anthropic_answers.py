@@ -18,6 +18,7 @@ from flowengine.models.http.chat_protocol import (
     as_object,
     as_text,
     list_of_objects,
+    with_own_ids,
 )
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, TokenUsage, read_token_count
@@ -53,7 +54,7 @@ def read_message(body: Mapping[str, Any]) -> VendorAnswer:
 
 
 def _to_reply(blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapping[str, Any], model: str) -> Reply:
-    calls = tuple(_read_call(each, at) for at, each in enumerate(each for each in blocks if _is(each, "tool_use")))
+    calls = with_own_ids(_read_call(each, at) for at, each in enumerate(e for e in blocks if _is(e, "tool_use")))
     reason = _REASONS.get(as_text(stop_reason), "stop")
     given = next((each for each in calls if each.name in (ANSWER_TOOL, VALUE_TOOL)), None)
     if given is not None:
@@ -69,7 +70,7 @@ def _to_reply(blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapp
         _read_usage(usage),
         finish_reason=reason,
         model=model,
-        vendor_parts=tuple(each for each in blocks if each.get("type") in THINKING) if calls else (),
+        vendor_parts=tuple(each for each in blocks if as_text(each.get("type")) in THINKING) if calls else (),
     )
 
 

@@ -7,11 +7,14 @@ A protocol waits for nothing and sends nothing: `native_model` does. It knows no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
 
+from flowengine.errors import TransientModelError
 from flowengine.models.http.vendor_traits import VendorTraits
-from flowengine.models.model import Reply, Request
+from flowengine.models.messages import ToolRequest, texts_of
+from flowengine.models.model import Reply, Request, read_token_count
 
 __all__ = [
     "ChatProtocol",
@@ -23,6 +26,8 @@ __all__ = [
     "as_object",
     "as_text",
     "list_of_objects",
+    "read_vectors",
+    "with_own_ids",
 ]
 
 
@@ -42,6 +47,43 @@ def list_of_objects(value: Any) -> list[Mapping[str, Any]]:
     """The JSON objects in a list; nothing where it is none."""
     entries = cast("Sequence[Any]", value) if isinstance(value, list) else ()
     return [cast("Mapping[str, Any]", each) for each in entries if isinstance(each, dict)]
+
+
+def with_own_ids(calls: Iterable[ToolRequest]) -> tuple[ToolRequest, ...]:
+    """Tool calls of one answer, each with an id of its own: vendors refuse a chat in which two have one.
+
+    >>> [each.id for each in with_own_ids([ToolRequest("a", "f", ""), ToolRequest("a", "g", "")])]
+    ['a', 'a_2']
+    """
+    found: dict[str, ToolRequest] = {}
+    counts = Counter[str]()
+    for call in calls:
+        id = call.id
+        while id in found:
+            counts[call.id] += 1
+            id = f"{call.id}_{counts[call.id] + 1}"
+        found[id] = call._replace(id=id)
+    return tuple(found.values())
+
+
+_LARGEST_NUMBER: Final = 3.4e38
+"""In 32 bits."""
+
+
+def read_vectors(data: Any, count: int, model: str) -> tuple[str, ...]:
+    """The vectors that a server gave for so many texts, as texts; a `TransientModelError` where they are none."""
+    entries = sorted(list_of_objects(data), key=lambda each: read_token_count(each.get("index")) or 0)
+    given: list[Any] = [each.get("embedding") for each in entries]
+    if len(given) != count:
+        raise TransientModelError(f"{model} gave {len(given)} vectors for {count} texts")
+    if not all(map(_is_vector, given)):
+        raise TransientModelError(f"{model} gave a vector that is no list of numbers")
+    return texts_of(given)
+
+
+def _is_vector(value: Any) -> bool:
+    numbers = cast("list[Any]", value) if isinstance(value, list) else [None]
+    return all(isinstance(each, int | float) and -_LARGEST_NUMBER <= each <= _LARGEST_NUMBER for each in numbers)
 
 
 # --- What a protocol is

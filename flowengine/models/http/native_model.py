@@ -23,15 +23,15 @@ from flowengine.models.http.chat_protocol import (
     ChatProtocol,
     EventReader,
     IncompleteAnswerError,
+    StreamFailureError,
     VendorAnswer,
-    list_of_objects,
+    read_vectors,
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, OPENAI_CHAT, read_chat_usage
 from flowengine.models.http.vendor_batches import BatchableCall
-from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, check_answer, quote_start
+from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, check_answer
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
-from flowengine.models.messages import check_vectors
 from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor
@@ -151,7 +151,8 @@ class NativeModel:
             yield piece
         with self._endpoint.telling_errors(request.timeout):
             if not heard:
-                raise IncompleteAnswerError(f"the server's answer is no stream of events{quote_start(first)}")
+                begins = self._endpoint.quote_start(first)
+                raise IncompleteAnswerError(f"the server's answer is no stream of events{begins}")
             whole = collector.answer()
         yield self._finish(whole, request, time.perf_counter() - started)
         if not is_broken:
@@ -259,9 +260,10 @@ class NativeEmbedding:
         post = endpoint.post(path, headers, {"model": self.name, "input": texts, **endpoint.more})
         started = time.perf_counter()
         body = await endpoint.exchange(post, request.timeout)
-        entries = list_of_objects(body.get("data"))
-        ordered = sorted(entries, key=lambda each: _whole_number(each.get("index")))
-        vectors = check_vectors([each.get("embedding") for each in ordered], len(texts), endpoint.full_name)
+        with endpoint.telling_errors(request.timeout):
+            if body.get("error") and not body.get("data"):
+                raise StreamFailureError(body)  # Some servers tell it with a status of 200.
+        vectors = read_vectors(body.get("data"), len(texts), endpoint.full_name)
         usage = read_chat_usage(body.get("usage"), self._vendor)
         told: Any = body.get("model")
         return Reply(
@@ -282,7 +284,3 @@ class NativeEmbedding:
 def make_native_embedding(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> Model:
     """The backend of the vendors whose protocol has embeddings."""
     return NativeEmbedding(name, vendor.name, settings=settings)
-
-
-def _whole_number(value: Any) -> int:
-    return value if isinstance(value, int) else 0

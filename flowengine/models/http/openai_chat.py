@@ -20,6 +20,7 @@ from flowengine.models.http.chat_protocol import (
     as_object,
     as_text,
     list_of_objects,
+    with_own_ids,
 )
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
@@ -72,7 +73,7 @@ class OpenAIChat:
             raise IncompleteAnswerError("the server's answer has no message")
         content, refusal = _read_content(message.get("content"))
         asked = list_of_objects(message.get("tool_calls"))
-        calls = tuple(_read_call(each, index) for index, each in enumerate(asked))
+        calls = with_own_ids(_read_call(each, index) for index, each in enumerate(asked))
         kept = vendor_parts_of(message, zip((each.id for each in calls), asked, strict=True), traits)
         reply = Reply(
             content=content,
@@ -277,16 +278,15 @@ class ChatCollector:
     def answer(self) -> VendorAnswer:
         if not (self._reason or (self.is_complete and (self._texts or self._calls))):
             raise IncompleteAnswerError("the answer broke off before its end")
-        calls = tuple(
-            ToolRequest(id, name, "".join(self._arguments[index])) for index, (id, name) in sorted(self._calls.items())
-        )
+        parts = sorted(self._calls.items())
+        calls = with_own_ids(ToolRequest(id, name, "".join(self._arguments[index])) for index, (id, name) in parts)
         reply = Reply(
             content="".join(self._texts),
             tool_calls=calls,
             usage=read_chat_usage(self._usage, self._traits),
             finish_reason=_read_reason(self._reason, calls),
             model=self._model,
-            vendor_parts=self._kept.parts({index: parts[0] for index, parts in self._calls.items()}),
+            vendor_parts=self._kept.parts({index: call.id for (index, _), call in zip(parts, calls, strict=True)}),
         )
         return VendorAnswer(_unwrap_answer_tool(reply, self._traits), "".join(self._refusals))
 

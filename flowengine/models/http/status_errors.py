@@ -60,10 +60,12 @@ def error_of_answer(status: int, text: str, headers: Mapping[str, str], label: s
     >>> error_of_answer(500, "{}", {}, "openai/m", Secrets(()))
     TransientModelError('openai/m: the server answers with status 500: {}')
     """
-    message = secrets.hide(f"{label}: {_describe(status, text)}")
+    message = secrets.hide(f"{label}: {_describe(status, text, secrets)}")
+    error: ModelError = PermanentModelError(message)
     if may_work_later(status, text):
-        return TransientModelError(message, read_retry_after(headers), is_rate_limit=status == 429)
-    return PermanentModelError(message)
+        error = TransientModelError(message, read_retry_after(headers), is_rate_limit=status == 429)
+    error.status = status
+    return error
 
 
 def may_work_later(status: Any, text: str) -> bool:
@@ -92,8 +94,10 @@ def status_of_body(body: Mapping[str, Any]) -> int:
     return 500
 
 
-def _describe(status: int, text: str) -> str:
-    said, beginning = " ".join(message_in(text)[: 10 * _LONGEST].split()), text[:1000].lower()
+def _describe(status: int, text: str, secrets: Secrets) -> str:
+    # Secrets go before the text is cut: half of one would not be known any more.
+    said = " ".join(secrets.hide(message_in(text)[: 10 * _LONGEST]).split())
+    beginning = text[:1000].lower()
     if not said or "<html" in beginning or "<!doctype" in beginning:
         return f"the server answers with status {status}{' and a web page' if said else ''}"
     if said[0] in "{[":  # JSON without a message, which alone does not say that the call failed.

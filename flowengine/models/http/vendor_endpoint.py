@@ -24,7 +24,7 @@ from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 
-__all__ = ["CONNECTION_SETTINGS", "VendorEndpoint", "check_answer", "join_address", "quote_start"]
+__all__ = ["CONNECTION_SETTINGS", "VendorEndpoint", "check_answer", "join_address"]
 
 CONNECTION_SETTINGS: Final = frozenset(
     {"api_base", "api_key", "api_version", "base_url", "extra_headers", "organization"}
@@ -82,8 +82,9 @@ class VendorEndpoint:
         try:
             value: Any = json.loads(body)
         except (ValueError, RecursionError):
-            text = f"{self.full_name}: the server's answer cannot be read as JSON{quote_start(body)}"
-            raise TransientModelError(self._secrets.hide(text)) from None
+            raise self._error(
+                TransientModelError, f"the server's answer cannot be read as JSON{self.quote_start(body)}"
+            ) from None
         if not isinstance(value, dict):
             raise TransientModelError(f"{self.full_name}: the server's answer is no JSON object")
         return cast("dict[str, Any]", value)
@@ -108,6 +109,11 @@ class VendorEndpoint:
         """Our error for an answer that is none."""
         text = body.decode("utf-8", "replace")
         return error_of_answer(status, text, headers, self.full_name, self._secrets)
+
+    def quote_start(self, body: bytes) -> str:
+        """Quotes the start of an unreadable body."""
+        text = " ".join(self._secrets.hide(body[:2000].decode("utf-8", "replace")).split())
+        return f": it begins with {text[:80]!r}" if text else ": it is empty"
 
     def _error(self, kind: type[ModelError], text: str) -> ModelError:
         return kind(self._secrets.hide(f"{self.full_name}: {text}"))
@@ -140,12 +146,6 @@ def check_answer(reply: Reply, refusal: str, keys: Secrets) -> Reply:
         error.reply = reply
         raise error
     return reply
-
-
-def quote_start(body: bytes) -> str:
-    """Quotes the start of an unreadable body."""
-    text = " ".join(body[:200].decode("utf-8", "replace").split())
-    return f": it begins with {text[:80]!r}" if text else ": it is empty"
 
 
 def join_address(given: str | None, vendor: VendorTraits) -> str:

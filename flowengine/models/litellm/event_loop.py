@@ -34,20 +34,19 @@ Start: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 class Job(Generic[T]):
     """In the asyncio loop that runs the caller; made and awaited in one and the same task.
 
-    `timeout`: seconds, after which the coroutine is cancelled.
+    `timeout`: seconds, after which the coroutine is cancelled. `has_value`: whether it has ended, and well.
     """
 
     def __init__(self, start: Start[T], timeout: float | None = None, told: Callable[[], None] | None = None) -> None:
         """`told` is called at the end instead of the task that waits here."""
         loop = asyncio.get_running_loop()
         self._start = start
+        self._timeout = timeout
         self._report_end = told
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._is_late = False
-        self._has_value = False
+        self.has_value = False
         self._ended: asyncio.Future[None] = loop.create_future()
-        self._timer = None if timeout is None else loop.call_later(timeout, self._expire)
         self._task = loop.create_task(self._run())
 
     async def wait(self) -> T:
@@ -63,17 +62,10 @@ class Job(Generic[T]):
             postpone_cancellation(error)
         return self.outcome()
 
-    @property
-    def has_value(self) -> bool:
-        """Whether it has ended, and well."""
-        return self._has_value
-
     def outcome(self) -> T:
         """Returns or raises the coroutine's outcome, after it has ended."""
         if self._error is None:
             return cast(T, self._value)
-        if self._is_late:
-            raise TimeoutError from self._error
         if isinstance(self._error, asyncio.CancelledError):
             raise RuntimeError("the loop of a call was stopped while it was under way")
         raise self._error
@@ -82,18 +74,13 @@ class Job(Generic[T]):
         """Stop the coroutine; nothing happens where it has ended."""
         self._task.cancel()
 
-    def _expire(self) -> None:
-        self._is_late = True
-        self._task.cancel()
-
     async def _run(self) -> None:
         try:
-            self._value = await self._start()
-            self._has_value = True
+            async with asyncio.timeout(self._timeout):
+                self._value = await self._start()
+            self.has_value = True
         except BaseException as error:  # whatever it is, it is the waiting caller's
             self._error = error
-        if self._timer is not None:
-            self._timer.cancel()
         if self._report_end is not None:
             self._report_end()
         elif not self._ended.done():  # as it is once the caller was cancelled

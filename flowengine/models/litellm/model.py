@@ -34,8 +34,8 @@ from flowengine.models.litellm.loading import (
 from flowengine.models.litellm.reply import (
     PieceCollector,
     as_model_error,
+    read_embedding,
     read_reply,
-    read_vectors,
     secrets_of,
     tellable,
 )
@@ -299,7 +299,7 @@ class LiteLLMEmbedding(_LiteLLMCaller):
 
         with self._telling_errors(request.timeout, secrets_of(self._settings)):
             response = await LITELLM_LOOP.call(call, request.timeout)
-        return read_vectors(response, self.provider, self.name, len(texts), time.perf_counter() - started)
+        return read_embedding(response, self.provider, self.name, len(texts), time.perf_counter() - started)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
         """Vectors come at once or not at all."""

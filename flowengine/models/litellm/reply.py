@@ -14,19 +14,24 @@ from typing import Any, Final, cast
 
 from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
-from flowengine.models.http.chat_protocol import IncompleteAnswerError, as_object, as_text, list_of_objects
+from flowengine.models.http.chat_protocol import (
+    IncompleteAnswerError,
+    as_object,
+    as_text,
+    list_of_objects,
+    read_vectors,
+)
 from flowengine.models.http.openai_chat import OPENAI_CHAT, ChatCollector, read_chat_usage
 from flowengine.models.http.status_errors import may_work_later, message_in, read_retry_after, show_address
 from flowengine.models.http.vendor_endpoint import check_answer
 from flowengine.models.http.vendor_traits import VendorTraits
-from flowengine.models.messages import check_vectors
 from flowengine.models.model import Reply, TokenUsage, read_cost
 
 __all__ = [
     "PieceCollector",
     "as_model_error",
+    "read_embedding",
     "read_reply",
-    "read_vectors",
     "secrets_of",
     "tellable",
 ]
@@ -55,13 +60,13 @@ def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Se
     return check_answer(reply, refusal, keys)
 
 
-def read_vectors(response: Any, provider: str, name: str, count: int, seconds: float) -> Reply:
+def read_embedding(response: Any, provider: str, name: str, count: int, seconds: float) -> Reply:
     """The vectors of so many texts, in their order."""
-    ordered = sorted(response.data, key=lambda each: each["index"])
-    vectors = check_vectors([each["embedding"] for each in ordered], count, f"{provider}/{name}")
+    body = response.model_dump()
+    vectors = read_vectors(body.get("data"), count, f"{provider}/{name}")
     return Reply(
         content="",
-        usage=(usage := read_chat_usage(response.model_dump().get("usage"), _TRAITS)),
+        usage=(usage := read_chat_usage(body.get("usage"), _TRAITS)),
         cost_usd=_known_cost(response._hidden_params.get("response_cost"), usage),
         model=response.model or name,
         provider=provider,

@@ -153,17 +153,13 @@ class RateLimitedModel(PassThroughModel):
 
     @asynccontextmanager
     async def _around(self, request: Request) -> AsyncGenerator[tuple[Request, Finish]]:
-        async with AsyncExitStack() as stack:
-            turn = await self._turn_of(request, stack)
-            yield request, lambda reply: _correct(turn, reply)
-
-    async def _turn_of(self, request: Request, stack: AsyncExitStack) -> RateTurn | None:
-        """The call's turn, held until the stack is left."""
         if self._ready is not None:
             with spent_on("loading"):
                 await self._ready()
-        with spent_on("queued"):
-            return await stack.enter_async_context(self._limiter.turn(_expected_tokens(request)))
+        async with AsyncExitStack() as stack:
+            with spent_on("queued"):
+                turn = await stack.enter_async_context(self._limiter.turn(_expected_tokens(request)))
+            yield request, lambda reply: _correct(turn, reply)
 
 
 def _expected_tokens(request: Request) -> int:
@@ -180,6 +176,5 @@ def _correct(turn: RateTurn | None, reply: Reply) -> Reply:
 
 def _estimate_message(message: Message) -> int:
     """About as many tokens as it has; what an image takes hardly depends on its size."""
-    images = sum(1_000 for each in message.attachments if attachment_kind(each.media_type) != "text")
-    texts = sum(each.size // 4 for each in message.attachments if attachment_kind(each.media_type) == "text")
-    return estimate_tokens(message.content) + images + texts
+    kinds = [(attachment_kind(each.media_type), each.size) for each in message.attachments]
+    return estimate_tokens(message.content) + sum(size // 4 if kind == "text" else 1_000 for kind, size in kinds)

@@ -75,7 +75,7 @@ class _View:
         tools = [
             Tool(
                 each.name,
-                each.text,
+                owner.secrets.hide(each.text),
                 each.parameters,
                 checking(each.name, each.parameters, partial(owner.call, each)),
                 each.effect,

@@ -106,7 +106,7 @@ class McpConnection:
             self.has_hung = self._start.cancelled_caught and not self._ended.is_set()
             if self.has_hung:
                 self.reason = f"it did not answer within {self._server.start_timeout:g} s"
-            words = self._pipe.last_words() if self._pipe else ""
+            words = self._pipe.last_words(self.secrets.hide) if self._pipe else ""
             self.reason = self.secrets.hide((self.reason or self._explain_end(None)) + words)
             self._client = None
             self._ended.set()

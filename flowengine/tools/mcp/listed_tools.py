@@ -102,7 +102,7 @@ def _add_digest(safe: str, name: str) -> str:
 def result_of(answer: CallToolResult, secrets: Secrets) -> ToolResult:
     """`value` is the structured content where there is one, else the text."""
     structured = secrets.hide_in(answer.structured_content)
-    text = secrets.hide(_join_parts([_format_block(block) for block in answer.content]))
+    text = secrets.hide(_join_parts([secrets.hide(_format_block(block)) for block in answer.content]))
     if not text:
         text = text_of(structured) if structured is not None else "[no content]"
     if answer.is_error:

@@ -22,6 +22,7 @@ import anyio
 from mcp import MCPError
 from mcp_types import Tool as ListedTool
 
+from flowengine.core.secret_values import Secrets
 from flowengine.errors import RunError
 from flowengine.tools.mcp.connection import ConnectionLostError, McpConnection
 from flowengine.tools.mcp.listed_tools import Description, result_of
@@ -59,6 +60,11 @@ class McpOwner:
         """Set when `run` has ended."""
 
     @property
+    def secrets(self) -> Secrets:
+        """The values that the server was given."""
+        return self._connection.secrets
+
+    @property
     def is_replaced(self) -> bool:
         """Whether who asks now gets another one: it was given up or closed, and somebody was told where it hung."""
         return bool(self._gone) and not (self._connection.has_hung and self.asked_ahead)
@@ -85,7 +91,7 @@ class McpOwner:
             connection = await self._live_connection()
         except _GoneError as error:
             raise RunError(f"MCP server '{self._server.name}' did not start: {error}") from None
-        self.instructions = connection.instructions
+        self.instructions = self.secrets.hide(connection.instructions)
         return await connection.list_tools()
 
     async def list_tools(self) -> Sequence[ListedTool] | None:

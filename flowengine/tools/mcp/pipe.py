@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias, cast
 
@@ -79,9 +79,9 @@ class Pipe:
         code = None if self._process is None else self._process.returncode
         return self._fault or ("it closed its stdout" if code is None else f"its process ended with exit code {code}")
 
-    def last_words(self) -> str:
-        """The last that it wrote to stderr, as the end of a message; the empty string for none."""
-        said = "".join(c if c.isprintable() else " " for c in self._errors.decode("utf-8", "replace"))
+    def last_words(self, hide: Callable[[str], str]) -> str:
+        """The last that it wrote to stderr, without secrets, as the end of a message; the empty string for none."""
+        said = "".join(c if c.isprintable() else " " for c in hide(self._errors.decode("utf-8", "replace")))
         said = " ".join(said.split())[-_LAST_WORDS:]
         return f"; last on stderr: {said}" if said else ""
 

@@ -10,6 +10,7 @@ import pytest
 
 from flowengine.core.file_values import FileValue, binding_files, hash_of
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.http.anthropic_answers import read_message
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.http.vendor_traits import traits_of
@@ -365,3 +366,10 @@ def test_arguments_that_are_nested_too_deep_are_sent_as_none() -> None:
     deep = ToolRequest("a", "look", "[" * 100_000)
     made = body(USER, Message("assistant", "", (deep,)), Message("tool", "no", tool_call_id="a"))
     assert made["messages"][1]["content"] == [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]
+
+
+@pytest.mark.parametrize("kind", [["text"], {}, None, 1])
+def test_a_block_whose_type_is_no_text_is_left_out(kind: Any) -> None:
+    call = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    reply = read_message({"content": [{"type": kind, "text": "?"}, call], "stop_reason": "tool_use"}).reply
+    assert (reply.content, reply.tool_calls, reply.vendor_parts) == ("", (ToolRequest("a", "f", "{}"),), ())

@@ -220,6 +220,8 @@ async def test_no_key_is_told_whatever_a_server_says(server: ModelServer) -> Non
     assert KEY not in (await model.complete(asking())).content
     failed = await error_of(model)
     assert KEY not in f"{failed!r} {failed.__cause__!r} {failed.__context__!r} {model!r}"
+    server.respond_with([Raw(b"x" * 70 + KEY.encode())])
+    assert KEY[:4] not in str(await error_of(model))  # Nor a part of it, where the text is cut.
 
 
 @pytest.mark.parametrize("key", ["sk-with\nbreak-0123456789", "sk-schlüssel-0123456789ü€"])

@@ -188,6 +188,24 @@ def test_a_signature_of_a_tool_call_goes_back_with_that_call() -> None:
         assert sent["messages"][0]["tool_calls"][0]["extra_content"] == signed
 
 
+def test_calls_that_a_server_gives_one_id_have_ids_of_their_own_and_keep_what_belongs_to_them() -> None:
+    traits = traits_of("google", "gemini-3-pro")
+    calls = [
+        {"id": id, "function": {"name": "f", "arguments": str(at)}, "extra_content": {"at": at}}
+        for at, id in enumerate(["a", "a", "a_2", "a"])
+    ]
+    for reply in (
+        whole({"tool_calls": calls}, traits).reply,
+        streamed(delta(tool_calls=[{"index": at, **each} for at, each in enumerate(calls)]), END, traits=traits).reply,
+    ):
+        assert [each.id for each in reply.tool_calls] == ["a", "a_2", "a_2_2", "a_3"]
+        history = (Message("assistant", "", reply.tool_calls, vendor_parts=reply.vendor_parts),)
+        sent = OPENAI_CHAT.body(Request("m", history), traits, stream=False)["messages"][0]["tool_calls"]
+        assert [(each["function"]["arguments"], each["extra_content"]["at"]) for each in sent] == [
+            (str(at), at) for at in range(4)
+        ]
+
+
 def test_details_of_reasoning_that_come_in_pieces_are_one() -> None:
     traits = traits_of("openrouter", "anthropic/claude-sonnet-4.5")
     pieces = [

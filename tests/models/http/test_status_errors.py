@@ -49,3 +49,9 @@ def test_a_failure_is_told_in_time_in_proportion_to_its_length(text: str) -> Non
     error = error_of_answer(500, text, {}, "openai/m", Secrets(["sk-0a1b2c3d4e5f"]))
     assert time.process_time() - begun < slowness()
     assert len(str(error)) < 2_100
+
+
+def test_a_key_that_is_cut_off_with_the_end_of_a_long_failure_is_not_told_in_part() -> None:
+    key = "sk-0a1b2c3d4e5f"
+    told = str(error_of_answer(401, f"{'x' * 1990} {key} is wrong {'x' * 100}", {}, "openai/m", Secrets([key])))
+    assert key[:4] not in told
