@@ -122,7 +122,16 @@ def parse_text(name: str, text: str, field: InputField | None) -> Any:
         return load_json(text)
     except (ValueError, RecursionError) as error:
         why = "" if isinstance(error, (JSONDecodeError, RecursionError)) else f": {error}"
+        why = why or _EXAMPLES.get(expected, "")
         raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}{why}") from error
+
+
+_EXAMPLES: Final = {
+    "array": """; such as ["a", "b"]""",
+    "object": """; such as {"name": "a"}""",
+    "boolean": "; it is true or false",
+}
+"""Declared type → what a text for it looks like."""
 
 
 def _find_declared_type(field: InputField) -> str | None:
