@@ -12,7 +12,7 @@ from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.json_values import load_json
 from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import brief_repr, describe_value, freeze, is_json_type, is_one_of
-from flowengine.errors import InputError, did_you_mean, refuse_other_kind
+from flowengine.errors import InputError, did_you_mean, names_fields, refuse_other_kind
 
 __all__ = ["REQUIRED", "InputField", "checked_inputs", "parse_text", "take_files"]
 
@@ -33,6 +33,7 @@ REQUIRED: Final = _Required()
 """The default of an input that has none."""
 
 
+@names_fields
 @dataclass(frozen=True, slots=True)
 class InputField:
     """One declared input. `schema` (a JSON Schema) goes instead of `type`."""
