@@ -179,6 +179,12 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", wait)
 
 
+def names_fields(kind: type[R]) -> type[R]:
+    """The dataclass, whose refusal of a field that it does not have names those that it has, as `names_arguments`."""
+    kind.__init__ = names_arguments(kind.__init__)
+    return kind
+
+
 class FlowEngineError(Exception):
     """The root: catch this to catch everything that FlowEngine raises on purpose."""
 

@@ -23,7 +23,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Required, TypeAlias, TypedDict, TypeVar, Unpack, get_args
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
@@ -52,7 +52,7 @@ from flowengine.nodes.run_inputs import InputField
 from flowengine.runners import local
 from flowengine.runners.run import Live, Run, RunOptions, unheard
 
-__all__ = ["EventStream", "Flow", "FlowSettings", "RunArguments"]
+__all__ = ["ApproveArguments", "EventStream", "Flow", "FlowSettings", "ResumeArguments", "RunArguments"]
 
 if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
@@ -87,6 +87,31 @@ class RunArguments(TypedDict, total=False):
     reuse: str | None
     limits: RunLimits | None
     labels: Mapping[str, str]
+    live: bool
+
+
+class ResumeArguments(TypedDict, total=False):
+    """The arguments of `Flow.resume`."""
+
+    store: Required[Store]
+    durability: Durability
+    allow_changed: bool
+    retry_effects: Collection[str]
+    assume_done: Collection[str]
+    limits: RunLimits | None
+    repeat_failed_items: bool
+    live: bool
+
+
+class ApproveArguments(TypedDict, total=False):
+    """The arguments of `Flow.approve`, beside the question and its answer."""
+
+    store: Required[Store]
+    comment: str
+    by: str
+    form: Any
+    durability: Durability
+    limits: RunLimits | None
     live: bool
 
 
@@ -335,6 +360,10 @@ class Flow:
         )
         return await _run_in(store, durability, partial(self._resume, run_id, options))
 
+    def resume_sync(self, run_id: str, **options: Unpack[ResumeArguments]) -> Run:
+        """`resume` for scripts, inside or outside a running event loop."""
+        return run_sync(lambda: self.resume(run_id, **options))
+
     @names_arguments
     def stream(
         self,
@@ -376,6 +405,7 @@ class Flow:
         retry_effects: Collection[str] = (),
         assume_done: Collection[str] = (),
         limits: RunLimits | None = None,
+        repeat_failed_items: bool = False,
         tokens: bool = False,
         live: bool = False,
     ) -> AbstractAsyncContextManager[EventStream]:
@@ -385,6 +415,7 @@ class Flow:
             retry_effects=retry_effects,
             assume_done=assume_done,
             limits=limits,
+            repeat_failed_items=repeat_failed_items,
             live=_hear(live),
         )
         return _open_stream(store, durability, partial(self._resume, run_id), options, tokens=tokens)
@@ -445,6 +476,10 @@ class Flow:
             if given.writer is not None:
                 return _keep_run(local.read_run(self.plan, journals.events(run_id)), store)
         return await _run_in(store, durability, partial(self._resume, run_id, options))
+
+    def approve_sync(self, run_id: str, node: str | None, choice: str, **options: Unpack[ApproveArguments]) -> Run:
+        """`approve` for scripts, inside or outside a running event loop."""
+        return run_sync(lambda: self.approve(run_id, node, choice, **options))
 
     def _start(self, inputs: Mapping[str, Any] | None, options: RunOptions, journals: JournalStore) -> Awaitable[Run]:
         if isinstance(options.reuse, str):

@@ -20,6 +20,7 @@ from flowengine import (
     Flow,
     FlowBuilder,
     FunctionNode,
+    InputField,
     LoopNode,
     MapNode,
     NodeLimits,
@@ -55,6 +56,8 @@ MISTYPED: dict[str, tuple[Callable[..., Any], str]] = {
     "ApprovalNode": (lambda **mistyped: ApprovalNode(print, {}, **mistyped), "expire → expires"),
     "LoopNode": (lambda **mistyped: LoopNode({"one": ONE}, max_iterations=1, **mistyped), "untill → until"),
     "MapNode": (lambda **mistyped: MapNode({"one": ONE}, over=print, **mistyped), "time_out → timeout"),
+    "RetryPolicy": (lambda **mistyped: RetryPolicy(**mistyped), "attempt → attempts"),
+    "InputField": (lambda **mistyped: InputField("string", **mistyped), "defualt → default"),
     "run_sync": (lambda **mistyped: FLOW.run_sync(**mistyped), "stroe → store"),
     "Flow.approve": (
         lambda **mistyped: FLOW.approve("r", None, "yes", store=STORE, **mistyped).send(None),
@@ -82,6 +85,10 @@ NAMED_FIRST: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: FLOW.run_sync(context={}),
         r"run_sync has no argument 'context'; it has inputs, store, durability, run_id",
+    ),
+    (
+        lambda: RunLimits(**{"cost_usd": 1}),
+        "RunLimits has no argument 'cost_usd'; it has concurrency, .* bounds, on_limit",
     ),
     (lambda: FLOW.stream({}, "x"), r"Flow.stream takes inputs without a keyword, and found {}, 'x'"),
 ]
@@ -155,6 +162,7 @@ OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (lambda given: FLOW.run_sync(limits=given), {"concurrency": 1}, "limits are RunLimits, not dict"),
     *((call, {"timeout": 1}, "limits are RunLimits, not dict") for call in TAKES_LIMITS),
     (lambda given: Flow("f", given), [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
+    (lambda given: RunLimits(bounds=given), {"model_calls": 1}, "bounds are a Budget, not dict"),
     (Flow.sequential, [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
     (lambda given: FLOW.run_sync(store=given), 5, "a store is a URL or a path as text, or an open store, not int"),
     (lambda given: FLOW.run_sync(durability=given), "ful", f"{DURABILITIES}, not 'ful'; did you mean 'full'?"),

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import flowengine
-from flowengine import ConditionNode, Context, Flow, FunctionNode, LLMResult, NodeResult
+from flowengine import ApprovalNode, ConditionNode, Context, Flow, FunctionNode, LLMResult, NodeResult
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
@@ -143,6 +143,15 @@ def test_run_sync_works_without_and_within_an_event_loop():
         return flow.run_sync().outputs
 
     assert asyncio.run(inside()) == {"a": "a"}
+
+
+def test_a_script_answers_and_resumes_without_an_event_loop():
+    ask = ApprovalNode(lambda context: "Publish?", {"yes": "publish", "no": None})
+    flow, store = Flow("f", {"ask": ask, "publish": FunctionNode(name)}), MemoryStore()
+    waiting = flow.run_sync(store=store, run_id="r")
+    assert waiting.status == "waiting"
+    assert flow.resume_sync("r", store=store).status == "waiting"
+    assert flow.approve_sync("r", "ask", "yes", store=store, comment="Go").outputs == {"publish": "publish"}
 
 
 async def test_one_flow_serves_many_runs_at_once():

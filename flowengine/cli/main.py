@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "models": ("flowengine.cli.commands.models", "List the models that the project names."),
     "export": ("flowengine.cli.commands.export:export_command", "Write runs into an HTML file."),
     "runs": ("flowengine.cli.commands.runs", "List the runs of a store, or show one."),
+    "memory": ("flowengine.cli.commands.memory_command", "List, show and remove sessions and memories."),
     "resume": ("flowengine.cli.commands.run:resume_command", "Resume a run that was interrupted or failed."),
     "submit": ("flowengine.cli.commands.queue:submit_command", "Submit a run to a queue."),
     "worker": ("flowengine.cli.commands.worker", "Execute the runs of a queue."),

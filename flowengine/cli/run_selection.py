@@ -27,28 +27,42 @@ PATIENCE: Final = 600.0
 
 
 def since(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """A day (`2026-03-01`, `today`) or how long ago (`12h`, `7d`), as Unix seconds."""
+    """A day (`2026-03-01`, `today`, `yesterday`) or how long ago (`12h`, `7d`), as Unix seconds."""
     if value is None:
         return None
-    if value == "today" or re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+    if value in _DAYS_AGO or re.fullmatch(r"\d{4}-\d\d-\d\d", value):
         try:
-            day = date.today() if value == "today" else date.fromisoformat(value)
-            return datetime(day.year, day.month, day.day).astimezone().timestamp()
+            return _begin_of(_day_of(value))
         except (ValueError, OverflowError, OSError):
             raise click.BadParameter(f"{value!r} is no day") from None
+    if value[:1].isalpha():
+        raise click.BadParameter(
+            f"{value!r} is no day and no duration: write today, yesterday or 2026-03-01, or how long ago, as 12h or 7d"
+        )
     ago = duration(ctx, param, value)
     return None if ago is None else time() - ago
 
 
+_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
+
+
+def _day_of(text: str) -> date:
+    ago = _DAYS_AGO.get(text)
+    return date.fromisoformat(text) if ago is None else date.today() - timedelta(days=ago)
+
+
+def _begin_of(day: date) -> float:
+    return datetime(day.year, day.month, day.day).astimezone().timestamp()
+
+
 def until(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """The end of a day (`2026-03-01`, `today`), as Unix seconds."""
+    """The end of a day (`2026-03-01`, `today`, `yesterday`), as Unix seconds."""
     if value is None:
         return None
     try:
-        day = (date.today() if value == "today" else date.fromisoformat(value)) + timedelta(days=1)
-        return datetime(day.year, day.month, day.day).astimezone().timestamp()
+        return _begin_of(_day_of(value) + timedelta(days=1))
     except (ValueError, OverflowError, OSError):
-        raise click.BadParameter(f"{value!r} is no day: write today or 2026-03-01") from None
+        raise click.BadParameter(f"{value!r} is no day: write today, yesterday or 2026-03-01") from None
 
 
 def add_filter_options(function: Command) -> Command:
@@ -63,7 +77,10 @@ def add_filter_options(function: Command) -> Command:
     )
     @label_option("Only runs with this label; given several times, with all of them.")
     @click.option(
-        "--since", callback=since, metavar="TIME", help="Only runs that began since: 30m, 12h, 7d, today, 2026-03-01."
+        "--since",
+        callback=since,
+        metavar="TIME",
+        help="Only runs that began since: 30m, 12h, 7d, today, yesterday, 2026-03-01.",
     )
     @click.option(
         "--older-than", callback=duration, metavar="TIME", help="Only runs that began earlier: 30m, 12h, 30d."

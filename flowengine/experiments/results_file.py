@@ -42,6 +42,10 @@ def to_record(result: RowResult) -> dict[str, Any]:
     }
 
 
+_NOT_WRITTEN: Final = frozenset({".xlsx", ".xls", ".ods", ".parquet", ".html", ".yaml", ".yml"})
+"""Endings of files that lines of JSON would not be, whatever opens them."""
+
+
 class ResultsFile:
     """Open it with `with`; at its end the file is in its place, whatever ended it."""
 
@@ -49,6 +53,8 @@ class ResultsFile:
         """`columns` of the data and `outputs` of the flow are the columns of a table."""
         self.path = Path(path)
         self._is_table = self.path.suffix.lower() in (".csv", ".tsv")
+        if self.path.suffix.lower() in _NOT_WRITTEN:
+            raise InputError(f"-o {path}: results are written as a table (.csv, .tsv) or as lines of JSON (.jsonl)")
         if self.path.is_dir() or not self.path.parent.is_dir():
             raise InputError(f"-o {path}: there is no folder for such a file")
         self._opened = ExitStack()

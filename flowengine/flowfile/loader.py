@@ -41,6 +41,7 @@ from flowengine.flowfile.checks.structure import check_structure, check_subflows
 from flowengine.flowfile.checks.warnings import (
     check_unused,
     warn_of_absent_values,
+    warn_of_bare_expressions,
     warn_of_dead_nodes,
     warn_of_endless_loop,
     warn_of_inputs,
@@ -302,6 +303,7 @@ def _check(
         check_switches(spec, report)
     if warnings:
         check_unused(spec, report)
+        warn_of_bare_expressions(spec, report)
         warn_of_inputs(spec, lambda: project or project_of(spec.path)[0], report)
     if warnings and whole and not problems and not report.failed and not beside.failed:
         from flowengine.flowfile.checks.untrusted_texts import check_untrusted_texts  # A run does without it.

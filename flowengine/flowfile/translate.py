@@ -17,6 +17,7 @@ from flowengine.core.values import is_map
 from flowengine.errors import Diagnostic
 from flowengine.flowfile.analysis.flow_nodes import node_at
 from flowengine.flowfile.checks.report import Nearest
+from flowengine.flowfile.schema.agent_settings import ModelSettings
 from flowengine.flowfile.schema.fields import RACE, format_found, shorten_message
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import node_types, spec_of
@@ -115,8 +116,31 @@ def _words(said: _Said, nearest: Nearest) -> _Words:
         and _NAMES.fullmatch(said.value)
     ):
         hint = f"; a list is written [{said.value}]"
+    if expected == "a map":
+        hint = _example_map(said.path)
+    elif said.path[-1:] == ("over",) and isinstance(cast("object", said.value), list):
+        hint = "; it is an expression, in which a list may stand: over: \"['tea', 'coffee']\""
     return _Words("FE401", f"expected {expected}, found {format_found(said.value)}", hint)
 
+
+def _example_map(path: tuple[str | int, ...]) -> str:
+    key = "an input" if path[:1] == ("inputs",) and len(path) == 2 else str(path[-1]) if path else ""
+    return f"; such as {_EXAMPLE_MAPS[key]}" if key in _EXAMPLE_MAPS else ""
+
+
+_EXAMPLE_MAPS: Final = {
+    "inputs": "{topic: {type: string}}",
+    "an input": "{type: string}",
+    "nodes": "{draft: {prompt: Hello}}",
+    "agents": "{writer: {instructions: Be brief}}",
+    "outputs": "{text: '{{ nodes.draft.output }}'}",
+    "shared_state": "{notes: {default: [], merge: append}}",
+    "routes": "{ship: publish, hold: {}}",
+    "retry": "{attempts: 3}",
+    "limits": "{cost_usd: 0.5}",
+    "memory": "{scope_id: '{{ inputs.customer }}'}",
+}
+"""Keys whose value is a map → how one looks, for files in which something shorter stands."""
 
 _LONGEST: Final = 100
 """Characters of a text that a hint repeats."""
@@ -148,6 +172,11 @@ def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
     known = _keys_at(said.location[:-1])
     if said.location[:-1] == ("defaults",) and key in _keys_of(FlowSpec, ("defaults", "agent")):
         return _Words("FE201", f"unknown key '{key}'", f"; it goes to `agent`: {{agent: {{{key}: …}}}}", True)
+    if len(said.location) == 1 and key in _keys_of(ModelSettings, ()):
+        hint = f"; it goes to `defaults`: {{defaults: {{agent: {{{key}: …}}}}}}"
+        return _Words("FE201", f"unknown key '{key}'", hint, True)
+    if len(said.location) == 1 and key == "edges":
+        return _Words("FE201", "unknown key 'edges'", "; a node names what it follows: {needs: […]}", True)
     if said.location[:1] == ("inputs",) and key in _OF_A_SCHEMA:
         return _Words("FE201", f"unknown key '{key}'", f"; it goes to `schema`: {{schema: {{{key}: …}}}}", True)
     meant = next((each for each in _ELSEWHERE.get(key, ()) if each in known), None)
@@ -195,8 +224,9 @@ _ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
     **dict.fromkeys(("schema", "output_schema", "response_format"), ("output",)),
     **dict.fromkeys(("function", "func", "callable"), ("call",)),
     **dict.fromkeys(("system", "system_prompt", "system_message"), ("instructions",)),
+    **dict.fromkeys(("role", "goal", "backstory", "persona"), ("instructions",)),
     **dict.fromkeys(("user_prompt", "template"), ("prompt",)),
-    "question": ("message",),
+    **dict.fromkeys(("question", "prompt"), ("message",)),
     "inputs": ("with",),
     "body": ("nodes",),
 }
@@ -233,12 +263,15 @@ _OTHER_KINDS: Final[Mapping[str, str]] = {
 """Types of nodes as other tools call them → as they are called here."""
 
 
-_INSIDE: Final = {"retry": "; put it on the nodes inside, which are what can be repeated"}
+_INSIDE: Final = {
+    "retry": "; put it on the nodes inside, which are what can be repeated",
+    "prompt": "; put it on a node inside: {nodes: {answer: {prompt: …}}}",
+}
 _WAITING: Final = {"timeout": "; how long it waits is `expires`", "retry": "; nothing of it can fail for a while"}
 _MISPLACED: Final[Mapping[tuple[str | int, ...], Mapping[str, str]]] = {
     ("<map>",): _INSIDE,
     ("<loop>",): _INSIDE,
-    ("<subflow>",): _INSIDE,
+    ("<subflow>",): {"retry": _INSIDE["retry"]},
     ("<approval>",): _WAITING,
 }
 """Kind of a node → keys that other kinds have, and what to write instead."""
@@ -314,7 +347,7 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
     if said.value is None:
         return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
     if not is_map(said.value) or said.path[-2:-1] != ("nodes",):
-        return _Words("FE401", f"expected a map, found {format_found(said.value)}")
+        return _Words("FE401", f"expected a map, found {format_found(said.value)}", _example_map(said.path))
     kind = said.value.get("type")
     if kind == "race":
         return _Words("FE231", *RACE, inside=("type",))

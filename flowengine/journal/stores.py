@@ -239,9 +239,10 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 def _scheme_of(url: str) -> str:
-    """A path is a SQLite file; a drive's letter is no scheme."""
+    """A path is a SQLite file; a drive's letter is no scheme. Hosts write `postgres:` as well."""
     match = _SCHEME.match(url)
-    return match[1].lower() if match else "sqlite"
+    scheme = match[1].lower() if match else "sqlite"
+    return "postgresql" if scheme == "postgres" else scheme
 
 
 def _make(kind: _StoreKind, url: str, durability: Durability) -> JournalStore:

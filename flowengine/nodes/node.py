@@ -30,6 +30,8 @@ from flowengine.errors import (
     RunError,
     StoreUnavailableError,
     did_you_mean,
+    names_fields,
+    refuse_other_kind,
     unknown_argument,
 )
 
@@ -58,10 +60,12 @@ def check_least(name: str, value: object, least: float, *, whole: bool = False) 
 
 
 def _check_bounds(bounds: Budget, timeout: float | None) -> None:
+    refuse_other_kind(bounds, Budget, "bounds are a Budget", DefinitionError)
     for name, value in {**bounds._asdict(), "timeout": timeout}.items():
         check_least(name, value, 0)
 
 
+@names_fields
 @dataclass(frozen=True, slots=True)
 class RunLimits:
     """Budget of a whole run."""
@@ -81,6 +85,7 @@ class RunLimits:
         _check_bounds(self.bounds, self.timeout)
 
 
+@names_fields
 @dataclass(frozen=True, slots=True)
 class NodeLimits:
     """Budget of one node, or of everything inside a container."""
@@ -98,6 +103,7 @@ class NodeLimits:
 # --- When and how often a failed node is run again, as data
 
 
+@names_fields
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """When and how often a failed node is repeated (rule 19)."""

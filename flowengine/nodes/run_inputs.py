@@ -12,7 +12,7 @@ from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.json_values import load_json
 from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import brief_repr, describe_value, freeze, is_json_type, is_one_of
-from flowengine.errors import InputError, did_you_mean, refuse_other_kind
+from flowengine.errors import InputError, did_you_mean, names_fields, refuse_other_kind
 
 __all__ = ["REQUIRED", "InputField", "checked_inputs", "parse_text", "take_files"]
 
@@ -33,6 +33,7 @@ REQUIRED: Final = _Required()
 """The default of an input that has none."""
 
 
+@names_fields
 @dataclass(frozen=True, slots=True)
 class InputField:
     """One declared input. `schema` (a JSON Schema) goes instead of `type`."""
@@ -122,7 +123,16 @@ def parse_text(name: str, text: str, field: InputField | None) -> Any:
         return load_json(text)
     except (ValueError, RecursionError) as error:
         why = "" if isinstance(error, (JSONDecodeError, RecursionError)) else f": {error}"
+        why = why or _EXAMPLES.get(expected, "")
         raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}{why}") from error
+
+
+_EXAMPLES: Final = {
+    "array": """; such as ["a", "b"]""",
+    "object": """; such as {"name": "a"}""",
+    "boolean": "; it is true or false",
+}
+"""Declared type → what a text for it looks like."""
 
 
 def _find_declared_type(field: InputField) -> str | None:

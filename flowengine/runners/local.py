@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import anyio
 
 from flowengine.core.batching import BATCHING
-from flowengine.core.budget import Ledger
+from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import BlobStore, FileKeeper
 from flowengine.core.file_values import FileValue, find_files
@@ -488,7 +488,7 @@ class _Drive:
     def _ledger(self) -> Ledger | None:
         """Returns the run's limits less its earlier spending; None without limits and counts."""
         limits, above = self.limits, self.options.above
-        if above is None and not any(limits.bounds):
+        if above is None and limits.bounds == Budget():
             return None
         return Ledger(limits.bounds, on_limit=limits.on_limit, spent=self.walk.history.sum_spending(), above=above)
 

@@ -70,7 +70,8 @@ def _json_response(value: Any, status: int = 200, headers: Mapping[str, str] | N
 
 
 async def _refuse(request: Request) -> Response:
-    raise ProblemError(404, "No such address", f"{request.method} {request.url.path}: see /api/openapi.json")
+    root: str = request.scope.get("root_path", "")
+    raise ProblemError(404, "No such address", f"{request.method} {request.url.path}: see {root}/api/openapi.json")
 
 
 async def _list_runs(request: Request) -> Response:

@@ -143,7 +143,8 @@ def make_serving_app(
 async def _answer_not_found(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     title = "No such address" if status == 404 else "Not done that way"
-    problem = ProblemError(status, title, f"{request.method} {request.url.path}: see /openapi.json")
+    root: str = request.scope.get("root_path", "")
+    problem = ProblemError(status, title, f"{request.method} {request.url.path}: see {root}/openapi.json")
     return tell_allowed(request, error_response(problem))
 
 

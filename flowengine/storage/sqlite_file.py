@@ -181,7 +181,7 @@ _REASONS: Final[dict[int | None, str]] = {
     sqlite3.SQLITE_READONLY: (
         "is read-only; make the file, those beside it (-wal, -shm) and their folder writable, or give another path"
     ),
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened; the file and its folder must be readable and writable",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; it must be a file, and it and its folder must be readable and writable",
     sqlite3.SQLITE_FULL: "cannot grow, the disk is full; free some space",
     sqlite3.SQLITE_IOERR: "cannot be read or written; check the disk",
 }

@@ -164,3 +164,19 @@ def test_doctor_says_which_extras_are_missing(flowengine: Command, monkeypatch: 
     monkeypatch.setattr("flowengine.version.find_spec", lambda name: None)
     said = flowengine("doctor").out
     assert "not installed (psycopg, procrastinate): pip install 'flowengine-dag[queue]', or in a clone" in said
+
+
+def test_nodes_without_a_model_are_named_where_others_have_one(
+    flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = "flowengine: v1\nname: inner\nnodes:\n  c: {prompt: x}\n"
+    nodes = "  a: {prompt: x, model: gpt-4o}\n  b: {prompt: x, needs: [a]}\n  s: {type: subflow, flow: inner.yaml}\n"
+    (folder / "inner.yaml").write_text(inner)
+    (folder / "mixed.yaml").write_text(f"flowengine: v1\nname: mixed\nnodes:\n{nodes}")
+    told = "no model is named for 'b', 'c' of inner, so they ask the offline stand-in, which is no language model"
+    assert f"mixed.yaml: {told}" in flowengine("validate", "-v", "mixed.yaml").out
+    assert told in flowengine("plan", "mixed.yaml").out
+    assert "no model is named" not in flowengine("plan", "mixed.yaml", "--model", "offline").out
+    assert "no model is named" not in flowengine("validate", "-v", "inner.yaml").out
+    monkeypatch.setenv("FLOWENGINE_DEFAULT_MODEL", "anthropic/claude-haiku-4-5")
+    assert "so they ask anthropic/claude-haiku-4-5" in flowengine("validate", "-v", "mixed.yaml").out

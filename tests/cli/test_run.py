@@ -40,6 +40,8 @@ def test_a_text_is_read_from_a_file_as_it_is(flowengine: Command, folder: Path) 
     [
         (["-i", "n=two"], "error: input 'n': expected integer as JSON, found 'two'"),
         (["-i", "n=1.5"], "error: input 'n': expected integer, found float 1.5"),
+        (["-i", "items=a,b"], """error: input 'items': expected array as JSON, found 'a,b'; such as ["a", "b"]"""),
+        (["-i", "on=yes"], "error: input 'on': expected boolean as JSON, found 'yes'; it is true or false"),
         (["-i", "n=NaN"], "error: input 'n': expected integer as JSON, found 'NaN'"),
         (["-i", "n=" + "9" * 5000], "error: input 'n': expected integer as JSON, found '9999"),
         (["--inputs", "digits.json"], "error: --inputs: 'digits.json' is not JSON: 99999999"),

@@ -67,6 +67,8 @@ def test_runs_are_found_by_words_time_status_label_and_number(listed: Command) -
         ("--since", "1d"): [],
         ("--ended-since", "2004-11-09"): ["r3", "r2"],
         ("--ended-since", "today"): [],
+        ("--since", "yesterday"): [],
+        ("--until", "yesterday", "--since", "2004-11-09"): ["r3", "r2"],
         ("--status", "waiting"): ["r3"],
         ("--label", "team=r2", "--flow", "desk"): ["r2"],
         ("--session", " ann "): ["r3", "r1"],
@@ -78,7 +80,7 @@ def test_runs_are_found_by_words_time_status_label_and_number(listed: Command) -
     }.items():
         assert ids(listed("runs", "list", "--json", *options)) == wanted, options
     for bad, said in {
-        ("--since", "soon"): "no duration",
+        ("--since", "soon"): "write today, yesterday or 2026-03-01, or how long ago, as 12h or 7d",
         ("--since", "2026-13-01"): "no day",
         ("--until", "9999-12-31"): "is no day",
         ("--limit", "0"): "x>=1",

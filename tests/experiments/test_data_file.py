@@ -144,6 +144,11 @@ def test_results_go_to_no_folder(name: str, tmp_path: Path) -> None:
         ResultsFile(name and str(tmp_path / name), columns=[], outputs=[])
 
 
+def test_results_are_not_written_under_the_name_of_another_format(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"as a table \(\.csv, \.tsv\) or as lines of JSON"):
+        ResultsFile(str(tmp_path / "results.xlsx"), columns=[], outputs=[])
+
+
 def test_a_disk_that_is_full_at_the_end_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*paths: object) -> None:
         raise OSError(ENOSPC, "No space left on device")

@@ -18,6 +18,11 @@ CASES: dict[str, list[tuple[str, str]]] = {
     "FE104": [
         ("nodes: {a: [1, 2}", "3:17: FE104 not YAML: while parsing a flow sequence: did not find expected ',' or ']'"),
         ("nodes: a: b", "3:9: FE104 not YAML"),
+        (
+            "nodes:\n  a:\n    prompt: Answer: now",
+            "5:19: FE104 not YAML: mapping values are not allowed in this context; "
+            "write a text that holds ': ' in quotes",
+        ),
         ("x-n: " + "9" * 400 + "\nnodes: {a: {prompt: x}}", "3:6: FE104 a number may have 300 digits"),
         ("x-n: 0x" + "f" * 400 + "\nnodes: {a: {prompt: x}}", "3:6: FE104 a number may have 300 digits"),
     ],
@@ -37,6 +42,10 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ("nodes: {1: {prompt: x}}", '3:9: FE110 a key must be a string, found the number 1; write "1" in quotes'),
         ("nodes: {true: {prompt: x}}", "3:9: FE110 a key must be a string, found the boolean true"),
         ("nodes: {a: {prompt: x}}\n? [a]\n: 1", "4:3: FE110 a key must be a string, found a list"),
+        (
+            "nodes: {a: {prompt: {{ inputs.q }}}}",
+            '3:22: FE110 a key must be a string, found a map; write a template in quotes: "{{ … }}"',
+        ),
     ],
     "FE111": [("x-a: &a [1, *a]", "3:13: FE111 the alias '*a' stands inside its own anchor")],
     "FE112": [
@@ -62,6 +71,26 @@ CASES: dict[str, list[tuple[str, str]]] = {
         (
             "defaults: {model: offline}\nnodes: {a: {prompt: x}}",
             "3:12: FE201 unknown key 'model'; it goes to `agent`: {agent: {model: …}}",
+        ),
+        (
+            "model: offline\nnodes: {a: {prompt: x}}",
+            "3:1: FE201 unknown key 'model'; it goes to `defaults`: {defaults: {agent: {model: …}}}",
+        ),
+        (
+            "edges: [[a, b]]\nnodes: {a: {prompt: x}}",
+            "3:1: FE201 unknown key 'edges'; a node names what it follows: {needs: […]}",
+        ),
+        (
+            "nodes: {a: {role: Writer, goal: Write, prompt: x}}",
+            "3:13: FE201 node 'a': unknown key 'role'; did you mean 'instructions'?",
+        ),
+        (
+            "nodes: {a: {type: map, over: '[1]', prompt: x, nodes: {b: {prompt: x}}}}",
+            "FE201 node 'a': 'map' takes no 'prompt'; put it on a node inside: {nodes: {answer: {prompt: …}}}",
+        ),
+        (
+            "nodes: {a: {type: approval, prompt: Now?, routes: {go: {}}}}",
+            "FE201 node 'a': unknown key 'prompt'; did you mean 'message'?",
         ),
         ("nodes: {a: {prompt: x, if: 'true'}}", "FE201 node 'a': unknown key 'if'; did you mean 'when'?"),
         ("node: {a: {prompt: x}}", "3:1: FE201 unknown key 'node'; did you mean 'nodes'?"),
@@ -444,6 +473,19 @@ CASES: dict[str, list[tuple[str, str]]] = {
     "FE401": [
         ("nodes: {a: {prompt: x, temperature: warm}}", "3:37: FE401 node 'a': expected a number, found 'warm'"),
         ("nodes: {a: {prompt: 12}}", "3:21: FE401 node 'a': expected text, found 12; put it in quotes: \"12\""),
+        (
+            "inputs: {q: str}\nnodes: {a: {prompt: x}}",
+            "3:13: FE401 expected a map, found 'str'; such as {type: string}",
+        ),
+        ("nodes: [{id: a, prompt: x}]", "3:8: FE401 expected a map, found a list; such as {draft: {prompt: Hello}}"),
+        (
+            "nodes: {a: {prompt: x, retry: 3}}",
+            "3:31: FE401 node 'a': expected a map, found 3; such as {attempts: 3}",
+        ),
+        (
+            "nodes: {a: {type: map, over: [1], nodes: {b: {prompt: x}}}}",
+            "3:30: FE401 node 'a': expected text, found a list; it is an expression, in which a list may stand: ",
+        ),
         ("nodes: {a: {prompt: x, max_tokens: 1.5}}", "3:36: FE401 node 'a': expected a whole number, found 1.5"),
         (
             "nodes: {a: {type: approval, message: M, routes: {x: b, y: null}}, b: {prompt: x}}",
@@ -680,6 +722,17 @@ CASES: dict[str, list[tuple[str, str]]] = {
         (
             "inputs: {f: {type: file, default: ../none.txt}}\nnodes: {a: {prompt: x, attach: ['{{ inputs.f }}']}}",
             "3:35: warning FE910 ",
+        ),
+    ],
+    "FE911": [
+        (
+            "nodes: {a: {prompt: x}}\noutputs: {y: nodes.a.output}",
+            "4:14: warning FE911 'nodes.a.output' is a text here, and not the value of that name; "
+            "did you mean '{{ nodes.a.output }}'?",
+        ),
+        (
+            "inputs: {n: {type: string}}\nnodes: {a: {prompt: 'x {{ inputs.n }}'}, b: {prompt: inputs.n}}",
+            "warning FE911 node 'b': 'inputs.n' is a text here",
         ),
     ],
     "FE921": [

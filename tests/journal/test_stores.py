@@ -12,6 +12,7 @@ from flowengine import Flow
 from flowengine.core.context import Context
 from flowengine.errors import StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
+from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
 from flowengine.nodes.function import FunctionNode
@@ -53,6 +54,10 @@ def test_an_unknown_scheme_is_refused_with_the_known_ones() -> None:
         open_store("sqllite:///runs.db")
     with pytest.raises(StoreUnavailableError, match="redis://"):
         open_store("redis://host")
+
+
+def test_postgres_is_another_word_for_postgresql() -> None:
+    assert isinstance(open_store("postgres://ann@host:5433/runs"), PostgresStore)
 
 
 def test_a_refused_url_does_not_show_its_password() -> None:

@@ -212,6 +212,13 @@ async def test_no_model_is_asked_beyond_a_limit_after_refusals_that_were_paid(bo
     assert (ledger.spent, ledger.reserved) == (Spending(1, 140, unpriced_calls=1), Spending())
 
 
+async def test_a_limit_of_calls_says_nothing_of_shorter_answers(bounded: Any) -> None:
+    model = bounded(ScriptedModel([]), Ledger(Budget(tokens=50_000, model_calls=0)))
+    with pytest.raises(LimitError, match="0 model calls") as caught:
+        await model.complete(replace(ASKED, max_tokens=None))
+    assert "max_tokens" not in str(caught.value)
+
+
 class Shelf:
     """As a `Batcher`: keeps what the calls that are put aside have reserved."""
 

@@ -80,6 +80,17 @@ async def test_resume_repeats_the_failed_items_of_a_run_that_succeeded(desk: Des
     assert (again.status, again.outputs["m"]) == ("succeeded", WHOLE)
 
 
+async def test_a_stream_of_the_resumed_run_repeats_failed_items_too(desk: Desk):
+    store, flow = MemoryStore(), desk.flow()
+    desk.bad = {"m[1].b"}
+    await flow.run(run_id="r", store=store)
+    desk.mend()
+    async with flow.stream_resume("r", store=store, repeat_failed_items=True) as events:
+        assert [event async for event in events]
+    assert events.run is not None
+    assert events.run.outputs["m"] == WHOLE
+
+
 async def test_without_being_asked_resume_reads_a_run_that_succeeded_as_it_is(desk: Desk):
     store, flow = MemoryStore(), desk.flow()
     desk.bad = {"m[1].b"}

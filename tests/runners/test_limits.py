@@ -67,6 +67,15 @@ async def test_a_run_fails_at_its_limit_and_names_the_node_and_the_limit():
     assert called(run) == 3
 
 
+@pytest.mark.parametrize("nothing", [{"model_calls": 0}, {"tokens": 0}, {"cost_usd": 0.0}])
+async def test_a_budget_of_nothing_allows_no_call(nothing: dict[str, Any]):
+    run = await chain(1).run(limits=limits(**nothing))
+    assert run.status == "failed"
+    assert run.error is not None
+    assert run.error.type == "LimitError"
+    assert called(run) == 0
+
+
 async def test_on_error_of_a_node_does_not_hide_the_limit_of_the_run():
     flow = Flow("f", {f"n{i}": FunctionNode(call, on_error="skip") for i in range(3)})
     run = await flow.run(limits=limits(model_calls=2))

@@ -56,6 +56,7 @@ def test_it_can_be_mounted_below_a_path(browser: Browser, folder: Path):
         paths = {url.removeprefix(server.url) for url in tab.requests if url.startswith("http")}
         assert {path.split("/")[1] for path in paths} == {"below"}
         assert server.client.get("/below/nowhere").status_code == 404
+        assert server.client.get("/below/api/nowhere").json()["detail"].endswith("see /below/api/openapi.json")
         assert httpx.get(f"{server.url}/below/", trust_env=False, verify=NO_TLS).status_code == 401
 
 

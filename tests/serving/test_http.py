@@ -133,6 +133,7 @@ async def test_the_app_lives_inside_of_another(tmp_path: Path, counted: Counted)
         assert (await client.get(answer.headers["location"])).status_code == 200
         refused = await client.put("/ai/flows/quick")
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, POST")
+        assert refused.json()["detail"] == "PUT /ai/flows/quick: see /ai/openapi.json"
         assert (await client.put("/ai/v1/models")).json()["error"]["code"] == "unknown_url"
 
 

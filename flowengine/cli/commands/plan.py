@@ -19,7 +19,7 @@ from flowengine.errors import FlowError
 from flowengine.estimate.bounds import FlowBound, NodeBound, bound_of
 from flowengine.estimate.cost_bound import Most
 from flowengine.estimate.plan_report import batch_data, notes_of, to_data
-from flowengine.flowfile.checks.agent_sources import check_models, vendors_of
+from flowengine.flowfile.checks.agent_sources import check_models, describe_unnamed, vendors_of
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.flow_file import FlowSpec
@@ -170,7 +170,12 @@ def command(
             beside["data"] = rows.to_data(vendors, batch=batch)
         results.value({**to_data(spec, bound, missing, vendors), **beside})
     else:
-        lines = [*lines_of(spec, bound, missing, vendors), *(_batch_lines(bound, vendors) if batch else ())]
+        unnamed = None if model is not None else describe_unnamed(spec, facts)
+        lines = [
+            *lines_of(spec, bound, missing, vendors),
+            *([unnamed] if unnamed else ()),
+            *(_batch_lines(bound, vendors) if batch else ()),
+        ]
         if rows is not None:
             beside_rows = ["", *rows.lines(_format_bound), *(_batch_lines(rows.bound, vendors) if batch else ())]
             lines = [*lines_of(spec, bound, (), vendors), *beside_rows]

@@ -12,7 +12,7 @@ from flowengine.cli.ending import format_excerpt
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import Diagnostic, FlowError
-from flowengine.flowfile.checks.agent_sources import vendors_of
+from flowengine.flowfile.checks.agent_sources import describe_unnamed, vendors_of
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.models.worst_case import ModelFacts
@@ -78,6 +78,8 @@ def _describe_models(file: str, facts: ModelFacts) -> Iterator[str]:
         return  # Its problems are told.
     for model, known in vendors_of(spec, facts).items():
         yield f"{file}: model '{model}' goes to {known.provider}, since {known.because}"
+    if (unnamed := describe_unnamed(spec, facts)) is not None:
+        yield f"{file}: {unnamed}"
 
 
 def list_flow_files(path: str) -> list[str]:

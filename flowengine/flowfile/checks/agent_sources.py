@@ -34,6 +34,7 @@ from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.models.attachments import IMAGES
 from flowengine.models.call_options import normalize_options
+from flowengine.models.vendors import is_stand_in
 
 if TYPE_CHECKING:
     from flowengine.models.worst_case import KnownModel, ModelFacts
@@ -43,6 +44,7 @@ __all__ = [
     "check_attachments",
     "check_context",
     "check_models",
+    "describe_unnamed",
     "models_of",
     "sources_of",
     "vendors_of",
@@ -227,6 +229,29 @@ def vendors_of(spec: FlowSpec, facts: ModelFacts) -> dict[str, KnownModel]:
         except ModelConfigError:
             continue
     return found
+
+
+def describe_unnamed(spec: FlowSpec, facts: ModelFacts) -> str | None:
+    """What the nodes ask for which no model is named, in a file that names one for others; subflows' nodes included."""
+    unnamed = [
+        f"'{'.'.join(path)}'" + ("" if flow is spec else f" of {flow.name}")
+        for flow in flows_in(spec)
+        for path, node in nodes_of(flow)
+        if is_asking(node) and getattr(node, "call", None) is None and settings_of(flow, node).model is None
+    ]
+    if not unnamed or not any(True for flow in flows_in(spec) for _ in models_of(flow)):
+        return None
+    more = f" and {len(unnamed) - _MOST_NAMED} more" if len(unnamed) > _MOST_NAMED else ""
+    shown = f"{', '.join(unnamed[:_MOST_NAMED])}{more}"
+    try:
+        asked = facts.of(None)
+    except ModelConfigError:
+        return None  # Told elsewhere.
+    what = "the offline stand-in, which is no language model" if is_stand_in(asked.provider) else str(asked)
+    return f"no model is named for {shown}, so they ask {what}"
+
+
+_MOST_NAMED: Final = 5
 
 
 def models_of(spec: FlowSpec) -> Iterator[NamedModel]:

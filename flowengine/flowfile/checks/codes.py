@@ -544,6 +544,12 @@ CODES: Final[Mapping[str, Code]] = {
         "relative to the project's root.",
         "inputs: {scan: {type: file, default: scans/no_such_file.png}}",
     ),
+    "FE911": Code(
+        "an expression without braces",
+        "A text in the place of a template spells out the name of a value. Without braces it is that text. Write "
+        "`{{ … }}` for the value.",
+        "outputs: {answer: nodes.a.output}",
+    ),
     "FE921": Code(
         "untrusted text that reaches an effect",
         "An attacker can write the text of an input marked `untrusted`, a tool, a request, a file, a retrieved document"

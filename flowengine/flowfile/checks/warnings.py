@@ -24,7 +24,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
 )
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, writes_of
-from flowengine.flowfile.analysis.references import Use, causes_of, code_of, reads_of
+from flowengine.flowfile.analysis.references import Use, causes_of, code_of, reads_of, texts_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.compile.scope import ENGINE_KEYS, ROUND
 from flowengine.flowfile.file_texts import DISK
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_unused",
     "warn_of_absent_values",
+    "warn_of_bare_expressions",
     "warn_of_dead_nodes",
     "warn_of_endless_loop",
     "warn_of_inputs",
@@ -253,6 +254,23 @@ def warn_of_inputs(spec: FlowSpec, project: Callable[[], Project], report: Repor
 
 _ELSEWHERE: Final = re.compile(r"(data|https?):", re.IGNORECASE)
 """Files that are no paths."""
+
+
+def warn_of_bare_expressions(spec: FlowSpec, report: Report) -> None:
+    """A text that only spells out a value that there is: without braces it is that text, and not the value."""
+    names = {
+        "inputs": spec.inputs,
+        "nodes": {path[-1] for path, _ in nodes_of(spec)},
+        "shared_state": spec.shared_state,
+    }
+    for text in texts_of(spec):
+        found = _BARE.fullmatch(text.text) if text.kind == "template" else None
+        if found is not None and found[2] in names[found[1]]:
+            hint = f"; did you mean '{{{{ {text.text} }}}}'?"
+            report.at_value("FE911", f"'{text.text}' is a text here, and not the value of that name", text.path, hint)
+
+
+_BARE: Final = re.compile(r"(inputs|nodes|shared_state)\.(\w+)(?:\.\w+)*", re.ASCII)
 
 
 def check_unused(spec: FlowSpec, report: Report) -> None:

@@ -48,7 +48,7 @@ def _tighter(own: NodeLimits | None, of_file: RunLimits, *, says: bool) -> NodeL
     else the file does."""
     from flowengine.nodes.node import NodeLimits
 
-    if not any(of_file.bounds) and of_file.timeout is None:
+    if of_file.bounds == Budget() and of_file.timeout is None:
         return own
     if own is None:
         return NodeLimits(of_file.bounds, of_file.timeout, of_file.on_limit)

@@ -225,7 +225,10 @@ class _Reader:
             advice = f'; write "{_short(text)}" in quotes' if text else ""
             self._note("FE110", f"a key must be a string, found {_kind(key)}{advice}", event.start_mark)
             return text
-        self._note("FE110", f"a key must be a string, found {_kind(key)}", event.start_mark)
+        advice = ""
+        if isinstance(key, dict) and self._text[event.start_mark.index - 1 : event.start_mark.index + 1] == "{{":
+            advice = '; write a template in quotes: "{{ … }}"'
+        self._note("FE110", f"a key must be a string, found {_kind(key)}{advice}", event.start_mark)
         return f"?{len(self.problems)}"
 
     def _note(self, code: str, message: str, mark: Any) -> None:
@@ -296,4 +299,6 @@ def _syntax(error: yaml.YAMLError, text: str, file: str | None) -> Diagnostic:
     if tab or "'\\t'" in problem or "tab character" in problem:
         return Diagnostic("FE109", "a tab stands here; indent with spaces", file, line, column)
     context = str(getattr(error, "context", None) or "")
+    if "mapping values are not allowed" in problem and mark is not None and text[mark.index : mark.index + 1] == ":":
+        problem += "; write a text that holds ': ' in quotes"
     return Diagnostic("FE104", f"not YAML: {context + ': ' if context else ''}{problem}", file, line, column)

@@ -21,7 +21,7 @@ from flowengine.memory.database import instant
 from flowengine.memory.items.ranking import Weighed
 from flowengine.memory.items.words import VERSION, Period, words_of
 
-__all__ = ["add", "candidates", "close", "is_current", "of_period", "refresh", "spread"]
+__all__ = ["add", "candidates", "close", "is_current", "of_period", "refresh", "remove", "spread"]
 
 _RARE: Final = 2000
 """Items that may have a word which is looked for alone."""
@@ -54,6 +54,20 @@ def close(connection: sqlite3.Connection, scope: int, number: int, text: str) ->
     tokens = " ".join(_token(scope, word, True) for word in words)
     connection.execute("INSERT INTO item_words (item_words, rowid, words) VALUES ('delete', ?, ?)", (number, tokens))
     _write(connection, scope, number, words, holds=False)
+
+
+def remove(connection: sqlite3.Connection, scope: int) -> None:
+    """Take the words of all items of a scope out of the index, whether they hold or not."""
+    if not is_current(connection):  # Other words than those that are made today cannot be taken out.
+        refresh(connection)
+    rows = connection.execute("SELECT number, text, valid_to IS NULL FROM item WHERE scope = ?", (scope,)).fetchall()
+    for number, text, holds in rows:
+        tokens = " ".join(_token(scope, word, bool(holds)) for word in sorted(words_of(text)))
+        connection.execute(
+            "INSERT INTO item_words (item_words, rowid, words) VALUES ('delete', ?, ?)", (number, tokens)
+        )
+    connection.execute("INSERT INTO item_words (item_words) VALUES ('optimize')")  # Drops what was only marked.
+    connection.execute("DELETE FROM word WHERE scope = ?", (scope,))
 
 
 def _write(connection: sqlite3.Connection, scope: int, number: int, words: Sequence[str], holds: bool) -> None:

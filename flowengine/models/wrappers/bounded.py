@@ -148,7 +148,7 @@ class BoundedModel(PassThroughModel):
             else:
                 reservation = self._reserve_aside(place, worst)
         except LimitError as error:
-            if worst.cap is not None:
+            if worst.cap is not None and error.limit != "model_calls":  # Which shorter answers leave as it is.
                 allowed = f"{worst.cap:,} tokens for its answer: set `max_tokens` to make that less"
                 error.args = (f"{error} ({allowed})",)
             raise

@@ -1,0 +1,172 @@
+"""`flowengine memory` lists, shows and removes what runs leave for later ones: sessions, and what agents remember.
+
+Records of runs are not its matter: `flowengine runs` shows and removes those.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import anyio
+import click
+
+from flowengine.cli.options import open_journal, store_option
+from flowengine.cli.terminal import Results, complain, format_table
+from flowengine.core.json_values import to_json_value
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import did_you_mean
+from flowengine.journal.run_index import run_index_of
+
+if TYPE_CHECKING:
+    from flowengine.memory.database import SQLDatabase
+    from flowengine.memory.scopes.memories import MemoryScope
+
+__all__ = ["command"]
+
+_SESSION: Final = "session"
+_KINDS: Final = (_SESSION, "workspace", "channel", "thread")
+
+
+class _Kept(NamedTuple):
+    """Something that is remembered under a name."""
+
+    kind: str
+    name: str
+    entries: int
+    last: str = ""
+
+
+class _Places:
+    """The store of the runs, and the database of the memories; None where there is none."""
+
+    def __init__(self, store: JournalStore, memories: SQLDatabase | None) -> None:
+        self._store, self._memories = store, memories
+
+    def list(self) -> Sequence[_Kept]:
+        sessions = sorted(run_index_of(self._store).read_kept(_SESSION).items())
+        found = [_Kept(_SESSION, name, len(kept.get("conversation", ()))) for name, kept in sessions]
+        if self._memories is not None:
+            from flowengine.memory.scopes.kept_scopes import list_scopes
+
+            found += [
+                _Kept(each.scope.value, each.scope_id, each.entries, each.last.date().isoformat())
+                for each in anyio.run(list_scopes, self._memories)
+            ]
+        return found
+
+    def read(self, kept: _Kept) -> Iterable[Mapping[str, Any]]:
+        if kept.kind == _SESSION or self._memories is None:
+            whole: Mapping[str, Any] = to_json_value(self._store.recall(_SESSION, kept.name))
+            return [{key.lstrip("="): value for key, value in whole.items()}]
+        from flowengine.memory.scopes.kept_scopes import read_scope
+
+        return anyio.run(read_scope, self._memories, _scope_of(kept), kept.name)
+
+    def remove(self, kept: _Kept) -> None:
+        if kept.kind == _SESSION or self._memories is None:
+            self._store.revise(_SESSION, kept.name, lambda _: None)
+            return
+        from flowengine.memory.scopes.kept_scopes import remove_scope
+
+        anyio.run(remove_scope, self._memories, _scope_of(kept), kept.name)
+
+
+def _scope_of(kept: _Kept) -> MemoryScope:
+    from flowengine.memory.scopes.memories import MemoryScope
+
+    return MemoryScope(kept.kind)
+
+
+@click.group("memory")
+def command() -> None:
+    """What runs leave for later ones: sessions of the store (`run --session NAME`), and what agents remember
+    (`memory`, `long_term_memory`) of workspaces, channels and threads.
+
+    Runs are removed by `flowengine runs rm`, which leaves this.
+    """
+
+
+def _places(function: Any) -> Any:
+    memory = click.option(
+        "--memory",
+        metavar="FILE",
+        help="Memories of agents: a SQLite file, or postgresql://…  [default: .flowengine/memory.db of the project]",
+    )
+    kind = click.option("--kind", type=click.Choice(_KINDS), help="Only sessions, or only scopes of this kind.")
+    return kind(memory(store_option(function)))
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@_places
+def list_kept(as_json: bool, kind: str | None, memory: str | None, store: str | None) -> int:
+    """List sessions and scopes, how much is kept of each, and since when nothing was added."""
+    results = Results()
+    with open_journal(store) as opened:
+        found = _chosen(_open(opened, memory).list(), (), kind)
+    if as_json:
+        results.value([each._asdict() for each in found])
+    elif found:
+        rows = [[each.kind, each.name, str(each.entries), each.last] for each in found]
+        results.lines(format_table([["KIND", "NAME", "ENTRIES", "LAST"], *rows], right=[2]))
+    else:
+        complain("nothing is remembered")
+    return 0
+
+
+@command.command("show")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@_places
+def show_kept(names: tuple[str, ...], kind: str | None, memory: str | None, store: str | None) -> int:
+    """Print everything that is remembered under these NAMEs, an object of JSON on each line: for an export of one
+    person's data, say."""
+    results = Results()
+    with open_journal(store) as opened:
+        places = _open(opened, memory)
+        for each in _chosen(places.list(), names, kind):
+            for entry in places.read(each):
+                results.json(json.dumps({"kind": each.kind, "name": each.name, **entry}, ensure_ascii=False))
+    return 0
+
+
+@command.command("rm")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@_places
+def remove_kept(names: tuple[str, ...], dry_run: bool, kind: str | None, memory: str | None, store: str | None) -> int:
+    """Remove for good what is remembered under these NAMEs. A run that began before still has what it began with."""
+    with open_journal(store) as opened:
+        places = _open(opened, memory)
+        for each in _chosen(places.list(), names, kind):
+            if not dry_run:
+                places.remove(each)
+            told = "would remove" if dry_run else "removed"
+            complain(f"{told} {each.kind} '{each.name}': {each.entries} {'entry' if each.entries == 1 else 'entries'}")
+    return 0
+
+
+def _open(store: JournalStore, memory: str | None) -> _Places:
+    from flowengine.flowfile.project.project import find_project
+
+    path = memory or str(find_project().root / ".flowengine" / "memory.db")
+    is_file = ":" not in path
+    if is_file and not Path(path).exists():
+        if memory is not None:
+            raise click.UsageError(f"there is no memory at {path}")
+        return _Places(store, None)
+    from flowengine.memory.open_database import open_memory
+
+    return _Places(store, open_memory(path))
+
+
+def _chosen(found: Sequence[_Kept], names: Sequence[str], kind: str | None) -> Sequence[_Kept]:
+    of_kind = [each for each in found if kind in (None, each.kind)]
+    known = {each.name for each in of_kind}
+    for name in names:
+        if name not in known:
+            what = "session or scope" if kind is None else kind
+            raise click.UsageError(f"nothing is remembered under '{name}' as a {what}{did_you_mean(name, known)}")
+    return [each for each in of_kind if not names or each.name in names]
