@@ -243,14 +243,14 @@ class CarriedCode:
 
 
 def module_name(name: str) -> str | None:
-    """The module of a path; None where it cannot be one.
+    """The module of a path; None where it cannot be one. No code imports what Python cannot call so: it gets a prefix.
 
-    >>> [module_name(each) for each in ("a.py", "tools/b-c.py", "x/__init__.py", "1.py", "class.py")]
-    ['a', 'tools.b_c', 'x.__init__', None, None]
+    >>> [module_name(each) for each in ("a.py", "tools/b-c.py", "x/__init__.py", "1 x/2.py", "class.py")]
+    ['a', 'tools.b_c', 'x.__init__', 'n_1_x.n_2', 'n_class']
     """
     parts = [re.sub(r"\W", "_", each) for each in PurePosixPath(name).with_suffix("").parts]
-    fits = parts and all(each.isidentifier() and not keyword.iskeyword(each) for each in parts)
-    return ".".join(parts) if fits else None
+    parts = [each if each.isidentifier() and not keyword.iskeyword(each) else f"n_{each}" for each in parts]
+    return ".".join(parts) if parts and all(map(str.isidentifier, parts)) else None
 
 
 def argument_name(name: str) -> str:

@@ -390,3 +390,29 @@ def test_keys_that_stand_in_the_source_come_from_the_environment(import_files) -
     assert "sk-a" not in texts
     assert project.settings["allow_env"] == ["TIDY_API_KEY"]
     assert {"TIDY_API_KEY", "SEARCH_API_KEY"} <= project.environment.keys()
+
+
+def test_keys_of_inputs_and_outputs_that_nothing_reads_are_told(import_files) -> None:
+    flow = """\
+inputs: {a: {type: string, default: x, is_chat_input: true, longest: 4}}
+outputs: {b: {type: string, reference: "${say.output}", is_chat_output: true, evaluation_only: true}}
+nodes:
+- {name: say, type: prompt, source: {type: code, path: a.jinja2}, inputs: {}}
+"""
+    project, written, _ = import_files({"flow.dag.yaml": flow, "a.jinja2": "first"})
+    assert not written.errors
+    told = [(each.what, each.note) for each in project.ledger.elements if each.what.startswith("keys of")]
+    assert told == [
+        ("keys of inputs", "nothing here reads longest"),
+        ("keys of outputs", "nothing here reads evaluation_only"),
+    ]
+
+
+def test_code_in_files_whose_names_begin_with_a_number_goes_along(import_files) -> None:
+    flow = "outputs: {b: {reference: '${say.output}'}}\nnodes:\n"
+    flow += "- {name: say, type: python, source: {type: code, path: 1 steps/2-say.py}, inputs: {text: abc}}\n"
+    code = "from promptflow import tool\n\n\n@tool\ndef say(text: str) -> str:\n    return text.upper()\n"
+    project, written, folder = import_files({"flow.dag.yaml": flow, "1 steps/2-say.py": code})
+    assert not written.errors
+    assert project.ledger.count("lost") == 0
+    assert run(folder, "source", {}, {})[0].outputs == {"b": "ABC"}

@@ -435,4 +435,6 @@ def _output_kinds(place: DifyNode) -> dict[str, str]:
     """Returns the outputs of a node with their types."""
     if place.type == "tool":
         return {"text": "string", "files": "array[object]", "json": "array[object]"}
+    if place.type == "http-request":
+        return {"status": "number", "headers": "object", "body": "string"}
     return {str(name)[:60]: str(as_map(each).get("type")) for name, each in as_map(place.data.get("outputs")).items()}
