@@ -97,7 +97,7 @@ class PromptFlowSource:
                 if self.code.carried_path(name):
                     self.ledger.note_kept(f"file {name}", SourcePlace(path), "code")
                 else:
-                    why = self.code.modules[name].problem or "its name is none of a module"
+                    why = self.code.module(name).problem or "its name is none of a module"
                     self.ledger.note_changed(f"file {name}", SourcePlace(path), f"left out: {why}")
                 continue
             is_read = suffix in (".jinja2", ".jinja") or (suffix in (".yaml", ".yml") and "/" not in name)
