@@ -289,6 +289,15 @@ class ParsedTemplate:
     tree: nodes.Template | nodes.Expr = field(repr=False, compare=False)
     """Jinja's syntax tree, for the compiler, which must not change it."""
 
+    @property
+    def bound_names(self) -> list[str]:
+        """The names that `for`, `set` and `with` bind in it.
+
+        >>> parse_template("{% for a, b in c %}{% with d = a %}{{ e }}{% endwith %}{% endfor %}").bound_names
+        ['a', 'b', 'd']
+        """
+        return [each.name for each in self.tree.find_all(nodes.Name) if each.ctx != "load"]
+
 
 def parse_template(source: str) -> ParsedTemplate:
     """Parse text with placeholders; raises `TemplateSyntaxError`."""

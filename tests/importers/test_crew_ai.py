@@ -551,3 +551,12 @@ def test_a_store_of_states_of_crewai_is_made_and_left_alone(import_files) -> Non
     assert project.ledger.count("lost") == 0
     done, _ = run(folder, "trip_flow", {"place": "Nara"}, {"until_go_is_done.go.look": ["a tree", "a bird"]})
     assert done.outputs == {"close": "2: a tree, a bird"}
+
+
+def test_the_last_of_several_definitions_of_a_field_says_whether_an_answer_needs_it(import_files) -> None:
+    base = "class Base(BaseModel):\n    title: str\n    kind: str\n\n\n"
+    note = f"{base}class Note(Base):\n    kind: str = 'x'\n    title: str\n"
+    old = CREW["crew.py"][CREW["crew.py"].index("class Note") : CREW["crew.py"].index("    lines")]
+    _, written, folder = import_files({**CREW, "crew.py": CREW["crew.py"].replace(old, note)})
+    assert not written.errors
+    assert "required:\n        - title\n\n" in (folder / "outing.yaml").read_text("utf-8")

@@ -35,6 +35,7 @@ from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.compile.scope import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import Shape
+from flowengine.templating.parse import parse_template
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
@@ -133,6 +134,7 @@ def check_switches(spec: FlowSpec, report: Report) -> None:
 
 
 _MOST_LABELS: Final = 20
+_CONSTANTS: Final = ("true", "false", "none")
 
 _ELSEWHERE: Final = {
     "output": "only `set` sees it",
@@ -199,9 +201,14 @@ class _Names:
         elif fields and root in self._below:
             self._below[root](use, fields[0], tuple(fields[1:]))
         elif fields:
-            self._fields(use, f"`{root}`", shape_of(self._spec, self._level, (root,)), tuple(fields))
+            self._fields(use, f"`{root}`", self._shape_of_root(use, root), tuple(fields))
         elif root == "nodes":
             self._report.at_use("FE308", "`nodes` needs a literal id: nodes.<id>.output", use)
+
+    def _shape_of_root(self, use: Use, root: str) -> Shape | None:
+        if root == "output" and use.text.node is not None:
+            return node_shape(self._spec, use.text.node[:-1], use.text.node[-1], "output")
+        return shape_of(self._spec, self._level, (root,))
 
     def _refuse_root(self, use: Use, root: str, known: Collection[str]) -> None:
         if root in self._gaps.words or self._has_unknown_item():
@@ -211,7 +218,9 @@ class _Names:
         if reason is not None:
             self._report.at_use("FE309", f"'{root}' is not visible here: {reason}", use)
         else:
-            hint = self._suggest_qualified(use, root, known) or self._report.nearest(root, known)
+            bound = parse_template(use.text.text).bound_names if use.text.kind == "template" else ()
+            names = (*known, *_CONSTANTS, *bound)
+            hint = self._suggest_qualified(use, root, known) or self._report.nearest(root, names)
             self._report.at_use("FE302", f"unknown name '{root}'", use, hint)
 
     def _suggest_qualified(self, use: Use, root: str, known: Collection[str]) -> str:
