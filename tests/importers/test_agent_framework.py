@@ -487,3 +487,13 @@ def test_keys_of_actions_that_nothing_reads_are_told(import_files) -> None:
         ("keys of SendActivity", "nothing here reads speak, volume"),
         ("keys of the workflow", "nothing here reads maxCost"),
     ]
+
+
+def test_a_model_of_an_agent_gets_no_option_that_it_refuses(import_files) -> None:
+    options = "{temperature: 0.4, maxOutputTokens: 9}"
+    source = f"kind: Prompt\nname: a\ninstructions: x\nmodel: {{id: o3-mini, provider: OpenAI, options: {options}}}\n"
+    project, written, _ = import_files({"a.yaml": source})
+    assert not written.errors
+    assert "`temperature` is left out, since" in next(
+        each.note for each in project.ledger.elements if "model" in each.what
+    )

@@ -560,3 +560,12 @@ def test_the_last_of_several_definitions_of_a_field_says_whether_an_answer_needs
     _, written, folder = import_files({**CREW, "crew.py": CREW["crew.py"].replace(old, note)})
     assert not written.errors
     assert "required:\n        - title\n\n" in (folder / "outing.yaml").read_text("utf-8")
+
+
+def test_a_model_that_thinks_gets_no_option_that_it_refuses(import_files) -> None:
+    code = CREW["crew.py"].replace('LLM(model="gpt-4o-mini", temperature=0.2)', 'LLM(model="o3-mini", temperature=0.2)')
+    project, written, _ = import_files({**CREW, "crew.py": code})
+    assert not written.errors
+    [told] = [each for each in project.ledger.elements if each.what == "agent scout: llm"]
+    assert told.outcome == "changed"
+    assert "`temperature` is left out, since" in told.note

@@ -416,3 +416,19 @@ def test_code_in_files_whose_names_begin_with_a_number_goes_along(import_files) 
     assert not written.errors
     assert project.ledger.count("lost") == 0
     assert run(folder, "source", {}, {})[0].outputs == {"b": "ABC"}
+
+
+def test_a_model_gets_no_option_that_it_refuses_and_none_is_named_by_a_value_of_the_run(import_files) -> None:
+    ask = "- {name: %s, type: llm, source: {type: code, path: a.jinja2}, api: chat, inputs: {%s}}\n"
+    nodes = ask % ("one", "model: o3-mini, temperature: 0.3, max_tokens: 9")
+    nodes += ask % ("two", 'deployment_name: "${inputs.d}"')
+    flow = "inputs: {d: {type: string, default: gpt-4o}}\nnodes:\n" + nodes
+    project, written, folder = import_files({"flow.dag.yaml": flow, "a.jinja2": "user:\nhi"})
+    assert not written.errors
+    told = {each.what: (each.outcome, each.note) for each in project.ledger.elements}
+    assert told["node one: temperature"][0] == "changed"
+    assert told["node two: deployment_name"] == (
+        "lost",
+        "no model is called '${inputs.d}': the default model is asked",
+    )
+    assert "temperature: 0.3" not in (folder / "source.yaml").read_text("utf-8")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from flowengine.importers.flow_text import literal, plain_words
 from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Stub
 from flowengine.importers.import_names import Names
-from flowengine.importers.option_values import fits_option
+from flowengine.importers.option_values import drop_refused, fits_option
 from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, as_maps
 
@@ -117,6 +117,7 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
         found["model"] = f"{vendor}/{re.sub(r'[^A-Za-z0-9_.:/@+-]+', '-', id)}"
         variable = {"azure": "AZURE_OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(vendor, "OPENAI_API_KEY")
         project.add_variable(variable, "the key of the model")
+        notes += drop_refused(found["model"], found)
     ledger.note_done("model", origin, "; ".join(notes), by_hand, f"`{found.get('model')}`")
 
 
