@@ -125,29 +125,41 @@ class CarriedCode:
 
     def __init__(self, tree: SourceTree, paths: Mapping[str, str], stand_in: StandIn) -> None:
         """`paths`: path in the new project → path in the tree, of every Python file."""
-        self.modules: dict[str, CarriedModule] = {}
+        self.paths = {name: path for name, path in paths.items() if name.endswith(".py")}
+        self._tree = tree
+        self._modules: dict[str, CarriedModule] = {}
         self._stand_in = stand_in
         self._needed: set[str] | None = None
         self._wrappers: dict[str, Wrapper] = {}
-        taken = dict.fromkeys((STEPS, stand_in.module, *_OWN_MODULES), "the import")
-        for name, path in paths.items():
-            if name.endswith(".py"):
-                module = self._read(tree, path)
-                owner = taken.setdefault(module_name(name) or name, path)
-                if name.partition("/")[0] in OWN_FILES:
-                    module = module._replace(problem=f"{path} lies where the new project has files of its own")
-                elif owner != path and not module.problem:
-                    module = module._replace(problem=f"{path} is the same module as that of {owner}")
-                self.modules[name] = module
+        self._owners = dict.fromkeys((STEPS, stand_in.module, *_OWN_MODULES), "the import")
+        for name, path in self.paths.items():
+            self._owners.setdefault(module_name(name) or name, path)
+
+    def module(self, name: str) -> CarriedModule:
+        """A Python file of the source, read when it is first asked for."""
+        if name not in self._modules:
+            path = self.paths[name]
+            module = self._read(self._tree, path)
+            owner = self._owners[module_name(name) or name]
+            if name.partition("/")[0] in OWN_FILES:
+                module = module._replace(problem=f"{path} lies where the new project has files of its own")
+            elif owner != path and not module.problem:
+                module = module._replace(problem=f"{path} is the same module as that of {owner}")
+            self._modules[name] = module
+        return self._modules[name]
+
+    def replace(self, name: str, module: CarriedModule) -> None:
+        """Carry another text in the place of a file."""
+        self._modules[name] = module
 
     @property
     def uses_parts(self) -> bool:
         """Whether a file that goes along imports what stands in for the framework."""
-        return any(each.uses_parts and self.carried_path(name) for name, each in self.modules.items())
+        return any(self.carried_path(name) and self.module(name).uses_parts for name in self.paths)
 
     def problem_of(self, name: str) -> str:
         """Explains why a file, or one that it imports, cannot be copied; empty if it can."""
-        return next((found for each in self.closure(name) if (found := self.modules[each].problem)), "")
+        return next((found for each in self.closure(name) if (found := self.module(each).problem)), "")
 
     def needs_of(self, name: str) -> list[str]:
         """The packages that have to be installed for a file."""
@@ -166,19 +178,19 @@ class CarriedCode:
         if self._wrappers:
             functions = (each.write(name) for name, each in self._wrappers.items())
             yield CarriedFile(f"{STEPS}.py", _STEPS_HEAD + "".join(functions))
-        for name, module in self.modules.items():
+        for name in self.paths:
             if (path := self.carried_path(name)) is not None:
-                yield CarriedFile(path, module.carried)
+                yield CarriedFile(path, self.module(name).carried)
 
     def carried_path(self, name: str) -> str | None:
         """The path of a file in the new project; None where it does not go along."""
         module, is_needed = module_name(name), self._needed is None or name in self._needed
-        fits = is_needed and module is not None and not self.modules[name].problem
+        fits = is_needed and module is not None and not self.module(name).problem
         return f"{module.replace('.', '/')}.py" if fits and module is not None else None
 
     def texts(self) -> dict[str, set[str]]:
         """The texts that stand in each file that goes along."""
-        return {name: each.source.texts() for name, each in self.modules.items() if self.carried_path(name)}
+        return {name: self.module(name).source.texts() for name in self.paths if self.carried_path(name)}
 
     def add_wrapper(self, base: str, wrapper: Wrapper) -> str:
         """A function of `imported_steps`, as a node calls it, under a name like `base`."""
@@ -200,7 +212,7 @@ class CarriedCode:
             seen.add(at)
             yield at
             waiting += [
-                each for one in self.modules[at].source.imports for each in self.own_files(one.module, one.names, at)
+                each for one in self.module(at).source.imports for each in self.own_files(one.module, one.names, at)
             ]
 
     def own_files(self, module: str, names: tuple[tuple[str, str | None], ...], at: str) -> Iterator[str]:
@@ -210,16 +222,16 @@ class CarriedCode:
         base = PurePosixPath(at).parents[dots - 1] if 0 < dots <= len(PurePosixPath(at).parents) else PurePosixPath()
         path = base / bare.replace(".", "/") if bare else base
         for each in (f"{path}.py", f"{path}/__init__.py", *(f"{path / name}.py" for name, _ in names)):
-            if each in self.modules:
+            if each in self.paths:
                 yield each
 
     def _packages(self, name: str) -> Iterator[str]:
-        for each in self.modules[name].source.imports:
+        for each in self.module(name).source.imports:
             first = each.module.partition(".")[0]
             is_ours = first in (self._stand_in.framework, "__future__", "flowengine") or bool(
                 list(self.own_files(each.module, each.names, name))
             )
-            is_local = any(one.startswith((f"{first}/", f"{first}.py")) for one in self.modules)
+            is_local = any(one.startswith((f"{first}/", f"{first}.py")) for one in self.paths)
             if first and not (is_ours or is_local or is_standard(first) or each.module.startswith(".")):
                 yield first
 
@@ -243,14 +255,14 @@ class CarriedCode:
 
 
 def module_name(name: str) -> str | None:
-    """The module of a path; None where it cannot be one.
+    """The module of a path; None where it cannot be one. No code imports what Python cannot call so: it gets a prefix.
 
-    >>> [module_name(each) for each in ("a.py", "tools/b-c.py", "x/__init__.py", "1.py", "class.py")]
-    ['a', 'tools.b_c', 'x.__init__', None, None]
+    >>> [module_name(each) for each in ("a.py", "tools/b-c.py", "x/__init__.py", "1 x/2.py", "class.py")]
+    ['a', 'tools.b_c', 'x.__init__', 'n_1_x.n_2', 'n_class']
     """
     parts = [re.sub(r"\W", "_", each) for each in PurePosixPath(name).with_suffix("").parts]
-    fits = parts and all(each.isidentifier() and not keyword.iskeyword(each) for each in parts)
-    return ".".join(parts) if fits else None
+    parts = [each if each.isidentifier() and not keyword.iskeyword(each) else f"n_{each}" for each in parts]
+    return ".".join(parts) if parts and all(map(str.isidentifier, parts)) else None
 
 
 def argument_name(name: str) -> str:

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.core.address_rules import read_rule
 from flowengine.importers.flow_text import quote, to_tag
 from flowengine.importers.option_values import is_secret
+from flowengine.importers.read_keys import take_unread
 
 __all__ = [
     "GIVE",
@@ -63,6 +64,9 @@ class SourcePlace(NamedTuple):
 
 
 NOWHERE: Final = SourcePlace("", 0)
+_LONGEST_KEY: Final = 60
+_KEYS_AT_ONCE: Final = 9
+"""So many of the longest keys fit into a line of IMPORT.md."""
 
 
 class Element(NamedTuple):
@@ -82,6 +86,7 @@ class ImportLedger:
 
     def __init__(self) -> None:
         self.elements: list[Element] = []
+        self._unread: dict[str, tuple[SourcePlace, set[str]]] = {}
 
     def note_mapped(self, what: str, origin: SourcePlace, note: str = "") -> None:
         """The written flow does it as it was."""
@@ -105,6 +110,20 @@ class ImportLedger:
     def note_kept(self, what: str, origin: SourcePlace, note: str = "") -> None:
         """A file that is copied as it is."""
         self.elements.append(Element(what, origin, "kept", note))
+
+    def note_unread(self, kind: str, watched: Mapping[str, Any], origin: SourcePlace, known: Collection[str]) -> None:
+        """Keys of an element of some kind that its reader did not ask for; `known` ones are not told."""
+        if keys := take_unread(watched, known):
+            self._unread.setdefault(kind, (origin, set()))[1].update(each[:_LONGEST_KEY] for each in keys)
+
+    def tell_unread(self) -> None:
+        """Tell the keys that nothing read, once a kind and key, at the first element that has some."""
+        for kind, (origin, keys) in sorted(self._unread.items()):
+            told = sorted(keys)
+            for at in range(0, len(told), _KEYS_AT_ONCE):
+                change = f"nothing here reads {', '.join(told[at : at + _KEYS_AT_ONCE])}"
+                self.note_changed(f"keys of {kind}", origin, change, "see whether the flow needs them")
+        self._unread.clear()
 
     def count(self, outcome: Outcome) -> int:
         return sum(each.outcome == outcome for each in self.elements)

@@ -69,6 +69,7 @@ def read_source(tree: SourceTree, found: Found) -> ImportedProject:
         project = _reader(found.format).read(tree, found.file)
     except RecursionError:
         raise InputError(f"{found.file}: it, or a file that it names, is nested too deep to be read") from None
+    project.ledger.tell_unread()
     if not any(each.steps for each in project.flows):
         read = [f"{' '.join(each.what.split()):.60} ({each.origin}{', not mapped' * (each.outcome == 'lost')})"
                 for each in project.ledger.elements]  # fmt: skip

@@ -5,7 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any, Final, cast
 
-__all__ = ["KEYS_OUTSIDE", "RANGES", "SECRET_HEADER", "WHOLE", "fits_option", "is_secret", "whole_number"]
+from flowengine.errors import ModelConfigError
+from flowengine.models.option_refusals import find_refusals
+from flowengine.models.vendor_choice import VendorQuestion, choose
+
+__all__ = [
+    "KEYS_OUTSIDE",
+    "RANGES",
+    "SECRET_HEADER",
+    "WHOLE",
+    "drop_refused",
+    "fits_option",
+    "is_secret",
+    "whole_number",
+]
 
 SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
 """Headers of requests whose values are keys: they come from the environment and stand in no flow file."""
@@ -31,6 +44,26 @@ def fits_option(key: str, value: Any) -> bool:
         low, high = RANGES[key]
         return type(value) in ({int} if key in WHOLE else {int, float}) and low <= value <= high
     return isinstance(value, list) and bool(cast("list[Any]", value)) if key == "stop" else False
+
+
+def drop_refused(model: str | None, keys: dict[str, Any]) -> list[str]:
+    """Leave out the options that a model is known to refuse, and say why: other products do not send them either.
+
+    >>> keys = {"temperature": 0.3, "max_tokens": 9}
+    >>> drop_refused("o3-mini", keys)[0][:25], keys
+    ('`temperature` is left out', {'max_tokens': 9})
+    """
+    try:
+        vendor = choose(VendorQuestion(model or "", None, {}))
+    except ModelConfigError:
+        return []
+    given = {key: keys[key] for key in (*RANGES, "stop") if key in keys}
+    refused = list(find_refusals(vendor.provider, vendor.name, given))
+    return [
+        f"`{each.option}` is left out, since {each.reason}"
+        for each in refused
+        if keys.pop(each.option, None) is not None
+    ]
 
 
 def is_secret(name: object, value: object) -> bool:

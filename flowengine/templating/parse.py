@@ -56,6 +56,8 @@ class Reference(NamedTuple):
     """What it says may be part of what the template gives: it is not only compared, counted or tested."""
     whole: bool = True
     """It is given as it is, and always: not under a condition, in a loop, by an index, or cut by a filter."""
+    compared: tuple[str, ...] = ()
+    """Texts that stand on the other side of `==`, `!=` or `in`."""
 
 
 def collect(source: Source, tree: nodes.Node) -> tuple[Reference, ...]:
@@ -63,7 +65,10 @@ def collect(source: Source, tree: nodes.Node) -> tuple[Reference, ...]:
     collector = _Collector()
     collector.visit(tree, isinstance(tree, nodes.Template), False)
     found = sorted(collector.found, key=lambda each: each[0])
-    return tuple(Reference(path, *source.place(at), *more) for at, path, *more in found)
+    return tuple(
+        Reference(path, *source.place(at), printed, guarded, carried, whole, compared)
+        for at, path, printed, guarded, carried, whole, compared in found
+    )
 
 
 def names_in_target(target: nodes.Node) -> list[str]:
@@ -73,18 +78,23 @@ def names_in_target(target: nodes.Node) -> list[str]:
     return [target.name] if isinstance(target, nodes.Name) else []
 
 
+_PATHS: Final = (nodes.Name, nodes.Getattr, nodes.Getitem)
+
+
 class _Collector:
     """Walks the tree; `needed` and `guarded` say in what position a value stands."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[int, tuple[str, ...], bool, bool, bool, bool]] = []
+        self.found: list[tuple[int, tuple[str, ...], bool, bool, bool, bool, tuple[str, ...]]] = []
+        self._compared: tuple[str, ...] = ()
+        """What the path that is visited next is compared with."""
         self._bound: list[set[str]] = [set()]
         self._tested: list[tuple[str, ...]] = []
         self._asked = self._parted = 0
         """Constructs round the node that give no text of it; and those that give it in part, or not always."""
 
     def visit(self, node: nodes.Node, needed: bool, guarded: bool) -> None:
-        if isinstance(node, (nodes.Name, nodes.Getattr, nodes.Getitem)) or _is_method(node):
+        if isinstance(node, _PATHS) or _is_method(node):
             self._path(node, needed, guarded)
             return
         special = _SPECIAL.get(type(node).__name__)
@@ -110,6 +120,7 @@ class _Collector:
         steps: list[str] = []
         inner = guarded
         whole = not self._parted
+        compared, self._compared = self._compared, ()
         while True:
             if isinstance(node, nodes.Getattr):
                 steps.append(node.attr)
@@ -119,13 +130,13 @@ class _Collector:
                     steps.append(node.arg.value)
                 else:
                     steps.clear()
-                    whole = False
+                    whole, compared = False, ()
                     with self.giving(answer=True):
                         self.visit(node.arg, True, guarded)
                 node = node.node
             elif _is_method(node):
                 inner = self._method(node, steps, needed, guarded) or inner
-                whole = False
+                whole, compared = False, ()
                 node = node.node.node
             else:
                 break
@@ -134,7 +145,7 @@ class _Collector:
         elif not any(node.name in names for names in self._bound):
             path = (node.name, *reversed(steps))
             shielded = any(path[: len(tested)] == tested for tested in self._tested)
-            self.found.append((node.lineno, path, needed, inner or shielded, not self._asked, whole))
+            self.found.append((node.lineno, path, needed, inner or shielded, not self._asked, whole, compared))
 
     def _method(self, node: nodes.Call, steps: list[str], needed: bool, guarded: bool) -> bool:
         """`x.get("a")` is the step `a`, guarded where it has a default; other methods end the path."""
@@ -177,8 +188,13 @@ class _Collector:
 
     def on_compare(self, node: nodes.Compare, needed: bool, guarded: bool) -> None:
         loose = all(each.op in _UNNEEDING for each in node.ops)
+        lone = node.ops[0] if len(node.ops) == 1 else None
         with self.giving(answer=True):
+            if lone is not None and isinstance(node.expr, _PATHS):
+                self._compared = _texts_of(lone.expr, lone.op)
             self.visit(node.expr, not loose and node.ops[0].op not in ("in", "notin"), guarded)
+            if lone is not None and isinstance(lone.expr, _PATHS) and loose:
+                self._compared = _texts_of(node.expr, lone.op)
             for each in node.ops:
                 self.visit(each.expr, not loose, guarded)
 
@@ -244,6 +260,14 @@ class _Collector:
         del self._tested[size:]
 
 
+def _texts_of(node: nodes.Expr, sign: str) -> tuple[str, ...]:
+    """The texts that stand on one side of a comparison, as constants."""
+    values = node.items if isinstance(node, (nodes.List, nodes.Tuple)) and sign in ("in", "notin") else []
+    values = [node] if sign in _UNNEEDING else values
+    constants = (each.value for each in values if isinstance(each, nodes.Const))
+    return tuple(each for each in constants if isinstance(each, str))
+
+
 def _is_method(node: Any) -> bool:
     return isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr) and node.node.attr in METHODS
 
@@ -288,6 +312,15 @@ class ParsedTemplate:
     """A template without any expression or statement."""
     tree: nodes.Template | nodes.Expr = field(repr=False, compare=False)
     """Jinja's syntax tree, for the compiler, which must not change it."""
+
+    @property
+    def bound_names(self) -> list[str]:
+        """The names that `for`, `set` and `with` bind in it.
+
+        >>> parse_template("{% for a, b in c %}{% with d = a %}{{ e }}{% endwith %}{% endfor %}").bound_names
+        ['a', 'b', 'd']
+        """
+        return [each.name for each in self.tree.find_all(nodes.Name) if each.ctx != "load"]
 
 
 def parse_template(source: str) -> ParsedTemplate:

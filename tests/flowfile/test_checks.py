@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 import pytest
 
+from flowengine.errors import Diagnostic
 from flowengine.flowfile.loader import check_text, load_flow
 
 
@@ -343,3 +345,46 @@ nodes:
 def test_no_error_is_told_of_an_input_that_can_be_given_or_left_out(declared: str) -> None:
     found = check_text(f"flowengine: v1\nname: a\ninputs: {{n: {declared}}}\nnodes: {{a: {{prompt: x}}}}\n")
     assert [each for each in found if each.severity == "error" or each.code == "FE910"] == []
+
+
+_CHOICES: Final = """\
+  r: {type: routing, instruction: x, target: x, routes: {tea: {}, coffee: {}}, fallback: tea}
+  c: {type: condition, cases: [{if: 'true', label: big}]}
+  p: {type: approval, message: x, routes: {'yes': {}, 'no': {}}}
+  s: {prompt: x, output: {type: object, properties: {kind: {enum: [a, b]}, free: {}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ("nodes.s.status == 'success'", "; did you mean 'succeeded'?"),
+        ("'coffe' != nodes.r.output.next_route", "; did you mean 'coffee'?"),
+        ("nodes.c.output in ['big', 'bigg']", "; did you mean 'big'?"),
+        ("nodes.p.output.choice == 'yess'", "; did you mean 'yes'?"),
+        ("nodes.s.output.kind == 'c' or inputs.mode == 'fast'", ""),
+        ("inputs.mode == 'fats'", "; did you mean 'fast'?"),
+    ],
+)
+def test_a_text_that_a_value_never_is_is_told(test: str, told: str) -> None:
+    [found] = _compared(test)
+    assert (found.code, found.severity, found.hint) == ("FE909", "warning", told)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "nodes.s.status in ['failed', 'skipped'] and nodes.s.output.free == 'x'",
+        "nodes.r.output.next_route | default('') == '' or nodes.r.output.next_route == 'fallback'",
+        "nodes.c.output == 'else' or nodes.c.output != 'big'",
+        "inputs.mode[:2] == 'fa' or inputs.mode | upper == 'FAST' or 'fa' in inputs.mode or inputs.mode != ''",
+        "{'fast': 'quick'}[inputs.mode] == 'quick' or inputs.get('mode') == 'fa' or inputs.mode ~ 'x' == 'y'",
+    ],
+)
+def test_nothing_is_told_of_a_text_that_a_value_can_be(test: str) -> None:
+    assert _compared(test) == []
+
+
+def _compared(test: str) -> list[Diagnostic]:
+    text = f"flowengine: v1\nname: compared\ninputs: {{mode: {{type: string, enum: [fast, slow]}}}}\nnodes:\n{_CHOICES}"
+    return check_text(f'{text}  t: {{prompt: "{{{{ inputs.mode }}}}", when: "{test}"}}\n')

@@ -370,9 +370,14 @@ CASES: dict[str, list[tuple[str, str]]] = {
     ],
     "FE302": [
         (
+            "nodes: {a: {prompt: '{% for order in [1] %}{{ ordre }}{% endfor %}'}}",
+            "3:47: FE302 node 'a': unknown name 'ordre'; did you mean 'order'?",
+        ),
+        ("nodes: {a: {prompt: '{{ flase }}'}}", "FE302 node 'a': unknown name 'flase'; did you mean 'false'?"),
+        (
             "inputs: {n: {type: string}}\nnodes: {a: {prompt: 'Hi {{ input.n }}'}}",
             "4:28: FE302 node 'a': unknown name 'input'",
-        )
+        ),
     ],
     "FE303": [
         (
@@ -413,6 +418,12 @@ CASES: dict[str, list[tuple[str, str]]] = {
         (
             "nodes: {a: {prompt: x}, b: {prompt: '{{ nodes.a.output.text }}'}}",
             "FE306 node 'b': the output of 'a' is a text, it has no field 'text'",
+        ),
+        (
+            "shared_state: {s: {merge: replace}}\n"
+            "nodes: {a: {type: evaluation, target: x, criteria: {c: d}, set: {s: '{{ output.pasesd }}'}}}\n"
+            "outputs: {o: '{{ shared_state.s }}'}",
+            "4:73: FE306 node 'a': `output` has no field 'pasesd'; did you mean 'passed'?",
         ),
         ("nodes: {a: {prompt: '{{ run.name }}'}}", "FE306 node 'a': `run` has no field 'name'; did you mean 'run.id'?"),
         ("nodes: {a: {prompt: '{{ routing_result.rute }}'}}", "FE306 node 'a': `routing_result` has no field 'rute'"),

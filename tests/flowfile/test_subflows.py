@@ -63,6 +63,13 @@ def test_the_flow_inside_is_loaded_with_the_one_that_runs_it(root: Path) -> None
     assert list(inner.outputs) == ["notes"]
 
 
+def test_a_flow_without_outputs_gives_those_of_its_last_nodes(root: Path) -> None:
+    (root / "open.yaml").write_text("flowengine: v1\nname: open\nnodes: {last: {type: code, code: return 5}}\n")
+    text = outer("s: {type: subflow, flow: open.yaml}") + "outputs: {x: '{{ nodes.s.output.last }}'}\n"
+    assert told(root, text) == []
+    assert Flow.from_text(text, root / "outer.yaml").run_sync(store=MemoryStore()).outputs == {"x": 5}
+
+
 def test_its_outputs_are_known(root: Path) -> None:
     assert told(root, outer(runs("inner.yaml"), "t: {prompt: '{{ nodes.s.output.note }}'}")) == [
         "outer.yaml:5:19: FE306 node 't': the output of 's' has no field 'note'; did you mean 'notes'?"

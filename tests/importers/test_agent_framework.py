@@ -450,3 +450,50 @@ def test_arguments_of_an_agent_that_are_objects_are_written_as_values(import_fil
     assert 'q: {"a":"","b":1}' in models["a"].requests[0].messages[-1].content.replace(": ", ":").replace(
         "q:", "q: "
     ).replace(", ", ",")
+
+
+def test_kinds_are_read_in_any_case_and_what_a_function_gives_joins_its_conversation(import_files) -> None:
+    source = workflow("""
+- {kind: SETVARIABLE, id: first, variable: Local.Text, value: abc}
+- kind: invokefunctiontool
+  id: call
+  functionName: look
+  conversationId: =System.ConversationId
+- {kind: InvokeAzureAgent, id: ask, conversationId: =System.ConversationId, agent: {name: Helper}}
+""")
+    project, written, folder = import_files({"flow.yaml": source})
+    assert not written.errors
+    assert lost(project) == ["function 'look'"]
+    flow = faked(Flow.from_yaml(folder / "sample_flow.yaml"), functions={"call": "found it"})
+    model = ScriptedModel(["done"])
+    done = with_models(flow, lambda *_: model).run_sync({"message": "hi"}, store=MemoryStore())
+    assert done.error is None
+    assert "Tool: found it" in model.requests[0].messages[-1].content
+
+
+def test_keys_of_actions_that_nothing_reads_are_told(import_files) -> None:
+    source = workflow("""
+- {kind: SendActivity, id: say, displayName: Say, activity: hello, speak: {voice: low}}
+- kind: ConditionGroup
+  id: check
+  conditions:
+    - {condition: true, id: yes, colour: red, actions: [{kind: SendActivity, id: inner, activity: x, volume: 3}]}
+""")
+    project, written, _ = import_files({"flow.yaml": source.replace("trigger:", "maxCost: 3\ntrigger:", 1)})
+    assert not written.errors
+    told = [(each.what, each.note) for each in project.ledger.elements if each.what.startswith("keys of")]
+    assert told == [
+        ("keys of ConditionGroup", "nothing here reads conditions.colour"),
+        ("keys of SendActivity", "nothing here reads speak, volume"),
+        ("keys of the workflow", "nothing here reads maxCost"),
+    ]
+
+
+def test_a_model_of_an_agent_gets_no_option_that_it_refuses(import_files) -> None:
+    options = "{temperature: 0.4, maxOutputTokens: 9}"
+    source = f"kind: Prompt\nname: a\ninstructions: x\nmodel: {{id: o3-mini, provider: OpenAI, options: {options}}}\n"
+    project, written, _ = import_files({"a.yaml": source})
+    assert not written.errors
+    assert "`temperature` is left out, since" in next(
+        each.note for each in project.ledger.elements if "model" in each.what
+    )

@@ -520,3 +520,52 @@ def test_tasks_run_in_their_order_and_stop_where_a_person_stops_them(import_file
     done = anyio.run(partial(flow.approve, waiting.id, "look_review", "stop", store=store))
     assert done.outputs == {"result": None}
     assert {name for name, each in done.nodes.items() if each.status == "skipped"} == {"listen", "note", "note_file"}
+
+
+@pytest.mark.parametrize(
+    ("imports", "bases"),
+    [
+        ("from crewai import Flow\nfrom crewai.flow import and_, listen, or_, router, start", "Flow[Trip]"),
+        ("from crewai.flow.flow import (\n    Flow, and_, listen, or_, router, start,\n)", "object, Flow[Trip]"),
+    ],
+)
+def test_a_flow_is_found_wherever_its_base_is_imported_from(import_files, imports: str, bases: str) -> None:
+    old = "from crewai.flow.flow import Flow, and_, listen, or_, router, start"
+    main = FLOW["main.py"].replace(old, imports).replace("(Flow[Trip])", f"({bases})")
+    project, written, _ = import_files({"pyproject.toml": "", **FLOW, "main.py": main})
+    assert not written.errors
+    assert project.flows[0].name == "trip_flow"
+    assert project.ledger.count("lost") == 0
+
+
+def test_a_store_of_states_of_crewai_is_made_and_left_alone(import_files) -> None:
+    old = "from pydantic import BaseModel"
+    kept = f"from crewai.flow.persistence import SQLiteFlowPersistence, persist\n{old}"
+    main = (
+        FLOW["main.py"]
+        .replace(old, kept)
+        .replace("class TripFlow", "@persist(SQLiteFlowPersistence())\nclass TripFlow")
+    )
+    project, written, folder = import_files({"pyproject.toml": "", **FLOW, "main.py": main})
+    assert not written.errors
+    assert project.ledger.count("lost") == 0
+    done, _ = run(folder, "trip_flow", {"place": "Nara"}, {"until_go_is_done.go.look": ["a tree", "a bird"]})
+    assert done.outputs == {"close": "2: a tree, a bird"}
+
+
+def test_the_last_of_several_definitions_of_a_field_says_whether_an_answer_needs_it(import_files) -> None:
+    base = "class Base(BaseModel):\n    title: str\n    kind: str\n\n\n"
+    note = f"{base}class Note(Base):\n    kind: str = 'x'\n    title: str\n"
+    old = CREW["crew.py"][CREW["crew.py"].index("class Note") : CREW["crew.py"].index("    lines")]
+    _, written, folder = import_files({**CREW, "crew.py": CREW["crew.py"].replace(old, note)})
+    assert not written.errors
+    assert "required:\n        - title\n\n" in (folder / "outing.yaml").read_text("utf-8")
+
+
+def test_a_model_that_thinks_gets_no_option_that_it_refuses(import_files) -> None:
+    code = CREW["crew.py"].replace('LLM(model="gpt-4o-mini", temperature=0.2)', 'LLM(model="o3-mini", temperature=0.2)')
+    project, written, _ = import_files({**CREW, "crew.py": code})
+    assert not written.errors
+    [told] = [each for each in project.ledger.elements if each.what == "agent scout: llm"]
+    assert told.outcome == "changed"
+    assert "`temperature` is left out, since" in told.note

@@ -635,3 +635,55 @@ def test_keys_in_parameters_and_bodies_come_from_the_environment(import_files) -
     hidden = {name: f'{{{{ env.{name.upper()} | default("") }}}}' for name in ("n_key", "n_api_key")}
     assert step.keys["query"] == {"key": hidden["n_key"], "q": "tea"}
     assert step.keys["json"] == {"api_key": hidden["n_api_key"], "max_tokens": "100", "q": "{{ inputs.text }}"}
+
+
+def test_keys_that_nothing_reads_are_told_once_a_kind_without_layout_and_what_is_off(import_files) -> None:
+    off = {"retry_config": {"retry_enabled": False, "retry_interval": 5}, "error_strategy": "default-value"}
+    vision = {"enabled": True, "configs": {"variable_selector": ["start", "text"], "detail": "high"}}
+    looks = {"selected": True, "width": 200, "zIndex": 3}
+    nodes = [
+        node("start", "start", variables=[{"variable": "text", "type": "file", "required": True}]),
+        llm("one", "Say it", vision=vision, brand_new={"a": 1}, empty=[], **off) | looks,
+        llm("two", "Say it", brand_new=2),
+        node("gone", "unheard-of", brand_new=3),
+        node("end", "end", outputs=[{"variable": "out", "value_selector": ["two", "text"]}]),
+    ]
+    project, written, folder = import_files(
+        {"a.yml": app(nodes, "start>one one>two two>gone gone>end", features={"new_feature": {"enabled": True}})}
+    )
+    assert not written.errors
+    told = [(each.what, each.note) for each in project.ledger.elements if each.what.startswith("keys of")]
+    assert told == [
+        ("keys of llm", "nothing here reads brand_new, vision.configs.detail"),
+        ("keys of the app", "nothing here reads workflow.features.new_feature"),
+    ]
+    assert "keys of llm: nothing here reads" in (folder / "IMPORT.md").read_text("utf-8")
+    assert "goes on with no default value" in next(each.note for each in project.ledger.elements if "one" in each.what)
+
+
+def test_many_long_keys_that_nothing_reads_stand_whole_in_the_report(import_files) -> None:
+    keys = {f"key_{number}_{'x' * 50}": 1 for number in range(10, 30)}
+    _, written, folder = import_files({"a.yml": app([start("text"), llm("one", "Say it", **keys)], "start>one")})
+    assert not written.errors
+    report = (folder / "IMPORT.md").read_text("utf-8")
+    assert all(f"{key}, " in report or f"{key}." in report for key in keys)
+
+
+def test_a_stub_of_a_request_gives_what_the_nodes_behind_it_read(import_files) -> None:
+    body = {"type": "form-data", "data": [{"key": "file", "type": "file", "file": ["start", "text"]}]}
+    send = node("send", "http-request", method="post", url="https://a.example/", body=body)
+    show = node("show", "answer", answer="{{#send.status_code#}} {{#send.body#}}")
+    project, written, folder = import_files({"a.yml": app([start("text"), send, show], "start>send send>show")})
+    assert not written.errors
+    assert lost(project) == ["http-request 'send'"]
+    assert "it gives a map with status, headers, body" in (folder / "stubs.py").read_text("utf-8")
+    assert main(["test", str(folder)]) == 0
+
+
+def test_a_text_is_attached_to_no_question(import_files) -> None:
+    vision = {"enabled": True, "configs": {"variable_selector": ["start", "text"]}}
+    project, written, _ = import_files(
+        {"a.yml": app([start("text"), llm("one", "Say it", vision=vision)], "start>one")}
+    )
+    assert not written.errors
+    assert "no file is attached: the input text, which is no file" in [each.note for each in project.ledger.elements]

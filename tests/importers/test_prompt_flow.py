@@ -390,3 +390,45 @@ def test_keys_that_stand_in_the_source_come_from_the_environment(import_files) -
     assert "sk-a" not in texts
     assert project.settings["allow_env"] == ["TIDY_API_KEY"]
     assert {"TIDY_API_KEY", "SEARCH_API_KEY"} <= project.environment.keys()
+
+
+def test_keys_of_inputs_and_outputs_that_nothing_reads_are_told(import_files) -> None:
+    flow = """\
+inputs: {a: {type: string, default: x, is_chat_input: true, longest: 4}}
+outputs: {b: {type: string, reference: "${say.output}", is_chat_output: true, evaluation_only: true}}
+nodes:
+- {name: say, type: prompt, source: {type: code, path: a.jinja2}, inputs: {}}
+"""
+    project, written, _ = import_files({"flow.dag.yaml": flow, "a.jinja2": "first"})
+    assert not written.errors
+    told = [(each.what, each.note) for each in project.ledger.elements if each.what.startswith("keys of")]
+    assert told == [
+        ("keys of inputs", "nothing here reads longest"),
+        ("keys of outputs", "nothing here reads evaluation_only"),
+    ]
+
+
+def test_code_in_files_whose_names_begin_with_a_number_goes_along(import_files) -> None:
+    flow = "outputs: {b: {reference: '${say.output}'}}\nnodes:\n"
+    flow += "- {name: say, type: python, source: {type: code, path: 1 steps/2-say.py}, inputs: {text: abc}}\n"
+    code = "from promptflow import tool\n\n\n@tool\ndef say(text: str) -> str:\n    return text.upper()\n"
+    project, written, folder = import_files({"flow.dag.yaml": flow, "1 steps/2-say.py": code})
+    assert not written.errors
+    assert project.ledger.count("lost") == 0
+    assert run(folder, "source", {}, {})[0].outputs == {"b": "ABC"}
+
+
+def test_a_model_gets_no_option_that_it_refuses_and_none_is_named_by_a_value_of_the_run(import_files) -> None:
+    ask = "- {name: %s, type: llm, source: {type: code, path: a.jinja2}, api: chat, inputs: {%s}}\n"
+    nodes = ask % ("one", "model: o3-mini, temperature: 0.3, max_tokens: 9")
+    nodes += ask % ("two", 'deployment_name: "${inputs.d}"')
+    flow = "inputs: {d: {type: string, default: gpt-4o}}\nnodes:\n" + nodes
+    project, written, folder = import_files({"flow.dag.yaml": flow, "a.jinja2": "user:\nhi"})
+    assert not written.errors
+    told = {each.what: (each.outcome, each.note) for each in project.ledger.elements}
+    assert told["node one: temperature"][0] == "changed"
+    assert told["node two: deployment_name"] == (
+        "lost",
+        "no model is called '${inputs.d}': the default model is asked",
+    )
+    assert "temperature: 0.3" not in (folder / "source.yaml").read_text("utf-8")

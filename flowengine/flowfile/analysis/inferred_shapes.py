@@ -92,7 +92,7 @@ def _output(spec: FlowSpec, path: NodePath, node: NodeSpec) -> Shape | None:
         return object_shape((*node.initial, *LOOP_OUTPUT), iterations=NUMBER, exhausted=BOOLEAN)
     if is_subflow(node):
         inner = spec.subflows.get(node.flow)
-        return None if inner is None else object_shape(inner.outputs)
+        return None if inner is None else object_shape(inner.outputs) if inner.outputs else {"type": "object"}
     return node.output_shape()
 
 

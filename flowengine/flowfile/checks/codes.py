@@ -534,7 +534,8 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE909": Code(
         "a choice that never comes",
-        "A label of `routes` is no value that the `switch` can have, or a value of `enum` is not of the input's type.",
+        "A label of `routes` is no value that the `switch` can have, a value of `enum` is not of the input's type, or "
+        "a text is compared with a value that it never is: a status, a label, one of an `enum`.",
         "inputs: {ready: {type: boolean}}\n"
         "nodes: {a: {type: condition, switch: inputs.ready, routes: {'true': b, 'no': c}}}",
     ),

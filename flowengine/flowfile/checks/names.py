@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Final, get_args
 
+from flowengine.core.context import NodeStatus
 from flowengine.core.values import find_label
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
@@ -15,6 +16,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     is_loop,
     is_map_node,
     key_path,
+    labels_of,
     level_of,
     levels_of,
     nodes_of,
@@ -35,6 +37,7 @@ from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.compile.scope import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import Shape
+from flowengine.templating.parse import parse_template
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
@@ -133,6 +136,15 @@ def check_switches(spec: FlowSpec, report: Report) -> None:
 
 
 _MOST_LABELS: Final = 20
+_CONSTANTS: Final = ("true", "false", "none")
+_CHOSEN: Final = {
+    "routing": ["output", "next_route"],
+    "approval": ["output", "choice"],
+    "condition": ["output"],
+}
+"""Kind of node → the fields that say which label it took."""
+_OTHERWISE: Final = {"condition": ("then", "else"), "routing": ("fallback",)}
+"""Labels that it may take beside those of its routes."""
 
 _ELSEWHERE: Final = {
     "output": "only `set` sees it",
@@ -199,9 +211,41 @@ class _Names:
         elif fields and root in self._below:
             self._below[root](use, fields[0], tuple(fields[1:]))
         elif fields:
-            self._fields(use, f"`{root}`", shape_of(self._spec, self._level, (root,)), tuple(fields))
+            self._fields(use, f"`{root}`", self._shape_of_root(use, root), tuple(fields))
         elif root == "nodes":
             self._report.at_use("FE308", "`nodes` needs a literal id: nodes.<id>.output", use)
+        if use.reference.compared and root in known:
+            self._compare(use)
+
+    def _compare(self, use: Use) -> None:
+        """A text that a value of few values never equals: a choice that never comes."""
+        path = use.reference.path
+        values = self._values_of(path) or [*use.reference.compared]
+        for text in filter(None, dict.fromkeys(use.reference.compared)):  # An empty one asks whether there is any.
+            if text not in values:
+                told = f"'{'.'.join(path)}' is never '{text}': it is one of {', '.join(values[:_MOST_LABELS])}"
+                self._report.at_use("FE909", told, use, self._report.nearest(text, values))
+
+    def _values_of(self, path: tuple[str, ...]) -> Sequence[str] | None:
+        """All texts that a value can be; None where they are not known."""
+        root, name, *fields = *path, "", ""
+        home = home_of(self._spec, self._level, name) if root == "nodes" else None
+        if home is None:
+            return labels_of_value(self._spec, self._level, ".".join(path))
+        node, at = level_of(self._spec, home)[name], (*home, name)
+        if fields[:1] == ["status"]:
+            return get_args(NodeStatus)
+        if at in self._gaps.labels | self._gaps.gives:
+            return None
+        labels = sorted(labels_of(self._spec, name, home))
+        if labels and fields[:-2] == _CHOSEN.get(node.type):
+            return [*labels, *_OTHERWISE.get(node.type, ())]
+        return labels_of_value(self._spec, self._level, ".".join(path))
+
+    def _shape_of_root(self, use: Use, root: str) -> Shape | None:
+        if root == "output" and use.text.node is not None:
+            return node_shape(self._spec, use.text.node[:-1], use.text.node[-1], "output")
+        return shape_of(self._spec, self._level, (root,))
 
     def _refuse_root(self, use: Use, root: str, known: Collection[str]) -> None:
         if root in self._gaps.words or self._has_unknown_item():
@@ -211,7 +255,9 @@ class _Names:
         if reason is not None:
             self._report.at_use("FE309", f"'{root}' is not visible here: {reason}", use)
         else:
-            hint = self._suggest_qualified(use, root, known) or self._report.nearest(root, known)
+            bound = parse_template(use.text.text).bound_names if use.text.kind == "template" else ()
+            names = (*known, *_CONSTANTS, *bound)
+            hint = self._suggest_qualified(use, root, known) or self._report.nearest(root, names)
             self._report.at_use("FE302", f"unknown name '{root}'", use, hint)
 
     def _suggest_qualified(self, use: Use, root: str, known: Collection[str]) -> str:

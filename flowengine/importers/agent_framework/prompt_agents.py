@@ -10,7 +10,8 @@ from typing import Any, Final
 from flowengine.importers.flow_text import literal, plain_words
 from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, Stub
 from flowengine.importers.import_names import Names
-from flowengine.importers.option_values import fits_option
+from flowengine.importers.option_values import drop_refused, fits_option
+from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, as_maps
 
 __all__ = ["PromptAgent", "agent_settings", "read_agent"]
@@ -31,6 +32,9 @@ _OPTIONS: Final = {
     "stopSequences": "stop",
     "allowMultipleToolCalls": "parallel_tool_calls",
 }
+
+
+_KNOWN: Final = frozenset({"kind", "name", "displayName", "description", "tools", "model.apiType", "model.provider"})
 
 
 def read_agent(source: YamlSource) -> str:
@@ -69,7 +73,7 @@ class PromptAgent:
 
 def agent_settings(source: YamlSource, project: ImportedProject, names: Names) -> dict[str, Any]:
     """The settings of an agent as the format has them; each of its parts is told to the ledger."""
-    data, ledger = as_map(source.data), project.ledger
+    data, ledger = watch(as_map(source.data)), project.ledger
     found: dict[str, Any] = {}
     given = "\n\n".join(str(data[key]) for key in ("instructions", "additionalInstructions") if data.get(key))
     if given.startswith("="):
@@ -83,6 +87,7 @@ def agent_settings(source: YamlSource, project: ImportedProject, names: Names) -
         ledger.note_mapped("outputSchema", source.origin("outputSchema"))
     for at, each in enumerate(as_maps(data.get("tools"))):
         _read_tool(each, source, at, project, names, found)
+    ledger.note_unread("the agent", data, source.origin("kind"), _KNOWN)
     return found
 
 
@@ -101,6 +106,7 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
     if "parallel_tool_calls" in found and not as_list(as_map(source.data).get("tools")):
         del found["parallel_tool_calls"]
     notes = [f"options left out: {', '.join(left)}"] if left else []
+    notes += ["its key and address are the environment's"] if model.get("connection") else []
     by_hand = ""
     if id.startswith("=") or not id:
         by_hand = "name the model at the agent, or set FLOWENGINE_DEFAULT_MODEL"
@@ -111,6 +117,7 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
         found["model"] = f"{vendor}/{re.sub(r'[^A-Za-z0-9_.:/@+-]+', '-', id)}"
         variable = {"azure": "AZURE_OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(vendor, "OPENAI_API_KEY")
         project.add_variable(variable, "the key of the model")
+        notes += drop_refused(found["model"], found)
     ledger.note_done("model", origin, "; ".join(notes), by_hand, f"`{found.get('model')}`")
 
 

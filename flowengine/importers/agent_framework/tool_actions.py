@@ -47,7 +47,7 @@ class ToolActions(AgentActions):
         if self.project.add_stub(stub):
             by_hand = f"write {function} in stubs.py"
             self._ledger.note_lost(what, action.origin, "its code is not in the file", by_hand)
-        self._take_result(step, as_map(data.get("output")))
+        self._take_result(step, data)
         return self._add_tool(action, step, level, exits)
 
     def _arguments(self, step: FlowStep, given: object) -> dict[str, Any]:
@@ -59,13 +59,18 @@ class ToolActions(AgentActions):
             found[str(key)] = hidden or self._value(value)
         return found
 
-    def _take_result(self, step: FlowStep, output: Mapping[str, Any], value: str = "output") -> None:
-        sets: dict[str, Any] = {}
+    def _take_result(self, step: FlowStep, data: Mapping[str, Any]) -> None:
+        """Put what a tool gives where its action says: into variables, messages, a conversation."""
+        output, sets = as_map(data.get("output")), dict[str, Any]()
         for key in ("result", "messages"):
             if output.get(key):
-                sets[self._variable(output[key])] = to_tag(value)
+                sets[self._variable(output[key])] = "{{ output }}"
         if output.get("autoSend"):
-            sets[self._messages()] = to_tag(f"[{value}]")
+            sets[self._messages()] = "{{ [output] }}"
+        conversation = self._conversation(data.get("conversationId"))
+        if conversation is not None:
+            sets[conversation] = "{{ [{'Role': 'Tool', 'Text': output }] }}"
+            self._spoken.add(conversation)
         if sets:
             step.keys["set"] = sets
 
@@ -116,11 +121,7 @@ class ToolActions(AgentActions):
             server.setdefault("headers_env", {})[str(header)] = variable
         step.keys["tool"] = f"{server['name']}.{tool}"
         step.sample = "made up"
-        self._take_result(step, as_map(data.get("output")))
-        conversation = self._conversation(data.get("conversationId"))
-        if conversation is not None:
-            step.keys.setdefault("set", {})[conversation] = "{{ [{'Role': 'Tool', 'Text': output }] }}"
-            self._spoken.add(conversation)
+        self._take_result(step, data)
         return self._add_tool(action, step, level, exits)
 
     def _do_http_request_action(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:

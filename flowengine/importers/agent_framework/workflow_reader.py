@@ -14,6 +14,7 @@ from flowengine.importers.flow_text import plain_words, to_tag
 from flowengine.importers.form import Element, FlowStep, ImportedProject, Stub
 from flowengine.importers.import_names import Names
 from flowengine.importers.option_values import whole_number
+from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import SourceError, as_list, as_map, as_maps
 
 __all__ = ["WorkflowReader"]
@@ -21,6 +22,13 @@ __all__ = ["WorkflowReader"]
 _MOST_ACTIONS: Final = 2_000
 _OTHERWISE: Final = ("elseActions", "else", "defaultActions", "default")
 _BLOCKS: Final = ("actions", "then", *_OTHERWISE)
+_KNOWN: Final = frozenset(
+    {
+        *("kind", "id", "displayName", "conditions.displayName", "content.type", "prompt.kind"),
+        *(*_BLOCKS, "conditions.actions", "cases.actions"),
+    }
+)
+"""Keys of actions that are read with the levels, or are for editors alone."""
 
 
 class WorkflowReader(ToolActions):
@@ -35,7 +43,7 @@ class WorkflowReader(ToolActions):
                     f"trigger {plain_words(as_map(self._data[key]).get('kind'), 60)}", self._source.origin(key), "a run"
                 )
         self._read_inputs()
-        rows: Any = self._data
+        rows: Any = self._source.data  # Not watched yet: formulas are studied before actions are converted.
         for key in path:
             rows = as_map(rows).get(str(key))
         self._count = 0
@@ -49,6 +57,7 @@ class WorkflowReader(ToolActions):
         if not level.steps:
             level.add(level.give("done", "done", self._source.origin(*path), {}), None)
         self._finish()
+        self._ledger.note_unread("the workflow", self._data, self._source.origin("kind"), _KNOWN)
         return self.project
 
     # --- What there is
@@ -67,6 +76,7 @@ class WorkflowReader(ToolActions):
             self._input_ids[str(name).lower()] = id
             self._flow.inputs[id] = field
             what, origin = f"input '{plain_words(name, 60)}'", self._source.origin("inputs", str(name))
+            self._ledger.note_unread("inputs", row, origin, _KNOWN)
             self._ledger.note_done(what, origin, f"it is called `{id}`" if id != name else "")
 
     def _actions(self, rows: Sequence[Any], path: tuple[str | int, ...], depth: int) -> list[Action]:
@@ -78,6 +88,7 @@ class WorkflowReader(ToolActions):
                     f"{self._source.file}: more than {_MOST_ACTIONS:,} actions, or {MOST_NESTED} in one another"
                 )
             kind = str(each.get("kind") or "")
+            kind = _KINDS.get(kind.lower(), kind)
             place = (*path, at)
             action = Action(
                 kind, each, self._source.origin(*place), str(each.get("id") or f"{kind or 'action'}_{self._count}")
@@ -105,6 +116,7 @@ class WorkflowReader(ToolActions):
             self._ledger.note_changed(what, action.origin, "left out, since nothing leads to it")
             self._drop(action)
             return []
+        watched = action.data = watch(action.data)
         if action.kind in ENDS:
             level.end(exits, action)
             self._ledger.note_mapped(what, action.origin, "the end of the flow")
@@ -123,6 +135,7 @@ class WorkflowReader(ToolActions):
             outcome = "changed" if self._changes or self._by_hand else "mapped"
             told = Element(what, action.origin, outcome, "; ".join(self._changes) or note, self._by_hand)
             self._ledger.elements.insert(at, told)
+            self._ledger.note_unread(plain_words(action.kind, 60), watched, action.origin, _KNOWN)
             return out
         except FxError as error:
             del level.steps[count:]
@@ -217,8 +230,6 @@ class WorkflowReader(ToolActions):
         )
         return [*out, Exit(test, "else")]
 
-    _do_for_each = _do_foreach
-
     def _test(self, name: str, test: str, action: Action, level: ActionLevel, exits: Exits | None) -> FlowStep:
         """The choice before a loop, which may have no round."""
         step = FlowStep(self._names.id(name), "condition", action.origin, keys={"if": test})
@@ -264,3 +275,11 @@ def _why(text: str) -> str:
 
 def _snake(kind: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower() if kind.isidentifier() else ""
+
+
+_DONE: Final = (each.removeprefix("_do_") for each in dir(WorkflowReader) if each.startswith("_do_"))
+_KINDS: Final = {
+    each.lower(): each
+    for each in (*ENDS, "GotoAction", *("".join(map(str.capitalize, name.split("_"))) for name in _DONE))
+}
+"""Kind of an action in small letters → as it is written; the source takes either."""

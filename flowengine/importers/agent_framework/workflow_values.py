@@ -17,6 +17,7 @@ from flowengine.importers.agent_framework.power_fx import Fx, FxError, FxNode, n
 from flowengine.importers.flow_text import fill_text, key_path, literal, plain_words, quote_value, to_expression, to_tag
 from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger
 from flowengine.importers.import_names import FieldNames, Names
+from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, is_list
 
 __all__ = ["MOST_NESTED", "WorkflowValues", "inner", "split_name"]
@@ -32,7 +33,7 @@ class WorkflowValues:
     def __init__(self, source: YamlSource, beside: Mapping[str, YamlSource]) -> None:
         self._source = source
         self._beside = beside
-        self._data = as_map(source.data)
+        self._data = watch(as_map(source.data))
         self._ledger = ImportLedger()
         self.project = ImportedProject("Microsoft Agent Framework", self._ledger)
         trigger = as_map(self._data.get("trigger") or self._data.get("beginDialog"))

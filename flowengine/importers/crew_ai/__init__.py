@@ -22,8 +22,8 @@ from flowengine.importers.source_tree import SourceError, SourceTree
 
 __all__ = ["find", "read"]
 
-_FLOW: Final = re.compile(r"^[ \t]*+from crewai\.flow(\.flow)? import (\(|.*\bFlow\b)", re.M)
-_FLOW_CLASS: Final = re.compile(r"^class \w++\(\s*+Flow\b", re.MULTILINE)
+_FLOW: Final = re.compile(r"^[ \t]*+from crewai(\.flow(\.flow)?)? import (\(|.*\bFlow\b)", re.M)
+_FLOW_CLASS: Final = re.compile(r"^class \w++\([^()]{0,300}?\bFlow\b", re.MULTILINE)
 
 
 def find(tree: SourceTree, files: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from flowengine.importers.crew_ai.crew_parts import CrewPart, CrewParts, CrewSet
 from flowengine.importers.crew_ai.crew_settings import AGENT_NOTES, OWN_FIELDS, Note, read_model
 from flowengine.importers.crew_ai.crew_tools import tool_elements
 from flowengine.importers.form import NOWHERE
+from flowengine.importers.option_values import drop_refused
 from flowengine.importers.python_code import call_name, text_of
 from flowengine.importers.source_tree import as_list, as_map
 
@@ -118,10 +119,12 @@ class AgentReader(CrewParts):
         key, value = said.key, said.value
         if key == "llm":
             found = read_model(value if said.node is None else said.node, self.crew)
+            left = drop_refused(found.model, found.keys)
             if found.model is not None:
                 agent["model"] = found.model
             agent |= found.keys
-            self._tell_of(said, found.outcome, found.note, found.by_hand)
+            outcome = "changed" if left and found.outcome == "mapped" else found.outcome
+            self._tell_of(said, outcome, "; ".join([found.note, *left]), found.by_hand)
         elif key == "tools":
             self._read_tools(agent, said)
         elif key in ("max_iter", "max_iterations") and isinstance(value, int) and 1 <= value <= 1000:

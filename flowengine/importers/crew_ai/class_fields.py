@@ -219,13 +219,13 @@ class ClassShapes:
         if depth > 8 or self._left < 0:
             return None
         properties: dict[str, Any] = {}
-        required: list[str] = []
+        required: dict[str, None] = {}
         for base in bases:
             parent = self._find(base) if base not in ("BaseModel", "object", "ABC") else None
             inherited = None if parent is None else self.of_class(parent, depth + 1)
             if inherited is not None:
                 properties |= inherited.get("properties", {})
-                required += inherited.get("required", [])
+                required |= dict.fromkeys(inherited.get("required", []))
         for each in found.body:
             if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
                 continue
@@ -237,11 +237,11 @@ class ClassShapes:
                 shape = {}
             description, is_required = _field(each.value)
             properties[each.target.id] = {**shape, **({"description": description} if description else {})}
-            if is_required:
-                required.append(each.target.id)
+            required.pop(each.target.id, None)  # The last of several definitions counts.
+            required |= {each.target.id: None} if is_required else {}
         if not properties:
             return None
-        return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+        return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
 
     def _of_type(self, node: ast.expr, depth: int) -> dict[str, Any] | None:
         if (text := text_of(node)) is not None:

@@ -114,13 +114,13 @@ class _FlowReader(EdgeReader):
         code.need(path)
         old = {new: name for name, new in self.crews.new_paths.items()}
         for each in list(code.closure(path)):
-            source = code.modules[each].source
+            source = code.module(each).source
             if "CrewBase" not in source.text or each == path:
                 continue
             classes = crew_classes(source, self.crews.files)
             made = [(one, flow) for one in classes if (flow := self._crew_flow(one, old[each])) is not None]
             if made:
-                code.modules[each] = _crew_module(source, made, self.crews)
+                code.replace(each, _crew_module(source, made, self.crews))
                 self.crews.runs_crews = True
         code.need(path)
 

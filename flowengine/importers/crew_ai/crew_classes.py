@@ -43,14 +43,16 @@ class PythonFiles:
         self._parsed: dict[str, PythonSource | None] = {}
         self.names = [each for each in tree.files(base) if each.endswith(".py")]
 
-    def parse_file(self, file: str) -> PythonSource | None:
-        """A file; None for one that is no Python."""
-        if file not in self._parsed:
-            try:
-                self._parsed[file] = parse_python(file, self._tree.read_text(file))
-            except (SourceError, DefinitionError):
-                self._parsed[file] = None
-        return self._parsed[file]
+    def parse_file(self, file: str, word: str = "") -> PythonSource | None:
+        """A file; None for one that is no Python, or in which a word does not stand."""
+        try:
+            text = self._tree.read_text(file)
+            if word in text and file not in self._parsed:
+                self._parsed[file] = parse_python(file, text)
+        except (SourceError, DefinitionError):
+            self._parsed[file] = None
+            return None
+        return self._parsed[file] if word in text else None
 
     def home_of(self, source: PythonSource, name: str) -> tuple[str, str, str]:
         """Returns where a name is defined: module, name there, and the file below the folder."""

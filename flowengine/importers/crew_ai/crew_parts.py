@@ -159,8 +159,8 @@ class CrewParts:
         """The crews whose tasks stand in a file."""
         found: list[CrewClass] = []
         for name in self.files.names:
-            source = self.files.parse_file(name)
-            if source is None or "CrewBase" not in source.text:
+            source = self.files.parse_file(name, "CrewBase")
+            if source is None:
                 continue
             for each in crew_classes(source, self.files):
                 path = each.find_config_path("tasks_config")
@@ -189,7 +189,7 @@ class CrewParts:
         for name, texts in self.code.texts().items():
             folder = PurePosixPath(self.code.carried_path(name) or name).parent
             for text in texts:
-                path = PurePosixPath(self.code.modules[name].source.file).parent / text
+                path = PurePosixPath(self.code.module(name).source.file).parent / text
                 if not _NAMED.fullmatch(text) or path.suffix == ".py" or ".." in path.parts:
                     continue
                 if self.tree.has(path.as_posix()):

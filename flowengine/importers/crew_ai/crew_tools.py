@@ -121,7 +121,7 @@ class ToolCode:
             return None
         found, source = function
         path = self._paths.get(source.file, "")
-        module = module_name(path) if path in self._code.modules else None
+        module = module_name(path) if path in self._code.paths else None
         if module is None or self._code.problem_of(path):
             return None
         self._code.need(path)
@@ -205,7 +205,7 @@ class ToolCode:
 
     def _carry(self, own: _OwnTool, node: ast.expr, crew: CrewClass) -> ToolFound:
         path = self._paths.get(own.source.file, "")
-        module = module_name(path) if path in self._code.modules else None
+        module = module_name(path) if path in self._code.paths else None
         problem = self._code.problem_of(path) if module is not None else "its file cannot go along"
         if module is None or problem:
             return self._stub(node, crew, problem, own.run, own.source)

@@ -18,9 +18,8 @@ from flowengine.importers.flow_text import key_path, quote
 from flowengine.importers.form import CarriedFile, FlowStep, ImportedFlow, ImportedProject, SourcePlace, Stub
 from flowengine.importers.import_names import Names
 from flowengine.importers.jinja_text import convert, rendering_module
-from flowengine.importers.option_values import fits_option
+from flowengine.importers.option_values import drop_refused, fits_option
 from flowengine.importers.source_tree import as_list, as_map, as_maps
-from flowengine.models.option_refusals import find_refusals
 
 __all__ = ["CLOCK", "EMPTY", "SAMPLES", "AppParts", "is_clock", "state_type"]
 
@@ -312,19 +311,12 @@ class AppParts:
         stop = [str(each) for each in as_list(given.get("stop")) if each]
         if stop and step.kind == "agent":
             step.keys["stop"] = stop
-        self._drop_refused(step)
+        for reason in drop_refused(step.model, step.keys):
+            self.note(reason)
         known = {*_OPTIONS, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
         left = sorted(key[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {}))
         if left:
             self.note(f"options left out: {', '.join(left)}")
-
-    def _drop_refused(self, step: FlowStep) -> None:
-        """Leave out what a model is known to refuse: other products do not send it either."""
-        vendor, _, name = (step.model or "").partition("/")
-        given = {key: step.keys[key] for key in (*_OPTIONS, "max_tokens", "seed", "stop") if key in step.keys}
-        for refusal in list(find_refusals(vendor, name, given)):
-            if step.keys.pop(refusal.option, None) is not None:
-                self.note(f"`{refusal.option}` is left out, since {refusal.reason}")
 
     def _model_name(self, provider: str, name: str) -> str:
         vendor = _VENDORS.get(provider)
@@ -435,4 +427,6 @@ def _output_kinds(place: DifyNode) -> dict[str, str]:
     """Returns the outputs of a node with their types."""
     if place.type == "tool":
         return {"text": "string", "files": "array[object]", "json": "array[object]"}
+    if place.type == "http-request":
+        return {"status": "number", "headers": "object", "body": "string"}
     return {str(name)[:60]: str(as_map(each).get("type")) for name, each in as_map(place.data.get("outputs")).items()}

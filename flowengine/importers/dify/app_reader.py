@@ -12,11 +12,14 @@ from flowengine.core.values import is_json_type
 from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
 from flowengine.importers.dify.graph_writer import GraphWriter
+from flowengine.importers.dify.known_keys import KNOWN_OF_APP
 from flowengine.importers.dify.node_converters import NodeConverters
 from flowengine.importers.dify.selectors import NUMBER
 from flowengine.importers.flow_text import escape_text, fill_text, plain_words, to_tag
 from flowengine.importers.form import FlowStep, ImportedFlow, ImportedProject, ImportLedger, SourcePlace
 from flowengine.importers.import_names import FieldNames, Names
+from flowengine.importers.option_values import whole_number
+from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import SourceError, YamlSource, as_list, as_map, as_maps
 
 __all__ = ["AppReader"]
@@ -52,7 +55,7 @@ class AppReader:
 
     def __init__(self, source: YamlSource) -> None:
         self._source = source
-        data = as_map(source.data)
+        data = watch(as_map(source.data))
         self._app = as_map(data.get("app"))
         self._data = data
         self._mode = str(self._app.get("mode") or "workflow")
@@ -82,6 +85,7 @@ class AppReader:
             self._read_basic(as_map(self._data["model_config"]))
         else:
             raise SourceError(f"{self._source.file}: there is neither a workflow nor a model_config")
+        self._ledger.note_unread("the app", self._data, self._source.origin("app"), KNOWN_OF_APP)
         return self._project
 
     # --- Values of the app
@@ -195,7 +199,7 @@ class AppReader:
         graph = self._read_graph(as_map(workflow.get("graph")))
         self._read_environment(workflow)
         self._read_conversation(workflow)
-        text = json.dumps(self._data.get("workflow"), ensure_ascii=False, default=str)
+        text = json.dumps(as_map(self._source.data).get("workflow"), ensure_ascii=False, default=str)
         sees = self._mode in _CHAT_MODES and '"vision": {' in text and '"enabled": true' in text
         if sees or "sys.files" in text or '["sys", "files"]' in text:
             self._add_input("files", dict(_FILE), ("sys", "files"))
@@ -274,6 +278,8 @@ class AppReader:
         if mode.get("enabled"):
             tools = [each for each in as_maps(mode.get("tools")) if each.get("enabled", True) and "dataset" not in each]
             parts.add_tools(step, tools, origin)
+            rounds = whole_number(mode.get("max_iteration"), 1, 1000)
+            step.keys |= {} if rounds is None else {"max_tool_rounds": rounds}
         if as_list(as_map(as_map(config.get("dataset_configs")).get("datasets")).get("datasets")):
             step.keys["context"] = [{"retrieval": {"documents": "knowledge", "max_results": 4}}]
             self._project.carry("knowledge/README.md", "Put the documents of the knowledge base here.\n")

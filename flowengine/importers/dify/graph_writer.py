@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyNode, GraphEdge
+from flowengine.importers.dify.known_keys import KNOWN_OF_NODE
 from flowengine.importers.dify.node_converters import NodeConverters
 from flowengine.importers.dify.selectors import UnknownValueError, Value, escape_values, words_of
 from flowengine.importers.flow_text import join_tests, plain_words, status_test, to_tag
@@ -246,12 +247,15 @@ class GraphWriter:
                 by_hand = "use a webhook or a schedule of the project file"
                 ledger.note_lost(what, place.origin, "a trigger starts a run", by_hand)
             elif place.type == "start":
+                ledger.note_unread("start", place.data, place.origin, KNOWN_OF_NODE)
                 ledger.note_mapped(what, place.origin, "the inputs of the flow")
             return
         if (not place.id and place.type != "end") or not self._graph.runs(place):
             ledger.note_changed(what, place.origin, "left out, since nothing leads to it")
             return
         notes, why, by_hand = self._told.get(place.source, ([], "", ""))
+        if not why:
+            ledger.note_unread(place.type, place.data, place.origin, KNOWN_OF_NODE)
         if place.type == "answer" and place.parent is not None:
             notes = [*notes, "its text is the step's output, and no part of the answer while the iteration is at work"]
         if why:

@@ -96,7 +96,11 @@ class ModelNodes(AppParts):
         selector = words_of(configs.get("variable_selector"))
         if vision.get("enabled") and (selector or self.is_chat):
             try:
-                step.keys["attach"] = [self.value(selector or ["sys", "files"], place).printed]
+                value = self.value(selector or ["sys", "files"], place)
+                field = self.flow.inputs.get(value.expression.removeprefix("inputs."))
+                if field is not None and field["type"] != "file":
+                    raise UnknownValueError(f"the input {selector[-1][:40]}, which is no file")
+                step.keys["attach"] = [value.printed]
             except UnknownValueError as error:
                 self.note(f"no file is attached: {error}")
 
@@ -146,20 +150,23 @@ class ModelNodes(AppParts):
     def _do_agent(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "agent"
         parameters = as_map(place.data.get("agent_parameters"))
-        given = {key: as_map(each).get("value") for key, each in parameters.items()}
-        model = as_map(given.get("model"))
+
+        def value_of(name: str) -> Any:
+            return as_map(parameters.get(name)).get("value")
+
+        model = as_map(value_of("model"))
         self.set_model(step, {**model, "name": model.get("model") or model.get("name")})
         strategy = str(place.data.get("agent_strategy_name") or "")
         if strategy.lower() not in {"function_calling", "react", "functioncalling"}:
             raise UnknownValueError(f"the agent's strategy '{strategy[:60]}' of a plugin")
-        step.instructions = self.text(given.get("instruction"), place).strip() or None
-        step.prompt = self.text(given.get("query") or ("{{#sys.query#}}" if self.is_chat else ""), place)
+        step.instructions = self.text(value_of("instruction"), place).strip() or None
+        step.prompt = self.text(value_of("query") or ("{{#sys.query#}}" if self.is_chat else ""), place)
         if not step.prompt.strip():
             raise UnknownValueError("a question, which is empty")
-        rounds = whole_number(given.get("maximum_iterations"), 1, 1000)
+        rounds = whole_number(value_of("maximum_iterations"), 1, 1000)
         if rounds is not None:
             step.keys["max_tool_rounds"] = rounds
-        tools = [each for each in as_maps(given.get("tools")) if each.get("enabled", True)]
+        tools = [each for each in as_maps(value_of("tools")) if each.get("enabled", True)]
         self.add_tools(step, tools, place.origin)
 
 

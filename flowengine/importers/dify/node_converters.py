@@ -37,6 +37,8 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
             try:
                 converter(place, step)
                 self._add_retry(place, step)
+                if place.data.get("error_strategy") == "default-value":
+                    self.note("where it fails, the run fails, and goes on with no default value")
                 return step, ""
             except UnknownValueError as error:
                 why = str(error)

@@ -127,8 +127,10 @@ class RequestNodes(AppParts):
 
     def _constant(self, key: str, given: Given, settings: Mapping[str, Any]) -> Any:
         """A setting of a tool that stands in the file; None where a run alone knows it."""
-        value = given[key].get("value") if key in given else self._setting(settings.get(key))
-        return None if isinstance(value, list | dict) or _REFERENCE.search(str(value)) else value
+        row = given.get(key)
+        value = self._setting(settings.get(key)) if row is None else row.get("value")
+        is_known = row is None or row.get("type") != "variable"
+        return None if not is_known or isinstance(value, list | dict) or _REFERENCE.search(str(value)) else value
 
     def _setting(self, value: Any) -> Any:
         return as_map(value).get("value", value)
@@ -176,6 +178,8 @@ class RequestNodes(AppParts):
         if secret:
             step.keys["headers_env"] = secret
             self.note(KEYS_OUTSIDE)
+        if data.get("ssl_verify") is False:
+            self.note("the certificate of the service is checked")
         step.keys["expect"] = {"status": ["2xx", "4xx", "5xx"]}
         timeout = as_map(data.get("timeout"))
         wait = whole_number(timeout.get("max_read_timeout") or timeout.get("read"), 1)

@@ -36,6 +36,10 @@ _MOST_NODES: Final = 1_000
 _MOST_VARIANTS: Final = 20
 
 
+_KNOWN: Final = frozenset({"type", "is_chat_output"})
+"""Keys of outputs that say nothing of what a run does."""
+
+
 def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
     """YAML files with nodes of promptflow's types."""
     return [
@@ -73,6 +77,9 @@ class _Reader(RowReader):
         self.project.flows.insert(0, main)
         self._add_batch(main)
         self._carry_files()
+        for key in ("inputs", "outputs"):
+            for name, spec in self._maps(key):
+                self.ledger.note_unread(key, spec, self.source.origin(key, name), _KNOWN)
         return self.project
 
     def _name_all(self) -> None:

@@ -41,9 +41,9 @@ class PromptFlowCode(CarriedCode):
 
     def function(self, name: str) -> Function | str:
         """The tool of a file, or why it cannot be called."""
-        module = self.modules.get(name)
-        if module is None:
+        if name not in self.paths:
             return f"there is no file '{name}'"
+        module = self.module(name)
         if module.source.text == "" and module.problem:
             return module.problem
         found = _tool_of(module.source)
@@ -71,7 +71,7 @@ class PromptFlowCode(CarriedCode):
             for each in given
             if each.annotation and CONNECTIONS & set(re.findall(r"\w+", ast.unparse(each.annotation)))
         }
-        imports = (each for one in self.closure(name) for each in self.modules[one].source.imports)
+        imports = (each for one in self.closure(name) for each in self.module(one).source.imports)
         return Function(
             call,
             (*(each.arg for each in given), *(["**"] if found.args.kwarg else [])),
@@ -83,11 +83,11 @@ class PromptFlowCode(CarriedCode):
 
     def stub_of(self, name: str) -> tuple[list[str], str]:
         """Parameters and text of a file's tool, for a stub."""
-        module = self.modules.get(name)
-        found = "" if module is None else _tool_of(module.source)
-        if module is None or isinstance(found, str):
+        source = self.module(name).source if name in self.paths else None
+        found = "" if source is None else _tool_of(source)
+        if source is None or isinstance(found, str):
             return [], ""
-        return parameters_of(found), module.source.segment(found)
+        return parameters_of(found), source.segment(found)
 
     def files(self) -> Iterator[CarriedFile]:
         """Yields the files to copy: the used part of promptflow, the wrappers, and all files without a problem."""

@@ -13,6 +13,7 @@ from flowengine.importers.carried_code import argument_name
 from flowengine.importers.flow_text import quote_value, to_tag
 from flowengine.importers.form import Element, FlowStep, ImportLedger, Outcome, SourcePlace, Stub
 from flowengine.importers.jinja_text import convert, rendering_module
+from flowengine.importers.option_values import drop_refused
 from flowengine.importers.prompt_flow.dag_rows import RowReader
 from flowengine.importers.prompt_flow.dag_values import (
     SETTINGS,
@@ -202,7 +203,10 @@ class NodeReader:
             self._ledger.note_done(f"{self._what}: {key}", self._origin(key), change, note=named or "the default model")
         for key, value in self._inputs.items():
             what, origin = f"{self._what}: {key}", self._origin("inputs", key)
-            if key in ("deployment_name", "model"):
+            if key in ("deployment_name", "model") and value and not named:
+                why, by_hand = f"no model is called {value!r:.60}: the default model is asked", "name the model"
+                self._ledger.note_lost(what, origin, why, by_hand)
+            elif key in ("deployment_name", "model"):
                 self._ledger.note_mapped(what, origin, named or "none is named: the default model is asked")
             elif key in _NO_SETTINGS:
                 self._ledger.note_changed(what, origin, _ENVIRONMENT if key == "connection" else "it is known")
@@ -223,7 +227,8 @@ class NodeReader:
                 return
             options = {**step.keys.get("model_options", {}), **setting.keys.pop("model_options", {})}
             step.keys |= setting.keys | ({"model_options": options} if options else {})
-            self._ledger.note_mapped(what, origin, "" if setting.keys or options else "what holds anyway")
+            left = "; ".join(drop_refused(step.model, step.keys))
+            self._ledger.note_done(what, origin, left, note="" if setting.keys or options else "what holds anyway")
 
     # --- prompt and python
 

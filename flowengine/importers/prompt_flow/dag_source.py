@@ -19,6 +19,7 @@ from flowengine.importers.option_values import is_secret
 from flowengine.importers.project_writer import OWN_FILES
 from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
 from flowengine.importers.prompt_flow.promptflow_stand_in import PARTS
+from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource, as_list, as_map
 
 __all__ = ["PromptFlowSource"]
@@ -53,7 +54,7 @@ class PromptFlowSource:
         self.source: YamlSource = tree.read_yaml(file)
         if not is_map(self.source.data):
             raise DefinitionError(f"{file}:1: a flow is a map with inputs, outputs and nodes")
-        self.data: Mapping[str, Any] = self.source.data
+        self.data: Mapping[str, Any] = watch(self.source.data)
         self.base = PurePosixPath(file).parent.as_posix()
         self.ledger = ImportLedger()
         self.project = ImportedProject("Prompt flow", self.ledger)
@@ -96,7 +97,7 @@ class PromptFlowSource:
                 if self.code.carried_path(name):
                     self.ledger.note_kept(f"file {name}", SourcePlace(path), "code")
                 else:
-                    why = self.code.modules[name].problem or "its name is none of a module"
+                    why = self.code.module(name).problem or "its name is none of a module"
                     self.ledger.note_changed(f"file {name}", SourcePlace(path), f"left out: {why}")
                 continue
             is_read = suffix in (".jinja2", ".jinja") or (suffix in (".yaml", ".yml") and "/" not in name)
