@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, Unpack, cast
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided
+from flowengine.core.user_code import USER_CODE
 from flowengine.core.values import describe_value, find_label
 from flowengine.errors import DefinitionError, RouteError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import source_of
@@ -82,11 +83,12 @@ class ConditionNode(FlowNode):
             result = _THEN if found["answer"] else _ELSE
             context.runtime.explain(Decided("if", result.output, (found,), _TWO_WAYS))
             return result
-        answer = self.function(context)
+        with USER_CODE:
+            answer = self.function(context)
+            if not isinstance(answer, bool) and isinstance(answer, Awaitable):
+                answer = await cast(Awaitable[Any], answer)
         if (answer is True or answer is False) and self._two_way:
             return _THEN if answer else _ELSE
-        if isinstance(answer, Awaitable):
-            answer = await cast(Awaitable[Any], answer)
         label = self._choose(answer)
         return NodeResult(label, route=label)
 

@@ -13,8 +13,8 @@ from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.records import Received
-from flowengine.core.user_code import call_in_thread, describe_error
-from flowengine.errors import DefinitionError, JournalError, OutputError, RunError, names_arguments, refuse_other_kind
+from flowengine.core.user_code import USER_CODE, call_in_thread
+from flowengine.errors import DefinitionError, OutputError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result
 from flowengine.templating.text import excerpt
@@ -87,10 +87,8 @@ class FunctionNode(FlowNode):
                 context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
             given = digest_handed(context, handed)  # Before the function can change what it is handed.
             call = self._call(context, handed)
-        try:
+        with USER_CODE:
             value = await call
-        except JournalError as error:  # Of another run, that the function began or looked for: it ends this node alone.
-            raise RunError(describe_error(error)) from error
         if type(value) is NodeResult:
             check_result(value, self)
         if type(value) not in _PLAIN and _gives_bytes(value):
@@ -102,7 +100,8 @@ class FunctionNode(FlowNode):
     def handed(self, context: Context) -> Mapping[str, Any] | None:
         if self.arguments is None:
             return None if self.wants_context else EMPTY
-        return {name: value(context) for name, value in self.arguments.items()}
+        with USER_CODE:
+            return {name: value(context) for name, value in self.arguments.items()}
 
     def _call_arguments(self, context: Context, handed: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Returns the arguments of the call."""

@@ -13,6 +13,7 @@ from flowengine.core.context import Context, NodeResult
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_schema import find_misfits
 from flowengine.core.records import ToolCall, tool_key
+from flowengine.core.user_code import USER_CODE
 from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, DefinitionError, OutputError, RunError, UnknownEffectError
 from flowengine.models.http.status_errors import read_retry_after
@@ -136,7 +137,8 @@ class HttpNode(FlowNode):
             raise RunError(f"the answer's body: {error}") from error
 
     def handed(self, context: Context) -> Mapping[str, Any]:
-        return {name: value(context) for name, value in self._values.items()}
+        with USER_CODE:
+            return {name: value(context) for name, value in self._values.items()}
 
     def identity(self) -> Sequence[Any]:
         said = text_of(self.expected.schema), list(self.expected.status)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Unpack
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.records import Decided, RoundEnded
+from flowengine.core.user_code import USER_CODE
 from flowengine.core.values import describe_value, freeze, frozen_dict
 from flowengine.engine.levels import Unfinished, enter_level, result_of_level, store_of
 from flowengine.engine.ports import Ended
@@ -73,7 +74,8 @@ class LoopNode(ContainerNode):
 
     async def run(self, context: Context, /) -> Ended:
         told = {record.number: record for record in context.runtime.recorded if type(record) is RoundEnded}
-        variables: Mapping[str, Any] = freeze({name: value(context) for name, value in self.initial.items()})
+        with USER_CODE:
+            variables: Mapping[str, Any] = freeze({name: value(context) for name, value in self.initial.items()})
         wrote: Mapping[str, Any] = EMPTY
         chosen: RoundEnded | None = None
         for index in range(self.max_iterations):
@@ -100,7 +102,8 @@ class LoopNode(ContainerNode):
                 return _result(ended, wrote, index + 1, exhausted=False)
             chosen = self._better(chosen, ended)
             if self.carry and index + 1 < self.max_iterations:
-                variables = freeze({**variables, **{name: value(seen) for name, value in self.carry.items()}})
+                with USER_CODE:
+                    variables = freeze({**variables, **{name: value(seen) for name, value in self.carry.items()}})
         assert chosen is not None  # There was at least one round.
         if self.until is not None and self.exhausted_fails:
             raise RunError(f"`until` was not true in any of the {self.max_iterations} rounds")
@@ -109,10 +112,12 @@ class LoopNode(ContainerNode):
     def _judge_round(
         self, index: int, variables: Mapping[str, Any], seen: Context, test: Mapping[str, Any] | None
     ) -> RoundEnded:
-        stopped = test["answer"] if test is not None else self.until is not None and self.until(seen)
+        with USER_CODE:
+            stopped = test["answer"] if test is not None else self.until is not None and self.until(seen)
         if not isinstance(stopped, bool):
             raise TemplateError(f"`until` must give true or false, found {describe_value(stopped)}")
-        mark = None if self.best_by is None else self.best_by(seen)
+        with USER_CODE:
+            mark = None if self.best_by is None else self.best_by(seen)
         if mark is not None and (isinstance(mark, bool) or not isinstance(mark, int | float)):
             raise TemplateError(f"`best_by` must give a number, found {describe_value(mark)}")
         return RoundEnded(index, variables, stopped, mark)

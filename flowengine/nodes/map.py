@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided, MapBegan, MapStopped
-from flowengine.core.user_code import describe_error
+from flowengine.core.user_code import USER_CODE, describe_error
 from flowengine.core.values import UNCHANGEABLE, FrozenDict, FrozenList, MixedList, describe_value, freeze
 from flowengine.engine.levels import Level, Unfinished, enter_level, history_of, result_of_level, store_of
 from flowengine.engine.ports import CalledOff, Ended, Park
@@ -155,7 +155,9 @@ class MapNode(ContainerNode):
         return lambda seen: seen.prev_outputs.get(last)
 
     async def run(self, context: Context, /) -> Ended:
-        items = freeze(_list(self.over(context)))
+        with USER_CODE:
+            given = self.over(context)
+        items = freeze(_list(given))
         if not any(type(record) is MapBegan for record in context.runtime.recorded):
             told = [excerpt(item, _MAX_ITEM) for item in items[:_MAX_TOLD]]
             await context.runtime.note(MapBegan(len(items), told))
@@ -365,7 +367,7 @@ def _failure(index: int, error: FlowEngineError) -> FlowEngineError:
 def _work_out(name: str, value: Value, seen: Context) -> Any:
     try:
         return value(seen)
-    except FlowEngineError:
+    except TemplateError:
         raise
     except Exception as error:  # A function of somebody's.
         raise TemplateError(f"`{name}` failed: {describe_error(error)}") from error

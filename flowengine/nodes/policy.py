@@ -21,7 +21,7 @@ from flowengine.core.context import Context, NodeResult
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.records import Decided, EffectDecided, Notice, ToolCall, Waited, tool_key
 from flowengine.core.records import Retry as RetryRecord
-from flowengine.core.user_code import describe_error
+from flowengine.core.user_code import USER_CODE, describe_error
 from flowengine.core.values import describe_value
 from flowengine.engine.levels import timeout_error
 from flowengine.engine.ports import Ended, Known, Node, Skip
@@ -72,7 +72,11 @@ class _Checked(_Wrapped[FlowNode]):
     """Refuses results of an author's own kind of node that the engine could not use."""
 
     async def run(self, context: Context, /) -> Ended:
-        result = await self._node.run(context)
+        if self._node.container:
+            result = await self._node.run(context)  # Its levels write the run's own record.
+        else:
+            with USER_CODE:
+                result = await self._node.run(context)
         if isinstance(result, NodeResult):
             check_result(result, self._node)
         return result
@@ -92,9 +96,10 @@ class _Conditional:
                 return Skip(why=why)
             context.runtime.explain(why)
             return await self._node.run(context)
-        answer: Any = self._when(context)
-        if isawaitable(answer):
-            answer = await answer
+        with USER_CODE:
+            answer: Any = self._when(context)
+            if isawaitable(answer):
+                answer = await answer
         if not isinstance(answer, bool):
             raise TemplateError(f"`when` must give true or false, found {describe_value(answer)}")
         return await self._node.run(context) if answer else Skip()
@@ -112,7 +117,8 @@ class _Setting:
         return self._with_writes(context, result) if isinstance(result, NodeResult) else result
 
     def _with_writes(self, context: Context, result: NodeResult) -> NodeResult:
-        written = {key: value(context, result.output) for key, value in self._values.items()}
+        with USER_CODE:
+            written = {key: value(context, result.output) for key, value in self._values.items()}
         return result._replace(state={**(result.state or {}), **written})
 
 

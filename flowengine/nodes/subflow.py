@@ -9,6 +9,7 @@ from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_values import FileValue
 from flowengine.core.records import Received
+from flowengine.core.user_code import USER_CODE
 from flowengine.engine.levels import Unfinished, enter_level
 from flowengine.engine.ports import Ended
 from flowengine.engine.state import StateStore
@@ -39,7 +40,8 @@ class SubflowNode(ContainerNode):
         self.arguments = arguments
 
     async def run(self, context: Context, /) -> Ended:
-        given: Mapping[str, Any] = {name: value(context) for name, value in self.arguments.items()}
+        with USER_CODE:
+            given: Mapping[str, Any] = {name: value(context) for name, value in self.arguments.items()}
         if given:
             context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in given.items()}))
         fields = self.plan.inputs
@@ -58,7 +60,8 @@ class SubflowNode(ContainerNode):
             if error.on_limit != "partial" or error.part != context.current_node:
                 raise
             return NodeResult(partial_outputs_of(self.plan, level.walk))
-        return NodeResult(outputs_of(self.plan, level.walk))
+        with USER_CODE:
+            return NodeResult(outputs_of(self.plan, level.walk))
 
     def identity(self) -> Sequence[Any]:
         return (self.plan.name,)

@@ -13,6 +13,7 @@ from flowengine.core.context import Context, NodeResult
 from flowengine.core.json_values import write_json
 from flowengine.core.records import AwaitsPerson
 from flowengine.core.run_scope import RunScope
+from flowengine.core.user_code import USER_CODE
 from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, RunError
 from flowengine.journal.replay import ASSUMED_DONE
@@ -146,7 +147,8 @@ class ToolNode(FlowNode):
         return self._rules.apply_to(replace(tool, effect=effect, timeout=timeout))
 
     def handed(self, context: Context) -> Mapping[str, Any]:
-        values = {name: value(context) for name, value in self.arguments.items()}
+        with USER_CODE:
+            values = {name: value(context) for name, value in self.arguments.items()}
         if isinstance(self.tool, Tool) and self.tool.function is not None:
             return values
         return json.loads(write_json(values, "a value of `with`"))
