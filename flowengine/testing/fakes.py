@@ -83,7 +83,8 @@ def faked(
     `functions`: node or function name → what it returns, or a function to call instead. `tools`: the same by the name
     that the model calls. `http`: node → `{status, headers, body}` of the answer.
     `real`: functions, tools, servers and requests that stay as they are. A `Fake("each", […])` is used up
-    once: make the flow anew for each run; `Fake("fails", message)` in its list is a call that fails.
+    once: make the flow anew for each run; `Fake("fails", message)` in its list is a call that fails. Each attempt of
+    a node with `retry` is a call.
 
     >>> from flowengine import Flow, FunctionNode
     >>> def send(context):
