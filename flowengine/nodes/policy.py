@@ -25,7 +25,7 @@ from flowengine.core.user_code import USER_CODE, describe_error
 from flowengine.core.values import describe_value
 from flowengine.engine.levels import timeout_error
 from flowengine.engine.ports import Ended, Known, Node, Skip
-from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
+from flowengine.engine.tasks import GRACE, is_being_cancelled, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, UnknownEffectError
 from flowengine.nodes.abandonable_body import AbandonableBody
@@ -261,7 +261,7 @@ class _ExternalEffect(_Wrapped[Node]):
             return await self._node.run(context)
         except UnknownEffectError:
             raise  # As if the process had died meanwhile: a person decides.
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # As the scheduler has it: a function that exits has failed.
             await context.runtime.note(call._replace(result=describe_error(error), is_error=True, started=False))
             raise
 
@@ -302,12 +302,19 @@ class _Retrying:
         retrying = tenacity.AsyncRetrying(
             stop=lambda state: state.attempt_number >= policy.attempts - failed or _seconds_asked(state) > LONGEST_WAIT,
             wait=seconds,
-            retry=tenacity.retry_if_exception(policy.covers),
+            retry=tenacity.retry_if_exception(lambda error: _has_failed(error) and policy.covers(error)),
             sleep=anyio.sleep,
             before_sleep=tell,
             reraise=True,
         )
         return await retrying(self._node.run, context)
+
+
+def _has_failed(error: BaseException) -> bool:
+    """Tells whether it is a node's failure, as the scheduler has it, and not the end of the run or of its task."""
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return not is_being_cancelled()
+    return isinstance(error, Exception | SystemExit)
 
 
 def _seconds_asked(state: RetryCallState) -> float:
