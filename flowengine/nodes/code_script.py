@@ -19,6 +19,7 @@ from pydantic_core import to_jsonable_python
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.json_values import check_text, refusing_no_json
 from flowengine.core.records import Notice, Received
+from flowengine.core.user_code import USER_CODE
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, OutputError, RunError
 from flowengine.nodes.code_digest import digest_handed
@@ -141,7 +142,8 @@ class CodeNode(FlowNode):
         return _value_of(outcome, self._sandbox.limits)
 
     def handed(self, context: Context) -> Mapping[str, Any]:
-        values = {name: value(context) for name, value in self.arguments.items()}
+        with USER_CODE:
+            values = {name: value(context) for name, value in self.arguments.items()}
         with refusing_no_json("a value of `with`"):
             return to_jsonable_python(values)
 
