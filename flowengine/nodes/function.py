@@ -16,15 +16,15 @@ from flowengine.core.records import Received
 from flowengine.core.user_code import USER_CODE, call_in_thread
 from flowengine.errors import DefinitionError, OutputError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
-from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result
+from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result, work_out
 from flowengine.templating.text import excerpt
 
-__all__ = ["FunctionNode", "is_async"]
+__all__ = ["FunctionNode", "explain_received", "is_async"]
 
 
 _new: Final[Any] = vars(tuple)["__new__"]
-MAX_GIVEN: Final = 2_000
-"""Characters of each value that are on record of what a body was handed: what is longer came from somewhere."""
+_MAX_GIVEN: Final = 2_000
+"""Characters of each value that are on record of what a body was handed."""
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 """Types of results that hold no bytes."""
 _NOTHING_ELSE: Final = tuple(NodeResult()[1:-1])
@@ -83,8 +83,7 @@ class FunctionNode(FlowNode):
             call = self._call(context)
         else:
             handed = self.handed(context) or EMPTY
-            if self.arguments:
-                context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
+            explain_received(context, handed)
             given = digest_handed(context, handed)  # Before the function can change what it is handed.
             call = self._call(context, handed)
         with USER_CODE:
@@ -100,8 +99,7 @@ class FunctionNode(FlowNode):
     def handed(self, context: Context) -> Mapping[str, Any] | None:
         if self.arguments is None:
             return None if self.wants_context else EMPTY
-        with USER_CODE:
-            return {name: value(context) for name, value in self.arguments.items()}
+        return work_out(self.arguments, context)
 
     def _call_arguments(self, context: Context, handed: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Returns the arguments of the call."""
@@ -124,6 +122,12 @@ class FunctionNode(FlowNode):
     @property
     def code(self) -> Sequence[Callable[..., Any]]:
         return (self.function,)
+
+
+def explain_received(context: Context, handed: Mapping[str, Any]) -> None:
+    """Puts on record what a body is handed, if anything; what is longer came from somewhere."""
+    if handed:
+        context.runtime.explain(Received({name: excerpt(value, _MAX_GIVEN) for name, value in handed.items()}))
 
 
 def _gives_bytes(value: Any) -> bool:

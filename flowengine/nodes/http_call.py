@@ -13,14 +13,13 @@ from flowengine.core.context import Context, NodeResult
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_schema import find_misfits
 from flowengine.core.records import ToolCall, tool_key
-from flowengine.core.user_code import USER_CODE
 from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, DefinitionError, OutputError, RunError, UnknownEffectError
 from flowengine.models.http.status_errors import read_retry_after
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.http_request import Answer, Expected, describe_url, make_request, read_body
 from flowengine.nodes.http_sender import Sender, SentAnswer
-from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
+from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
 from flowengine.tools.result_text import cut, text_of
 
 __all__ = ["EFFECTS", "HttpNode"]
@@ -137,8 +136,7 @@ class HttpNode(FlowNode):
             raise RunError(f"the answer's body: {error}") from error
 
     def handed(self, context: Context) -> Mapping[str, Any]:
-        with USER_CODE:
-            return {name: value(context) for name, value in self._values.items()}
+        return work_out(self._values, context)
 
     def identity(self) -> Sequence[Any]:
         said = text_of(self.expected.schema), list(self.expected.status)

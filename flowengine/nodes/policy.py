@@ -29,7 +29,7 @@ from flowengine.engine.tasks import GRACE, is_being_cancelled, is_on_asyncio, me
 from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, UnknownEffectError
 from flowengine.nodes.abandonable_body import AbandonableBody
-from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable, check_result
+from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable, check_result, work_out
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -117,8 +117,7 @@ class _Setting:
         return self._with_writes(context, result) if isinstance(result, NodeResult) else result
 
     def _with_writes(self, context: Context, result: NodeResult) -> NodeResult:
-        with USER_CODE:
-            written = {key: value(context, result.output) for key, value in self._values.items()}
+        written = work_out(self._values, context, result.output)
         return result._replace(state={**(result.state or {}), **written})
 
 

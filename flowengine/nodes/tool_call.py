@@ -13,14 +13,13 @@ from flowengine.core.context import Context, NodeResult
 from flowengine.core.json_values import write_json
 from flowengine.core.records import AwaitsPerson
 from flowengine.core.run_scope import RunScope
-from flowengine.core.user_code import USER_CODE
 from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, RunError
 from flowengine.journal.replay import ASSUMED_DONE
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.function import is_async
 from flowengine.nodes.gateway import tool_gateway_of
-from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
+from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.mcp.client import ServerTool, check_library
 from flowengine.tools.tool import ArgumentCheck, Tool, ToolResult, checking
@@ -147,8 +146,7 @@ class ToolNode(FlowNode):
         return self._rules.apply_to(replace(tool, effect=effect, timeout=timeout))
 
     def handed(self, context: Context) -> Mapping[str, Any]:
-        with USER_CODE:
-            values = {name: value(context) for name, value in self.arguments.items()}
+        values = work_out(self.arguments, context)
         if isinstance(self.tool, Tool) and self.tool.function is not None:
             return values
         return json.loads(write_json(values, "a value of `with`"))
