@@ -25,6 +25,7 @@ __all__ = [
     "ForeignExitError",
     "call_in_thread",
     "describe_error",
+    "failure_of_code",
     "find_entry_points",
     "is_interrupt",
     "is_of_project",
@@ -105,19 +106,23 @@ def is_interrupt(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt)
 
 
+def failure_of_code(error: JournalError) -> RunError:
+    """What users' code failed with, where that is the record of another run, which it began or looked for: it ends a
+    node, and not the run as the failure of its own record does."""
+    return RunError(describe_error(error))
+
+
 class _UserCode:
     def __enter__(self) -> None:
         """Nothing is held, so that the one object serves all calls."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, JournalError):
-            raise RunError(describe_error(error)) from error
+            raise failure_of_code(error) from error
 
 
 USER_CODE: Final = _UserCode()
-"""`with USER_CODE:` stands round calls of what users wrote. Its `JournalError` is about the record of another run, that
-it began or looked for: it comes out as a `RunError`, which ends a node, and not the run as the failure of its own
-record does."""
+"""`with USER_CODE:` stands round calls of what users wrote, and raises `failure_of_code`."""
 
 
 async def call_in_thread(call: Callable[[], T]) -> T:

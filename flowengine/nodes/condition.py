@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self, Unpack, cast
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided
-from flowengine.core.user_code import USER_CODE
+from flowengine.core.user_code import failure_of_code
 from flowengine.core.values import describe_value, find_label
-from flowengine.errors import DefinitionError, RouteError, names_arguments, refuse_other_kind
+from flowengine.errors import DefinitionError, JournalError, RouteError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 
@@ -83,12 +83,14 @@ class ConditionNode(FlowNode):
             result = _THEN if found["answer"] else _ELSE
             context.runtime.explain(Decided("if", result.output, (found,), _TWO_WAYS))
             return result
-        with USER_CODE:
+        try:  # Not `with USER_CODE`, whose calls cost as much as some nodes.
             answer = self.function(context)
-            if not isinstance(answer, bool) and isinstance(answer, Awaitable):
+            if (answer is True or answer is False) and self._two_way:
+                return _THEN if answer else _ELSE
+            if isinstance(answer, Awaitable):
                 answer = await cast(Awaitable[Any], answer)
-        if (answer is True or answer is False) and self._two_way:
-            return _THEN if answer else _ELSE
+        except JournalError as error:
+            raise failure_of_code(error) from error
         label = self._choose(answer)
         return NodeResult(label, route=label)
 

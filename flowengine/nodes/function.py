@@ -13,8 +13,8 @@ from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.records import Received
-from flowengine.core.user_code import USER_CODE, call_in_thread
-from flowengine.errors import DefinitionError, OutputError, names_arguments, refuse_other_kind
+from flowengine.core.user_code import call_in_thread, failure_of_code
+from flowengine.errors import DefinitionError, JournalError, OutputError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result, work_out
 from flowengine.templating.text import excerpt
@@ -86,8 +86,10 @@ class FunctionNode(FlowNode):
             explain_received(context, handed)
             given = digest_handed(context, handed)  # Before the function can change what it is handed.
             call = self._call(context, handed)
-        with USER_CODE:
+        try:  # Not `with USER_CODE`, whose calls cost as much as some nodes.
             value = await call
+        except JournalError as error:
+            raise failure_of_code(error) from error
         if type(value) is NodeResult:
             check_result(value, self)
         if type(value) not in _PLAIN and _gives_bytes(value):
