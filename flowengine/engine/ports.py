@@ -21,6 +21,7 @@ __all__ = [
     "Park",
     "RunInfo",
     "Skip",
+    "commit_events",
 ]
 
 Durability = Literal["full", "process", "memory"]
@@ -90,6 +91,15 @@ class Journal(Protocol):
     async def close(self) -> None:
         """Commit what is left and let go of the run."""
         ...
+
+
+async def commit_events(journal: Journal, *events: Event, alone: bool = True) -> None:
+    """Have a journal take some events, and wait until they are durable."""
+    for event in events:
+        journal.append(event)
+    waiting = journal.commit(alone)
+    if waiting is not None:
+        await waiting
 
 
 class Mailbox(Protocol):

@@ -28,7 +28,7 @@ from flowengine.core.records import (
 from flowengine.core.threads import Post, event_of_this_loop
 from flowengine.core.values import describe_value, find_label, thaw
 from flowengine.engine.events import Event, NodeRecorded, RunFinished
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import JournalStore, commit_events
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
 from flowengine.journal.blob_owners import forget_beside
@@ -250,11 +250,8 @@ async def _record_kept(store: JournalStore, run_id: str, at: float) -> Collectio
     try:
         with only_looking():
             left = answers_left(store, run_id, journal.read())
-            for path, given in left.items():
-                journal.append(NodeRecorded(node_of_question(path, given), at, given))
-            waiting = journal.commit(True)
-            if waiting is not None:
-                await waiting
+            taken = [NodeRecorded(node_of_question(path, given), at, given) for path, given in left.items()]
+            await commit_events(journal, *taken)
             if left:  # Before others can go on with the run, and its next question is answered.
                 _drop_kept(store, run_id, left)
     finally:

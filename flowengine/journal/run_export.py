@@ -13,7 +13,7 @@ from flowengine.core.context import EMPTY, NodeResult
 from flowengine.core.file_values import binding_files, clean_name, find_files, hash_of
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import JournalStore, commit_events
 from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
@@ -277,11 +277,7 @@ async def store_run(
     try:
         for content in files.values():
             blobs_of(store).put_blob(started.run_id, content)
-        for event in (started, *events[1:]):
-            journal.append(event)
-        waiting = journal.commit(True)
-        if waiting is not None:
-            await waiting
+        await commit_events(journal, started, *events[1:])
     finally:
         await journal.close()
     if notes and any(notes):

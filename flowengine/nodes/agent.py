@@ -75,6 +75,11 @@ class AskingNode(FlowNode):
     @abstractmethod
     async def _ask(self, context: Context) -> NodeResult: ...
 
+    def _lead(self, targets: Mapping[str, str | None], fallback: str | None) -> None:
+        """Sets where its labels lead; `fallback`: the node for an answer without a usable one."""
+        self._fallback = fallback
+        self._routes = {**targets, **({} if fallback is None else {FALLBACK: fallback})}
+
     @property
     def routes(self) -> Mapping[str, str | None]:
         return self._routes
@@ -158,10 +163,7 @@ class AgentNode(AskingNode):
         self.prompt = prompt
         self.shared_prompt = shared_prompt
         self.attach = attach
-        self._routes = dict(targets or {})
-        self._fallback = fallback
-        if fallback is not None:
-            self._routes[FALLBACK] = fallback
+        self._lead(targets or {}, fallback)
 
     @property
     def prototype(self) -> Agent:
@@ -272,10 +274,7 @@ class RoutingNode(AskingNode):
         self.agent = agent
         self.target = target
         self.attach = attach
-        self._routes = dict(targets)
-        self._fallback = fallback
-        if fallback is not None:
-            self._routes[FALLBACK] = fallback
+        self._lead(targets, fallback)
 
     @property
     def prototype(self) -> RoutingAgent:

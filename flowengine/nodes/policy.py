@@ -121,19 +121,26 @@ class _Setting:
         return result._replace(state={**(result.state or {}), **written})
 
 
+class _Meeting(_Wrapped[Node]):
+    """A node whose evaluation that ran into the deadline waits for the cancellation."""
+
+    async def run(self, context: Context, /) -> Ended:
+        try:
+            return await self._node.run(context)
+        except OverdueError as error:
+            await meet_deadline(error)
+
+
 class _Timed:
     """Bounds one attempt; a result that comes after its time is up does not count."""
 
     def __init__(self, node: Node, seconds: float) -> None:
-        self._node = node
+        self._node = _Meeting(node)
         self._seconds = seconds
 
     async def run(self, context: Context, /) -> Ended:
         with anyio.move_on_after(self._seconds) as scope:
-            try:
-                result = await self._node.run(context)
-            except OverdueError as error:
-                await meet_deadline(error)
+            result = await self._node.run(context)
             if not scope.cancel_called:
                 return result
         raise self._overrun()
@@ -152,7 +159,7 @@ class _TimedApart(_Timed):
         if not is_on_asyncio():
             return await super().run(context)
         until = anyio.current_time() + self._seconds
-        body = AbandonableBody(_Meeting(self._node), context, min(until, anyio.current_effective_deadline()))
+        body = AbandonableBody(self._node, context, min(until, anyio.current_effective_deadline()))
         try:
             has_ended = await body.wait(until) or await body.cancel(GRACE)
         except anyio.get_cancelled_exc_class():
@@ -178,16 +185,6 @@ class _TimedApart(_Timed):
                 f"its code still ran {GRACE:g} s after it was cancelled: it was left behind, and its result is dropped"
             )
         )
-
-
-class _Meeting(_Wrapped[Node]):
-    """A node whose evaluation that ran into the deadline waits for the cancellation."""
-
-    async def run(self, context: Context, /) -> Ended:
-        try:
-            return await self._node.run(context)
-        except OverdueError as error:
-            await meet_deadline(error)
 
 
 _WORTH_TELLING: Final = 0.01
@@ -240,10 +237,7 @@ class _Bounded:
         if deadline is None or not self._leaf:
             return await self._node.run(charged)  # A container keeps the deadline of its levels itself.
         with anyio.move_on_at(deadline):
-            try:
-                return await self._node.run(charged)
-            except OverdueError as error:
-                await meet_deadline(error)
+            return await _Meeting(self._node).run(charged)
         raise timeout_error(ledger)
 
 

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from flowengine.core.records import Notified
 from flowengine.engine.events import Event, NodeRecorded
-from flowengine.engine.ports import Journal
+from flowengine.engine.ports import Journal, commit_events
 from flowengine.errors import JournalError
 from flowengine.journal.approvals import Mail, told_last
 from flowengine.nodes.compiled_flow import Notifier, QuestionDelivery
@@ -110,10 +110,7 @@ class Deliveries:
         async with self._turns:
             record = await delivery.send()
         try:
-            self._journal.append(NodeRecorded(delivery.node, self._clock(), record))
-            waiting = self._journal.commit(False)
-            if waiting is not None:
-                await waiting
+            await commit_events(self._journal, NodeRecorded(delivery.node, self._clock(), record), alone=False)
         except JournalError as error:
             self._failure = self._failure or error
         self._end_one()

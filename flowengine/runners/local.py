@@ -27,7 +27,7 @@ from flowengine.core.user_code import is_interrupt
 from flowengine.core.values import freeze
 from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.parked import Parked
-from flowengine.engine.ports import Journal, JournalStore
+from flowengine.engine.ports import Journal, JournalStore, commit_events
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
@@ -392,7 +392,7 @@ class _Drive:
         """
         walk, journal, mail = self.walk, self.journal, self.mail
         try:
-            await _commit(journal, *first)  # From here on the run can be found and resumed.
+            await commit_events(journal, *first)  # From here on the run can be found and resumed.
             try:
                 stop = await self._begin()
             finally:
@@ -407,7 +407,7 @@ class _Drive:
                 if finished.status == "succeeded":
                     await leave_behind(self.plan, self.store, leaving, walk, self._fence)
             finished = _write_end(finished, journal.append)
-            await _commit(journal)
+            await commit_events(journal)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 is_stopped = isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error)
@@ -532,14 +532,6 @@ def _keeper(
 ) -> FileKeeper | None:
     """Takes files in for a run; None where the store, of another package, keeps none."""
     return FileKeeper(cast("BlobStore", store), run_id, plan.files, known) if hasattr(store, "put_blob") else None
-
-
-async def _commit(journal: Journal, *events: Event) -> None:
-    for event in events:
-        journal.append(event)
-    waiting = journal.commit(True)
-    if waiting is not None:
-        await waiting
 
 
 async def _close_quietly(journal: Journal, *last: Event) -> None:
