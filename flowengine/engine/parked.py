@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from flowengine.core.records import node_of_question
 from flowengine.engine.events import NodeRecorded
-from flowengine.engine.ports import Journal, Mailbox, commit_events
+from flowengine.engine.ports import Journal, Mailbox
 from flowengine.engine.restoring import History
 from flowengine.errors import JournalError
 
@@ -84,8 +84,11 @@ class Parked:
 
     async def _record(self, found: Mapping[str, Any]) -> None:
         answered = [(node_of_question(path, record), record) for path, record in found.items()]
-        events = [NodeRecorded(node, self.clock(), record) for node, record in answered]
-        await commit_events(self.journal, *events, alone=False)
+        for node, record in answered:
+            self.journal.append(NodeRecorded(node, self.clock(), record))
+        waiting = self.journal.commit(False)
+        if waiting is not None:
+            await waiting
         self._answered.update(node for node, _ in answered)
 
     async def _listen(self) -> None:

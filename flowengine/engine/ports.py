@@ -21,7 +21,6 @@ __all__ = [
     "Park",
     "RunInfo",
     "Skip",
-    "commit_events",
 ]
 
 Durability = Literal["full", "process", "memory"]
@@ -91,15 +90,6 @@ class Journal(Protocol):
     async def close(self) -> None:
         """Commit what is left and let go of the run."""
         ...
-
-
-async def commit_events(journal: Journal, *events: Event, alone: bool = True) -> None:
-    """Have a journal take some events, and wait until they are durable."""
-    for event in events:
-        journal.append(event)
-    waiting = journal.commit(alone)
-    if waiting is not None:
-        await waiting
 
 
 class Mailbox(Protocol):

@@ -28,10 +28,11 @@ from flowengine.core.records import (
 from flowengine.core.threads import Post, event_of_this_loop
 from flowengine.core.values import describe_value, find_label, thaw
 from flowengine.engine.events import Event, NodeRecorded, RunFinished
-from flowengine.engine.ports import JournalStore, commit_events
+from flowengine.engine.ports import JournalStore
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
 from flowengine.journal.blob_owners import forget_beside
+from flowengine.journal.stores import commit_events
 from flowengine.journal.value_types import only_looking
 
 __all__ = [

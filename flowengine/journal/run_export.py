@@ -13,13 +13,13 @@ from flowengine.core.context import EMPTY, NodeResult
 from flowengine.core.file_values import binding_files, clean_name, find_files, hash_of
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted
-from flowengine.engine.ports import JournalStore, commit_events
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.run_digest import RunNotes
 from flowengine.journal.run_notes import decode_notes, encode_notes, keep_notes
-from flowengine.journal.stores import check_run_id
+from flowengine.journal.stores import check_run_id, commit_events
 from flowengine.journal.value_types import FILE_TAG
 
 if TYPE_CHECKING:

@@ -41,6 +41,7 @@ __all__ = [
     "as_store",
     "busy_error",
     "check_run_id",
+    "commit_events",
     "copy_for_listener",
     "now_of",
     "open_store",
@@ -102,6 +103,15 @@ def busy_error(run_id: str, process: str) -> RunBusyError:
         f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process",
         f"process {process}",
     )
+
+
+async def commit_events(journal: Journal, *events: Event, alone: bool = True) -> None:
+    """Have a journal take some events, and wait until they are durable."""
+    for event in events:
+        journal.append(event)
+    waiting = journal.commit(alone)
+    if waiting is not None:
+        await waiting
 
 
 # --- A store's address as it may be shown

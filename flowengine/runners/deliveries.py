@@ -16,9 +16,10 @@ import anyio
 from flowengine.core.records import Notified
 from flowengine.core.run_scope import RunScope
 from flowengine.engine.events import Event, NodeRecorded
-from flowengine.engine.ports import Journal, commit_events
+from flowengine.engine.ports import Journal
 from flowengine.errors import JournalError
 from flowengine.journal.approvals import Mail, told_last
+from flowengine.journal.stores import commit_events
 from flowengine.nodes.compiled_flow import Notifier, QuestionDelivery
 
 __all__ = ["Deliveries", "next_try"]

@@ -27,7 +27,7 @@ from flowengine.core.user_code import is_interrupt
 from flowengine.core.values import freeze
 from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.parked import Parked
-from flowengine.engine.ports import Journal, JournalStore, commit_events
+from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
@@ -46,6 +46,7 @@ from flowengine.errors import (
 )
 from flowengine.journal.approvals import Mail, answers_left, open_questions
 from flowengine.journal.replay import decided_effects
+from flowengine.journal.stores import commit_events
 from flowengine.journal.value_types import reading_record
 from flowengine.nodes.compiled_flow import CompiledFlow, outputs_of, partial_outputs_of
 from flowengine.nodes.node import RunLimits

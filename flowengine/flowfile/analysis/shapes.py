@@ -6,12 +6,12 @@ Nothing is validated against a schema here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import unquote
 
 from flowengine.core.values import is_json_type, is_map
 from flowengine.errors import did_you_mean
+from flowengine.flowfile.analysis.schema_references import REFERENCES, SchemaRoot
 
 __all__ = ["check_json_schema"]
 
@@ -19,11 +19,9 @@ _TYPES: Final = ("string", "number", "integer", "boolean", "array", "object", "n
 
 _Path = tuple[str | int, ...]
 
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _MAPS_OF_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS_OF_SCHEMAS: Final = ("anyOf", "allOf", "oneOf", "prefixItems")
 _SCHEMAS: Final = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
-_LATEST: Final = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST_PATTERN: Final = 10_000
 
 
@@ -39,37 +37,10 @@ def check_json_schema(schema: Any) -> Iterator[tuple[_Path, str]]:
     >>> list(check_json_schema({"$ref": "#/$defs/oder", "$defs": {"order": True}}))
     [(('$ref',), "the schema has no '#/$defs/oder'; did you mean '#/$defs/order'?")]
     """
-    return _check_schema(schema, (), _read_root(schema))
+    return _check_schema(schema, (), SchemaRoot.of(schema))
 
 
-class _Root(NamedTuple):
-    """The whole schema."""
-
-    schema: Any
-    is_latest: bool
-    names: Collection[str]
-    """By which its parts are referred to, beside their places."""
-    is_one: bool
-    """Whether no part of it has an address of its own, below which references would lead elsewhere."""
-
-
-def _read_root(schema: Any) -> _Root:
-    is_latest = not is_map(schema) or str(schema.get("$schema", _LATEST)).rstrip("#") == _LATEST
-    names, is_one, left = set[str](), True, [schema]
-    while left:
-        part = left.pop()
-        if is_map(part):
-            ids = [str(part[word]) for word in ("$id", "id") if word in part]
-            names.update(each for each in ids if each.startswith("#"))
-            names.update(f"#{part[word]}" for word in ("$anchor", "$dynamicAnchor") if word in part)
-            is_one &= part is schema or all(each.startswith("#") for each in ids)
-            left += part.values()
-        elif isinstance(part, list):
-            left += cast("list[Any]", part)
-    return _Root(schema, is_latest, names, is_one)
-
-
-def _check_schema(schema: Any, path: _Path, root: _Root) -> Iterator[tuple[_Path, str]]:
+def _check_schema(schema: Any, path: _Path, root: SchemaRoot) -> Iterator[tuple[_Path, str]]:
     if isinstance(schema, bool):
         return
     if not is_map(schema):
@@ -77,8 +48,8 @@ def _check_schema(schema: Any, path: _Path, root: _Root) -> Iterator[tuple[_Path
         return
     if "type" in schema:
         yield from _check_type(schema["type"], path)
-    for word in _REFERENCES:
-        problem = _check_reference(str(schema[word]), root) if word in schema else ""
+    for word in REFERENCES:
+        problem = root.find_problem(str(schema[word])) if word in schema else ""
         if problem:
             yield (*path, word), problem
     for word, inner in schema.items():
@@ -92,7 +63,7 @@ def _check_schema(schema: Any, path: _Path, root: _Root) -> Iterator[tuple[_Path
             yield (*path, word), f"'{word}' is {_VALUES[word].name}"
 
 
-def _check_each(word: str, inner: Any, shape: type, path: _Path, root: _Root) -> Iterator[tuple[_Path, str]]:
+def _check_each(word: str, inner: Any, shape: type, path: _Path, root: SchemaRoot) -> Iterator[tuple[_Path, str]]:
     if not isinstance(inner, shape):
         yield (*path, word), f"'{word}' is a {'map' if shape is dict else 'list'} of JSON Schemas"
         return
@@ -103,30 +74,6 @@ def _check_each(word: str, inner: Any, shape: type, path: _Path, root: _Root) ->
         if word == "patternProperties" and root.is_latest and not _is_pattern(name):
             yield (*path, word, name), "a name of 'patternProperties' is a regular expression"
         yield from _check_schema(each, (*path, word, name), root)
-
-
-def _check_reference(reference: str, root: _Root) -> str:
-    """What is wrong with a reference; empty where it leads to a part of the schema."""
-    if not reference.startswith("#"):
-        return "a JSON Schema refers to its own parts alone, as in '#/$defs/name'"
-    if reference in root.names or not root.is_one:
-        return ""
-    name, *places = unquote(reference).split("/")
-    target, found = root.schema, name
-    for place in places:
-        known = {str(key): key for key in _keys_of(target)}
-        key = known.get(place.replace("~1", "/").replace("~0", "~"))
-        if key is None:
-            hint = did_you_mean(f"{found}/{place}", [f"{found}/{each}" for each in known if each not in _REFERENCES])
-            return f"the schema has no '{reference}'{hint}"
-        target, found = target[key], f"{found}/{place}"
-    return "" if name == "#" else f"the schema has no '{reference}'{did_you_mean(reference, root.names)}"
-
-
-def _keys_of(part: Any) -> Iterable[Any]:
-    if is_map(part):
-        return part
-    return range(len(cast("list[Any]", part))) if isinstance(part, list) else ()
 
 
 class _Values(NamedTuple):
