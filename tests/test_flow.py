@@ -222,7 +222,7 @@ async def test_inputs_are_checked_before_anything_runs():
     assert "unknown input 'topik'; did you mean 'topic'" in told
     assert "missing input 'topic'" in told
     assert "input 'size': expected integer, found bool True" in told
-    assert "input 'kind': str 'b' is not one of: a" in told
+    assert "input 'kind': expected one of a, not 'b'" in told
     assert ran == []
 
 

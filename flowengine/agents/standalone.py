@@ -21,6 +21,7 @@ from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.run_scope import RunScope
 from flowengine.core.threads import short_lived
+from flowengine.core.user_code import USER_CODE
 from flowengine.errors import LimitError, ModelError, NotJournalableError, RunError
 from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
 from flowengine.models.model import Model, Reply, Request, plain_request, read_cost
@@ -105,7 +106,8 @@ class DirectGateway:
         steps: list[TimedStep] = []
         token = CALL_STEPS.set(steps)
         try:
-            reply = _add_model_name(await model.complete(request), model)
+            with USER_CODE:  # A model may be an object of an author's.
+                reply = _add_model_name(await model.complete(request), model)
         except (ModelError, LimitError) as error:
             if isinstance(error, LimitError) and error.reply is None:
                 raise  # It was not made.

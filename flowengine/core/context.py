@@ -9,6 +9,7 @@ Source of the names: rows F4 and A13 of the requirements.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import signature
 from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -489,20 +490,4 @@ class Context:
 
 RESULTS: Final = frozenset({"routing_result", "evaluation_result"})
 """Attributes that may stand for something that failed."""
-FIELDS: Final = (
-    "result",
-    "shared_state",
-    "routing_result",
-    "evaluation_result",
-    "prev_outputs",
-    "nodes",
-    "inputs",
-    "env",
-    "messages",
-    "current_node",
-    "error",
-    "run_id",
-    "variables",
-    "has_result",
-    "runtime",
-)
+FIELDS: Final = tuple(signature(Context).parameters)

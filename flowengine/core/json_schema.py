@@ -127,7 +127,7 @@ def _check_references(schema: Mapping[str, Any]) -> None:
             )
         try:
             resolver.lookup(reference)
-        except (Unresolvable, TypeError) as error:
+        except (Unresolvable, TypeError, ValueError) as error:
             raise DefinitionError(f"the JSON Schema refers to {reference!r}, which it does not have") from error
 
 

@@ -11,18 +11,21 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from types import TracebackType
 from typing import Any, Final, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
 
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, JournalError, RunError
 
 __all__ = [
     "DEFAULT_THREADS",
     "ROOT_PREFIX",
+    "USER_CODE",
     "ForeignExitError",
     "call_in_thread",
     "describe_error",
+    "failure_of_code",
     "find_entry_points",
     "is_interrupt",
     "is_of_project",
@@ -101,6 +104,25 @@ def is_interrupt(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return any(is_interrupt(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
     return isinstance(error, KeyboardInterrupt)
+
+
+def failure_of_code(error: JournalError) -> RunError:
+    """What users' code failed with, where that is the record of another run, which it began or looked for: it ends a
+    node, and not the run as the failure of its own record does."""
+    return RunError(describe_error(error))
+
+
+class _UserCode:
+    def __enter__(self) -> None:
+        """Nothing is held, so that the one object serves all calls."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, JournalError):
+            raise failure_of_code(error) from error
+
+
+USER_CODE: Final = _UserCode()
+"""`with USER_CODE:` stands round calls of what users wrote, and raises `failure_of_code`."""
 
 
 async def call_in_thread(call: Callable[[], T]) -> T:

@@ -22,7 +22,7 @@ from flowengine.engine.restoring import History
 from flowengine.engine.result_propagation import NOTHING
 from flowengine.engine.scheduler import BodyError, Scheduler
 from flowengine.engine.state import ENGINE_OWNED, StateStore, kept_name
-from flowengine.engine.view import FinalContext, NodeContext
+from flowengine.engine.view import FinalContext, NodeContext, NodeRuntime
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, RunError
 
@@ -117,9 +117,8 @@ def enter_level(
     already. `received`: the `result` of its first nodes. `before`: what earlier levels of the same node wrote, which
     this one sees. With a `store` of its own (a subflow) it sees nothing of what is outside.
     """
-    if not isinstance(context, NodeContext):
-        raise RunError("a container runs inside a flow's run only")
-    outside, number = context.runtime.walk, context.runtime.number
+    runtime = _runtime_of(context)
+    outside, number = runtime.walk, runtime.number
     inherited = outside.variables if store is None else EMPTY
     walk = Walk(
         body.graph,
@@ -134,9 +133,14 @@ def enter_level(
         outer=(outside, number) if store is None else None,
         container=(outside, number),
     )
-    scheduler = context.runtime.listener
-    assert isinstance(scheduler, Scheduler)  # The listener of every node that runs.
-    return Level(walk, scheduler.inside(walk, body.nodes, context.runtime.ledger), outside)
+    assert isinstance(runtime.listener, Scheduler)  # The listener of every node that runs.
+    return Level(walk, runtime.listener.inside(walk, body.nodes, runtime.ledger), outside)
+
+
+def _runtime_of(context: Context) -> NodeRuntime:
+    if not isinstance(context, NodeContext):
+        raise RunError("a container runs inside a flow's run only")
+    return context.runtime
 
 
 def timeout_error(ledger: Ledger) -> LimitError:
@@ -147,16 +151,12 @@ def timeout_error(ledger: Ledger) -> LimitError:
 
 def history_of(context: Context) -> History:
     """What earlier owners of a container's run left behind."""
-    if not isinstance(context, NodeContext):
-        raise RunError("a container runs inside a flow's run only")
-    return context.runtime.walk.history
+    return _runtime_of(context).walk.history
 
 
 def store_of(context: Context) -> StateStore:
     """The store that a container's own state is in."""
-    if not isinstance(context, NodeContext):
-        raise RunError("a container runs inside a flow's run only")
-    return context.runtime.walk.store
+    return _runtime_of(context).walk.store
 
 
 def result_of_level(output: Any, contribution: Mapping[str, Any]) -> NodeResult:

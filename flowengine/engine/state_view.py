@@ -15,8 +15,8 @@ Give: TypeAlias = Callable[[Any], Any]
 """How a value is handed to its reader: as a copy of its own where it could be changed, or as it is."""
 
 
-class KeptView(Mapping[str, Any]):
-    """The values that a node's ancestors keep for it, as `give` returns them."""
+class _LayerView(Mapping[str, Any]):
+    """Values of one layer, as `give` hands them out."""
 
     __slots__ = ("_give", "_layer", "_store")
 
@@ -24,6 +24,18 @@ class KeptView(Mapping[str, Any]):
         self._store = store
         self._layer = layer
         self._give = give
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class KeptView(_LayerView):
+    """The values that a node's ancestors keep for it."""
+
+    __slots__ = ()
 
     def __getitem__(self, name: str) -> Any:
         return self._give(self._store.kept(self._layer, name))
@@ -34,22 +46,11 @@ class KeptView(Mapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._store.kept_names() if name in self)
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
-    def __repr__(self) -> str:
-        return repr(dict(self))
+class StateView(_LayerView):
+    """Shared state as one node sees it."""
 
-
-class StateView(Mapping[str, Any]):
-    """Shared state as one node sees it, as `give` hands it out."""
-
-    __slots__ = ("_give", "_layer", "_store")
-
-    def __init__(self, store: StateStore, layer: Layer, give: Give) -> None:
-        self._store = store
-        self._layer = layer
-        self._give = give
+    __slots__ = ()
 
     def __getitem__(self, key: str) -> Any:
         store, layer = self._store, self._layer
@@ -65,11 +66,5 @@ class StateView(Mapping[str, Any]):
         yield from self._store.keys
         yield from (key for key in ENGINE_KEYS if self._store.has(self._layer, key))
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
     def __contains__(self, key: object) -> bool:
         return key in self._store.keys or (key in ENGINE_KEYS and self._store.has(self._layer, str(key)))
-
-    def __repr__(self) -> str:
-        return repr(dict(self))

@@ -6,8 +6,9 @@ else, so that live, resumed and distributed runs give the same view.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from flowengine.core.budget import Ledger
 from flowengine.core.context import (
@@ -110,68 +111,38 @@ class NodeRuntime(NamedTuple):
         return self._replace(listener=listener)
 
 
-class NodeContext(Context):
-    """The view of one node, while it runs. Of a value that could be changed each reading gives a copy."""
+class _WalkContext(Context):
+    """A view of a walk. Of a value that could be changed each reading gives a copy."""
 
     __slots__ = ("_place",)
-    _place: tuple[Walk, int, Listener, Ledger | None, Around | None]
-    """A `NodeRuntime` as a plain tuple: a context is made for every node, and few nodes ask for their runtime."""
+    _place: Any
+    """The walk, and where in it the reader stands."""
     _give: Give = staticmethod(copy_mutable)
-
-    @property
-    def runtime(self) -> NodeRuntime:
-        return _new(NodeRuntime, self._place)
-
-    def with_(self, **changes: Any) -> Context:
-        if changes.keys() != {"runtime"}:
-            return super().with_(**changes)
-        view = _allocate(type(self))
-        _set_place(view, changes["runtime"])
-        return view
 
     @property
     def _walk(self) -> Walk:
         return self._place[0]
 
     @property
-    def _number(self) -> int:
-        return self._place[1]
-
-    @property
-    def result(self) -> Any:
-        return self._give(self._walk.passing.received(self._number))
-
-    @property
-    def has_result(self) -> bool:
-        return self._walk.passing.has_received(self._number)
+    @abstractmethod
+    def _layer(self) -> Layer:
+        """The state that is seen."""
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
-        walk, number, *_ = self._place
-        return StateView(walk.store, walk.seen(number), self._give)
+        return StateView(self._walk.store, self._layer, self._give)
 
     @property
     def routing_result(self) -> RoutingResult | None:
-        walk = self._walk
-        return self._give(read_or_raise(walk.store.owned(walk.seen(self._number), ROUTING)))
+        return self._give(read_or_raise(self._walk.store.owned(self._layer, ROUTING)))
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
-        walk = self._walk
-        return self._give(read_or_raise(walk.store.owned(walk.seen(self._number), EVALUATION)))
+        return self._give(read_or_raise(self._walk.store.owned(self._layer, EVALUATION)))
 
     def _carry(self, name: str) -> Any:
-        walk = self._walk
         key = _RESULTS.get(name)
-        return getattr(self, name) if key is None else self._give(walk.store.owned(walk.seen(self._number), key))
-
-    @property
-    def prev_outputs(self) -> Mapping[str, Any]:
-        return _Outputs(self._walk, self._number, self._give)
-
-    @property
-    def nodes(self) -> Mapping[str, NodeView]:
-        return _Nodes(self._walk, self._number, self._give)
+        return getattr(self, name) if key is None else self._give(self._walk.store.owned(self._layer, key))
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -186,6 +157,58 @@ class NodeContext(Context):
         return ()
 
     @property
+    def variables(self) -> Mapping[str, Any]:
+        return self._give(self._walk.variables)
+
+
+class NodeContext(_WalkContext):
+    """The view of one node, while it runs."""
+
+    __slots__ = ()
+    _place: tuple[Walk, int, Listener, Ledger | None, Around | None]
+    """A `NodeRuntime` as a plain tuple: a context is made for every node, and few nodes ask for their runtime."""
+
+    @property
+    def runtime(self) -> NodeRuntime:
+        return _new(NodeRuntime, self._place)
+
+    def with_(self, **changes: Any) -> Context:
+        if changes.keys() != {"runtime"}:
+            return super().with_(**changes)
+        view = _allocate(type(self))
+        _set_place(view, changes["runtime"])
+        return view
+
+    @property
+    def _number(self) -> int:
+        return self._place[1]
+
+    @property
+    def _layer(self) -> Layer:
+        return self._walk.seen(self._number)
+
+    @property
+    def shared_state(self) -> Mapping[str, Any]:
+        walk, number, *_ = self._place  # As above, and with fewer calls: most nodes read it.
+        return StateView(walk.store, walk.seen(number), self._give)
+
+    @property
+    def result(self) -> Any:
+        return self._give(self._walk.passing.received(self._number))
+
+    @property
+    def has_result(self) -> bool:
+        return self._walk.passing.has_received(self._number)
+
+    @property
+    def prev_outputs(self) -> Mapping[str, Any]:
+        return _Outputs(self._walk, self._number, self._give)
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        return _Nodes(self._walk, self._number, self._give)
+
+    @property
     def current_node(self) -> str:
         return self._walk.path_of(self._number)
 
@@ -196,10 +219,6 @@ class NodeContext(Context):
     @property
     def run_id(self) -> str | None:
         return self._walk.read_id(self._number)
-
-    @property
-    def variables(self) -> Mapping[str, Any]:
-        return self._give(self._walk.variables)
 
     @property
     def shared(self) -> NodeContext:
@@ -218,7 +237,7 @@ class _SharedNodeContext(NodeContext):
 
 
 # The slot's own setter: a Context refuses attribute assignment, and only this module fills one.
-_slots: dict[str, Any] = dict(vars(NodeContext))
+_slots: dict[str, Any] = dict(vars(_WalkContext))
 _set_place = _slots["_place"].__set__
 _allocate: Final[Callable[[type[Any]], Any]] = object.__new__
 _new: Final[Any] = vars(tuple)["__new__"]
@@ -231,8 +250,13 @@ def view_of(walk: Walk, number: int, listener: Listener) -> NodeContext:
     return view
 
 
-class _Outputs(Mapping[str, Any]):
-    """Ancestor → output, for the ancestors that succeeded."""
+V = TypeVar("V")
+_AFTER_ALL: Final = -1
+"""In the place of a node's number: all nodes are seen."""
+
+
+class _Seen(Mapping[str, V]):
+    """The nodes that a node sees, those round its level first."""
 
     __slots__ = ("_give", "_number", "_walk")
 
@@ -241,28 +265,28 @@ class _Outputs(Mapping[str, Any]):
         self._number = number
         self._give = give
 
-    def __getitem__(self, node: str) -> Any:
-        number = self._walk.graph.index.get(node, -1)
-        if number < 0 and self._walk.outer is not None:
-            return _Outputs(*self._walk.outer, self._give)[node]
-        if number < 0 or not self._sees(number):
-            raise KeyError(_explain_unseen(self._walk, self._number, node))
-        result = self._walk.result_of(number)
-        if result is None:
-            raise NoOutputError(node, self._walk.status(node))
-        return self._give(result.output)
-
-    def _sees(self, number: int) -> bool:
-        return self._walk.graph.is_ancestor(number, self._number)
-
-    def _all(self) -> Iterator[int]:
-        return self._walk.graph.ancestry.of(self._number)
+    def _find(self, node: str) -> tuple[Walk, int]:
+        """The walk that has a node, and its number there."""
+        walk, reader = self._walk, self._number
+        number = walk.graph.index.get(node)
+        while number is None and walk.outer is not None:
+            walk, reader = walk.outer
+            number = walk.graph.index.get(node)
+        if number is not None and (reader == _AFTER_ALL or walk.graph.is_ancestor(number, reader)):
+            return walk, number
+        if number is None:
+            raise KeyError(f"there is no node '{node}'{did_you_mean(node, walk.graph.index)}")
+        raise KeyError(f"node '{node}' is not an ancestor of '{walk.graph.ids[reader]}': add it to `needs` to read it")
 
     def __iter__(self) -> Iterator[str]:
-        if self._walk.outer is not None:
-            yield from _Outputs(*self._walk.outer, self._give)
-        ids = self._walk.graph.ids
-        yield from (ids[each] for each in self._all() if self._walk.result_of(each) is not None)
+        walk = self._walk
+        if walk.outer is not None:
+            yield from type(self)(*walk.outer, self._give)
+        seen = range(len(walk.graph)) if self._number == _AFTER_ALL else walk.graph.ancestry.of(self._number)
+        yield from (walk.graph.ids[each] for each in seen if self._has(each))
+
+    def _has(self, number: int) -> bool:
+        return True
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -271,23 +295,29 @@ class _Outputs(Mapping[str, Any]):
         return repr(dict(self))
 
 
-class _Nodes(Mapping[str, NodeView]):
+class _Outputs(_Seen[Any]):
+    """Ancestor → output, for the ancestors that succeeded."""
+
+    __slots__ = ()
+
+    def __getitem__(self, node: str) -> Any:
+        walk, number = self._find(node)
+        result = walk.result_of(number)
+        if result is None:
+            raise NoOutputError(node, walk.status(node))
+        return self._give(result.output)
+
+    def _has(self, number: int) -> bool:
+        return self._walk.result_of(number) is not None
+
+
+class _Nodes(_Seen[NodeView]):
     """Ancestor → its view, for every ancestor whatever became of it."""
 
-    __slots__ = ("_give", "_number", "_walk")
-
-    def __init__(self, walk: Walk, number: int, give: Give) -> None:
-        self._walk = walk
-        self._number = number
-        self._give = give
+    __slots__ = ()
 
     def __getitem__(self, node: str) -> NodeView:
-        walk = self._walk
-        number = walk.graph.index.get(node, -1)
-        if number < 0 and walk.outer is not None:
-            return _Nodes(*walk.outer, self._give)[node]
-        if number < 0 or not self._sees(number):
-            raise KeyError(_explain_unseen(walk, self._number, node))
+        walk, number = self._find(node)
         result = walk.result_of(number)
         error = walk.error_of(number)
         return NodeView(
@@ -297,66 +327,22 @@ class _Nodes(Mapping[str, NodeView]):
             None if error is None else error.message,
         )
 
-    def _sees(self, number: int) -> bool:
-        return self._walk.graph.is_ancestor(number, self._number)
 
-    def _all(self) -> Iterator[int]:
-        return self._walk.graph.ancestry.of(self._number)
-
-    def __iter__(self) -> Iterator[str]:
-        if self._walk.outer is not None:
-            yield from _Nodes(*self._walk.outer, self._give)
-        ids = self._walk.graph.ids
-        yield from (ids[each] for each in self._all())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def _explain_unseen(walk: Walk, number: int, node: str) -> str:
-    if node in walk.graph:
-        return f"node '{node}' is not an ancestor of '{walk.graph.ids[number]}': add it to `needs` to read it"
-    return f"there is no node '{node}'{did_you_mean(node, walk.graph.index)}"
-
-
-class _AllOutputs(_Outputs):
-    """Every node's output, for the end of a run."""
-
-    __slots__ = ()
-
-    def _sees(self, number: int) -> bool:
-        return True
-
-    def _all(self) -> Iterator[int]:
-        return iter(range(len(self._walk.graph)))
-
-
-class _AllNodes(_Nodes):
-    __slots__ = ()
-
-    def _sees(self, number: int) -> bool:
-        return True
-
-    def _all(self) -> Iterator[int]:
-        return iter(range(len(self._walk.graph)))
-
-
-class FinalContext(Context):
+class FinalContext(_WalkContext):
     """The view after every node of a level is settled: all nodes, and the merged state.
 
     The flow's outputs see it, and what a container decides after its body (`until`, `carry`, `result`).
     """
 
-    __slots__ = ("_final", "_walk")
-    _walk: Walk
-    _final: Layer
+    __slots__ = ()
+    _place: tuple[Walk, Layer]
 
     def __init__(self, walk: Walk) -> None:
-        _set_final_walk(self, walk)
-        _set_final(self, walk.final())
+        _set_place(self, (walk, walk.final()))
 
-    def _give(self, value: Any) -> Any:
-        return copy_mutable(value)
+    @property
+    def _layer(self) -> Layer:
+        return self._place[1]
 
     @property
     def result(self) -> Any:
@@ -367,40 +353,12 @@ class FinalContext(Context):
         return False
 
     @property
-    def shared_state(self) -> Mapping[str, Any]:
-        return StateView(self._walk.store, self._final, self._give)
-
-    @property
-    def routing_result(self) -> RoutingResult | None:
-        return self._give(read_or_raise(self._walk.store.owned(self._final, ROUTING)))
-
-    @property
-    def evaluation_result(self) -> EvaluationResult | None:
-        return self._give(read_or_raise(self._walk.store.owned(self._final, EVALUATION)))
-
-    def _carry(self, name: str) -> Any:
-        key = _RESULTS.get(name)
-        return getattr(self, name) if key is None else self._give(self._walk.store.owned(self._final, key))
-
-    @property
     def prev_outputs(self) -> Mapping[str, Any]:
-        return _AllOutputs(self._walk, len(self._walk.graph), self._give)
+        return _Outputs(self._walk, _AFTER_ALL, self._give)
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:
-        return _AllNodes(self._walk, len(self._walk.graph), self._give)
-
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        return self._give(self._walk.inputs)
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        return self._walk.env
-
-    @property
-    def messages(self) -> Sequence[Any]:
-        return ()
+        return _Nodes(self._walk, _AFTER_ALL, self._give)
 
     @property
     def current_node(self) -> str | None:
@@ -415,12 +373,8 @@ class FinalContext(Context):
         return self._walk.read_id(None)
 
     @property
-    def variables(self) -> Mapping[str, Any]:
-        return self._give(self._walk.variables)
-
-    @property
     def runtime(self) -> GivenRuntime:
-        return GivenRuntime(kept=KeptView(self._walk.store, self._final, copy_mutable))
+        return GivenRuntime(kept=KeptView(self._walk.store, self._layer, copy_mutable))
 
     @property
     def shared(self) -> FinalContext:
@@ -429,10 +383,4 @@ class FinalContext(Context):
 
 class _SharedFinalContext(FinalContext):
     __slots__ = ()
-
-    def _give(self, value: Any) -> Any:
-        return value
-
-
-_of_final: dict[str, Any] = dict(vars(FinalContext))
-_set_final_walk, _set_final = (_of_final[name].__set__ for name in ("_walk", "_final"))
+    _give = staticmethod(_return_unchanged)

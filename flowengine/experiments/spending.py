@@ -16,7 +16,14 @@ from flowengine.core.budget import Spending
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
-from flowengine.errors import InputError, JournalError, did_you_mean
+from flowengine.errors import (
+    InputError,
+    JournalError,
+    RunNotFoundError,
+    StoreCorruptError,
+    StoreVersionError,
+    did_you_mean,
+)
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import file_path
 
@@ -119,15 +126,22 @@ def parse_dimensions(text: str) -> Sequence[str]:
 
 
 def spending_of(
-    store: JournalStore, runs: Iterable[RunInfo], by: Sequence[str]
+    store: JournalStore, runs: Iterable[RunInfo], by: Sequence[str], damaged: Callable[[str, JournalError], object]
 ) -> tuple[list[SpendingRow], SpendingRow]:
-    """The groups, the dearest first, and the sum of all."""
+    """The groups, the dearest first, and the sum of all. `damaged` is told each run whose record cannot be read, and
+    why: it is left out. A run that was removed meanwhile is none."""
     read = [_reader(name) for name in by]
     groups: dict[tuple[str, ...], SpendingRow] = {}
     whole = SpendingRow(("all", *[""] * (len(by) - 1)))
     for run in runs:
-        with only_looking():
-            events = store.events(run.run_id)
+        try:
+            with only_looking():
+                events = store.events(run.run_id)
+        except RunNotFoundError:
+            continue
+        except (StoreCorruptError, StoreVersionError) as error:
+            damaged(run.run_id, error)
+            continue
         for each in _calls(run, events):
             group = tuple(reader(each) for reader in read)
             row = groups.get(group)

@@ -32,6 +32,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
 from flowengine.journal.blob_owners import forget_beside
+from flowengine.journal.stores import commit_events
 from flowengine.journal.value_types import only_looking
 
 __all__ = [
@@ -250,11 +251,8 @@ async def _record_kept(store: JournalStore, run_id: str, at: float) -> Collectio
     try:
         with only_looking():
             left = answers_left(store, run_id, journal.read())
-            for path, given in left.items():
-                journal.append(NodeRecorded(node_of_question(path, given), at, given))
-            waiting = journal.commit(True)
-            if waiting is not None:
-                await waiting
+            taken = [NodeRecorded(node_of_question(path, given), at, given) for path, given in left.items()]
+            await commit_events(journal, *taken)
             if left:  # Before others can go on with the run, and its next question is answered.
                 _drop_kept(store, run_id, left)
     finally:

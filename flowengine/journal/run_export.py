@@ -19,7 +19,7 @@ from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.run_digest import RunNotes
 from flowengine.journal.run_notes import decode_notes, encode_notes, keep_notes
-from flowengine.journal.stores import check_run_id
+from flowengine.journal.stores import check_run_id, commit_events
 from flowengine.journal.value_types import FILE_TAG
 
 if TYPE_CHECKING:
@@ -277,11 +277,7 @@ async def store_run(
     try:
         for content in files.values():
             blobs_of(store).put_blob(started.run_id, content)
-        for event in (started, *events[1:]):
-            journal.append(event)
-        waiting = journal.commit(True)
-        if waiting is not None:
-            await waiting
+        await commit_events(journal, started, *events[1:])
     finally:
         await journal.close()
     if notes and any(notes):

@@ -41,6 +41,8 @@ __all__ = [
     "as_store",
     "busy_error",
     "check_run_id",
+    "commit_events",
+    "copy_for_listener",
     "now_of",
     "open_store",
     "tell_events",
@@ -101,6 +103,15 @@ def busy_error(run_id: str, process: str) -> RunBusyError:
         f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process",
         f"process {process}",
     )
+
+
+async def commit_events(journal: Journal, *events: Event, alone: bool = True) -> None:
+    """Have a journal take some events, and wait until they are durable."""
+    for event in events:
+        journal.append(event)
+    waiting = journal.commit(alone)
+    if waiting is not None:
+        await waiting
 
 
 # --- A store's address as it may be shown
@@ -185,10 +196,14 @@ class TeeJournal:
 
     def append(self, event: Event, /) -> None:
         self._journal.append(event)
-        if type(event) is NodeFinished and not UNCHANGEABLE.issuperset(map(type, event.result)):
-            # What the listener does to a value reaches no later node.
-            event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
-        self._listener(event)
+        self._listener(copy_for_listener(event))
+
+
+def copy_for_listener(event: Event) -> Event:
+    """The event with copies of its values that can be changed: what a listener does to one reaches no later node."""
+    if type(event) is not NodeFinished or UNCHANGEABLE.issuperset(map(type, event.result)):
+        return event
+    return event._replace(result=NodeResult(*map(copy_mutable, event.result)))
 
 
 def open_store(url: str | None, durability: Durability = "process") -> JournalStore:

@@ -22,6 +22,7 @@ from flowengine.core.batching import AwaitsAnswer
 from flowengine.core.context import Context, EvaluationResult, NodeResult
 from flowengine.core.records import AwaitsPerson, Decided
 from flowengine.core.run_scope import RunScope
+from flowengine.core.user_code import USER_CODE
 from flowengine.core.values import find_label
 from flowengine.engine.graph import FALLBACK
 from flowengine.engine.ports import Ended, Park
@@ -73,6 +74,11 @@ class AskingNode(FlowNode):
 
     @abstractmethod
     async def _ask(self, context: Context) -> NodeResult: ...
+
+    def _lead(self, targets: Mapping[str, str | None], fallback: str | None) -> None:
+        """Sets where its labels lead; `fallback`: the node for an answer without a usable one."""
+        self._fallback = fallback
+        self._routes = {**targets, **({} if fallback is None else {FALLBACK: fallback})}
 
     @property
     def routes(self) -> Mapping[str, str | None]:
@@ -157,10 +163,7 @@ class AgentNode(AskingNode):
         self.prompt = prompt
         self.shared_prompt = shared_prompt
         self.attach = attach
-        self._routes = dict(targets or {})
-        self._fallback = fallback
-        if fallback is not None:
-            self._routes[FALLBACK] = fallback
+        self._lead(targets or {}, fallback)
 
     @property
     def prototype(self) -> Agent:
@@ -196,8 +199,11 @@ class AgentNode(AskingNode):
             _refuse_external((tool for each in served.sets for tool in each.tools), node=path)
 
     async def _ask(self, context: Context) -> NodeResult:
-        agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
-        asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
+        with USER_CODE:
+            agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
+            asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
+            attachments = () if self.attach is None else files_of(self.attach(context))
+            shared = "" if self.shared_prompt is None else text_of(self.shared_prompt(context))
         gateway_for = asking_gateway_of if is_settled_late(agent.generation, agent.improvement) else telling_gateway_of
         result, prompt, evaluation, routing, kept = await agent.respond(
             asked,
@@ -207,8 +213,8 @@ class AgentNode(AskingNode):
             kept=None if agent.sources is None else context.runtime.kept,
             recorded=() if agent.sources is None else context.runtime.recorded,
             admit=partial(_refuse_external, node=context.current_node) if self._repeats else None,
-            attachments=() if self.attach is None else files_of(self.attach(context)),
-            shared="" if self.shared_prompt is None else text_of(self.shared_prompt(context)),
+            attachments=attachments,
+            shared=shared,
         )
         route = None if routing is None else choose_label(routing.next_route, self._routes, self._fallback)
         if route is not None:
@@ -268,10 +274,7 @@ class RoutingNode(AskingNode):
         self.agent = agent
         self.target = target
         self.attach = attach
-        self._routes = dict(targets)
-        self._fallback = fallback
-        if fallback is not None:
-            self._routes[FALLBACK] = fallback
+        self._lead(targets, fallback)
 
     @property
     def prototype(self) -> RoutingAgent:
@@ -282,8 +285,10 @@ class RoutingNode(AskingNode):
         return True
 
     async def _ask(self, context: Context) -> NodeResult:
-        agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
-        routing = await agent.route(_subject(context, self.target, self.attach), asking_gateway_of(context))
+        with USER_CODE:
+            agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
+            subject = _subject(context, self.target, self.attach)
+        routing = await agent.route(subject, asking_gateway_of(context))
         label = choose_label(routing.next_route, self._routes, self._fallback)
         context.runtime.explain(Decided("route", label, among=tuple(self._routes)))
         return NodeResult(output=routing, routing=routing, route=label)
@@ -337,14 +342,18 @@ class EvaluationNode(AskingNode):
     async def _ask(self, context: Context) -> NodeResult:
         given = None
         if self.scorer is not None:
-            handed = self.handed(context)
-            given = digest_handed(context, handed)
-            answer = self.scorer(handed["content"])
-            evaluation = _score_of(await answer if isawaitable(answer) else answer, handed["content"], self.threshold)
+            with USER_CODE:
+                handed = self.handed(context)
+                given = digest_handed(context, handed)
+                answer = self.scorer(handed["content"])
+                answer = await answer if isawaitable(answer) else answer
+            evaluation = _score_of(answer, handed["content"], self.threshold)
         else:
             assert self.judge is not None  # There is no scorer.
-            judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
-            evaluation = await judge.evaluate(_subject(context, self.target, self.attach), asking_gateway_of(context))
+            with USER_CODE:
+                judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
+                subject = _subject(context, self.target, self.attach)
+            evaluation = await judge.evaluate(subject, asking_gateway_of(context))
         route = "pass" if evaluation.passed else "fail"
         context.runtime.explain(Decided("evaluation", route, (self._explain(evaluation),), tuple(self._routes)))
         return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=given)

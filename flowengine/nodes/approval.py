@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Unpack
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.records import Answered, ApprovalRequested
+from flowengine.core.user_code import USER_CODE
 from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.nodes.code_digest import digest_handed
@@ -104,8 +105,9 @@ class ApprovalNode(FlowNode):
 
     def _question(self, context: Context) -> ApprovalRequested:
         expires = None if self.expires is None else min(self._clock() + min(self.expires, _LATEST), _LATEST)
-        notify = None if self.notify is None else self.notify(context)
-        message = self.handed(context)["message"]
+        with USER_CODE:
+            notify = None if self.notify is None else self.notify(context)
+            message = self.handed(context)["message"]
         asked = ApprovalRequested(message, list(self._routes), self.form, expires, self.on_expire)
         return asked._replace(approvers=self.approvers, notify=notify, describe=self.describe, form_for=self.form_for)
 

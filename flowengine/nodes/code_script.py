@@ -18,16 +18,15 @@ from pydantic_core import to_jsonable_python
 
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.json_values import check_text, refusing_no_json
-from flowengine.core.records import Notice, Received
+from flowengine.core.records import Notice
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, OutputError, RunError
 from flowengine.nodes.code_digest import digest_handed
-from flowengine.nodes.function import MAX_GIVEN
-from flowengine.nodes.node import FlowNode, NodeSettings, Value
+from flowengine.nodes.function import explain_received
+from flowengine.nodes.node import FlowNode, NodeSettings, Value, work_out
 from flowengine.skills.sandbox.sandbox import Sandbox, verdict
 from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 from flowengine.skills.skill_files import RefusedError
-from flowengine.templating.text import excerpt
 from flowengine.tools.result_text import cut
 
 __all__ = ["CodeNode"]
@@ -119,8 +118,7 @@ class CodeNode(FlowNode):
 
     async def run(self, context: Context, /) -> NodeResult:
         handed = self.handed(context)
-        if handed:
-            context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
+        explain_received(context, handed)
         given = digest_handed(context, handed)
         return NodeResult(await self._call(context, handed), given=given)
 
@@ -141,7 +139,7 @@ class CodeNode(FlowNode):
         return _value_of(outcome, self._sandbox.limits)
 
     def handed(self, context: Context) -> Mapping[str, Any]:
-        values = {name: value(context) for name, value in self.arguments.items()}
+        values = work_out(self.arguments, context)
         with refusing_no_json("a value of `with`"):
             return to_jsonable_python(values)
 

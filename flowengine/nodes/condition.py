@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Self, Unpack, cast
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided
+from flowengine.core.user_code import failure_of_code
 from flowengine.core.values import describe_value, find_label
-from flowengine.errors import DefinitionError, RouteError, names_arguments, refuse_other_kind
+from flowengine.errors import DefinitionError, JournalError, RouteError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 
@@ -19,7 +20,6 @@ __all__ = ["CasesNode", "ConditionNode", "SwitchNode"]
 
 _THEN = NodeResult("then", route="then")
 _ELSE = NodeResult("else", route="else")
-_TWO_WAYS = ("then", "else")
 
 
 class ConditionNode(FlowNode):
@@ -53,14 +53,13 @@ class ConditionNode(FlowNode):
         self._bind(function)
         if isinstance(then, Mapping):
             self._routes: dict[str, str | None] = {_label(label): target for label, target in then.items()}
-            self._two_way = False
             self._has_otherwise = has_otherwise if has_otherwise is not None else otherwise is not None
             if self._has_otherwise:
                 self._routes["else"] = otherwise
         else:
             self._routes = {"then": then, "else": otherwise}
-            self._two_way = True
             self._has_otherwise = False
+        self._two_way = not isinstance(then, Mapping)
 
     def with_function(self, function: Callable[[Context], Any]) -> Self:
         """This node with a function in the place of its own, or of its expression."""
@@ -80,13 +79,16 @@ class ConditionNode(FlowNode):
         if self._test is not None:
             found = self._test(context)
             result = _THEN if found["answer"] else _ELSE
-            context.runtime.explain(Decided("if", result.output, (found,), _TWO_WAYS))
+            context.runtime.explain(Decided("if", result.output, (found,), ("then", "else")))
             return result
-        answer = self.function(context)
-        if (answer is True or answer is False) and self._two_way:
-            return _THEN if answer else _ELSE
-        if isinstance(answer, Awaitable):
-            answer = await cast(Awaitable[Any], answer)
+        try:  # Not `with USER_CODE`, whose calls cost as much as some nodes.
+            answer = self.function(context)
+            if (answer is True or answer is False) and self._two_way:
+                return _THEN if answer else _ELSE
+            if isinstance(answer, Awaitable):
+                answer = await cast(Awaitable[Any], answer)
+        except JournalError as error:
+            raise failure_of_code(error) from error
         label = self._choose(answer)
         return NodeResult(label, route=label)
 
@@ -99,8 +101,7 @@ class ConditionNode(FlowNode):
             return label
         if self._has_otherwise:
             return "else"
-        allowed = ", ".join(self._routes)
-        raise RouteError(f"the condition answered {answer!r:.60}; allowed are: {allowed}")
+        raise RouteError(f"the condition answered {answer!r:.60}; allowed are: {', '.join(self._routes)}")
 
     @property
     def code(self) -> Sequence[Callable[..., Any]]:

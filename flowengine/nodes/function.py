@@ -13,18 +13,18 @@ from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.records import Received
-from flowengine.core.user_code import call_in_thread, describe_error
-from flowengine.errors import DefinitionError, JournalError, OutputError, RunError, names_arguments, refuse_other_kind
+from flowengine.core.user_code import call_in_thread, failure_of_code
+from flowengine.errors import DefinitionError, JournalError, OutputError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed, source_of
-from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result
+from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result, work_out
 from flowengine.templating.text import excerpt
 
-__all__ = ["FunctionNode", "is_async"]
+__all__ = ["FunctionNode", "explain_received", "is_async"]
 
 
 _new: Final[Any] = vars(tuple)["__new__"]
-MAX_GIVEN: Final = 2_000
-"""Characters of each value that are on record of what a body was handed: what is longer came from somewhere."""
+_MAX_GIVEN: Final = 2_000
+"""Characters of each value that are on record of what a body was handed."""
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 """Types of results that hold no bytes."""
 _NOTHING_ELSE: Final = tuple(NodeResult()[1:-1])
@@ -83,14 +83,13 @@ class FunctionNode(FlowNode):
             call = self._call(context)
         else:
             handed = self.handed(context) or EMPTY
-            if self.arguments:
-                context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
+            explain_received(context, handed)
             given = digest_handed(context, handed)  # Before the function can change what it is handed.
             call = self._call(context, handed)
-        try:
+        try:  # Not `with USER_CODE`, whose calls cost as much as some nodes.
             value = await call
-        except JournalError as error:  # Of another run, that the function began or looked for: it ends this node alone.
-            raise RunError(describe_error(error)) from error
+        except JournalError as error:
+            raise failure_of_code(error) from error
         if type(value) is NodeResult:
             check_result(value, self)
         if type(value) not in _PLAIN and _gives_bytes(value):
@@ -102,7 +101,7 @@ class FunctionNode(FlowNode):
     def handed(self, context: Context) -> Mapping[str, Any] | None:
         if self.arguments is None:
             return None if self.wants_context else EMPTY
-        return {name: value(context) for name, value in self.arguments.items()}
+        return work_out(self.arguments, context)
 
     def _call_arguments(self, context: Context, handed: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Returns the arguments of the call."""
@@ -125,6 +124,12 @@ class FunctionNode(FlowNode):
     @property
     def code(self) -> Sequence[Callable[..., Any]]:
         return (self.function,)
+
+
+def explain_received(context: Context, handed: Mapping[str, Any]) -> None:
+    """Puts on record what a body is handed, if anything; what is longer came from somewhere."""
+    if handed:
+        context.runtime.explain(Received({name: excerpt(value, _MAX_GIVEN) for name, value in handed.items()}))
 
 
 def _gives_bytes(value: Any) -> bool:

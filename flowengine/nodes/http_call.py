@@ -19,7 +19,7 @@ from flowengine.models.http.status_errors import read_retry_after
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.http_request import Answer, Expected, describe_url, make_request, read_body
 from flowengine.nodes.http_sender import Sender, SentAnswer
-from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
+from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
 from flowengine.tools.result_text import cut, text_of
 
 __all__ = ["EFFECTS", "HttpNode"]
@@ -136,7 +136,7 @@ class HttpNode(FlowNode):
             raise RunError(f"the answer's body: {error}") from error
 
     def handed(self, context: Context) -> Mapping[str, Any]:
-        return {name: value(context) for name, value in self._values.items()}
+        return work_out(self._values, context)
 
     def identity(self) -> Sequence[Any]:
         said = text_of(self.expected.schema), list(self.expected.status)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from flowengine.core.file_values import FileValue
 from flowengine.core.json_values import check_text, refuse_constant, write_json
@@ -112,7 +112,7 @@ def _with_query(url: Any, query: Mapping[str, Any]) -> str:
         values = cast("list[Any]", value if isinstance(value, list | tuple) else [value])
         pairs += [(name, _to_text(each)) for each in values if each is not None]
     if pairs:
-        address += f"{'&' if urlsplit(address).query else '?'}{urlencode(pairs, quote_via=quote)}"
+        address += f"{'&' if address.partition('?')[2] else '?'}{urlencode(pairs, quote_via=quote)}"
     if len(address) > _LONGEST_URL:
         raise RunError(f"the address has {len(address):,} characters, and {_LONGEST_URL:,} are the most")
     return address

@@ -121,7 +121,11 @@ class HttpSender:
             if left == 0:
                 break
             left -= 1
-            url = urljoin(url, location).partition("#")[0]
+            try:
+                url = urljoin(url, location).partition("#")[0]
+            except ValueError:
+                told = f"{request.method} {describe_url(url)} answered with a redirect to {location!r:.200}"
+                raise RunError(f"{told}, which is no address") from None
         return SentAnswer(answer, url, Secrets(list(gone_out.values())))
 
     def _rule_for(self, url: str) -> AddressRule:

@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Unpack
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.records import Decided, RoundEnded
+from flowengine.core.user_code import USER_CODE
 from flowengine.core.values import describe_value, freeze, frozen_dict
 from flowengine.engine.levels import Unfinished, enter_level, result_of_level, store_of
 from flowengine.engine.ports import Ended
 from flowengine.errors import LimitError, RunError, TemplateError
 from flowengine.nodes.compiled_flow import ContainerNode
-from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least
+from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least, work_out
 
 __all__ = ["LoopNode"]
 
@@ -73,7 +74,7 @@ class LoopNode(ContainerNode):
 
     async def run(self, context: Context, /) -> Ended:
         told = {record.number: record for record in context.runtime.recorded if type(record) is RoundEnded}
-        variables: Mapping[str, Any] = freeze({name: value(context) for name, value in self.initial.items()})
+        variables: Mapping[str, Any] = freeze(work_out(self.initial, context))
         wrote: Mapping[str, Any] = EMPTY
         chosen: RoundEnded | None = None
         for index in range(self.max_iterations):
@@ -100,7 +101,7 @@ class LoopNode(ContainerNode):
                 return _result(ended, wrote, index + 1, exhausted=False)
             chosen = self._better(chosen, ended)
             if self.carry and index + 1 < self.max_iterations:
-                variables = freeze({**variables, **{name: value(seen) for name, value in self.carry.items()}})
+                variables = freeze({**variables, **work_out(self.carry, seen)})
         assert chosen is not None  # There was at least one round.
         if self.until is not None and self.exhausted_fails:
             raise RunError(f"`until` was not true in any of the {self.max_iterations} rounds")
@@ -109,10 +110,11 @@ class LoopNode(ContainerNode):
     def _judge_round(
         self, index: int, variables: Mapping[str, Any], seen: Context, test: Mapping[str, Any] | None
     ) -> RoundEnded:
-        stopped = test["answer"] if test is not None else self.until is not None and self.until(seen)
+        with USER_CODE:
+            stopped = test["answer"] if test is not None else self.until is not None and self.until(seen)
+            mark = None if self.best_by is None else self.best_by(seen)
         if not isinstance(stopped, bool):
             raise TemplateError(f"`until` must give true or false, found {describe_value(stopped)}")
-        mark = None if self.best_by is None else self.best_by(seen)
         if mark is not None and (isinstance(mark, bool) or not isinstance(mark, int | float)):
             raise TemplateError(f"`best_by` must give a number, found {describe_value(mark)}")
         return RoundEnded(index, variables, stopped, mark)

@@ -12,13 +12,21 @@ from anyio.abc import TaskGroup
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided, MapBegan, MapStopped
-from flowengine.core.user_code import describe_error
+from flowengine.core.user_code import USER_CODE, describe_error
 from flowengine.core.values import UNCHANGEABLE, FrozenDict, FrozenList, MixedList, describe_value, freeze
 from flowengine.engine.levels import Level, Unfinished, enter_level, history_of, result_of_level, store_of
 from flowengine.engine.ports import CalledOff, Ended, Park
 from flowengine.engine.scheduler import BodyError
 from flowengine.engine.tasks import meet_deadline
-from flowengine.errors import DefinitionError, FlowEngineError, LimitError, OverdueError, RunError, TemplateError
+from flowengine.errors import (
+    DefinitionError,
+    FlowEngineError,
+    LimitError,
+    OverdueError,
+    RunError,
+    SupersededError,
+    TemplateError,
+)
 from flowengine.nodes.compiled_flow import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least
 from flowengine.nodes.warm_start import begin_warm_start
@@ -36,7 +44,7 @@ FOR_EACH_SUSPENDED: Final = 4
 class Crew:
     """Does `work(0)` … `work(count - 1)`, `limit` at once; `stop` begins no further piece.
 
-    `work` should raise nothing: what it raises ends the crew; a `KeyboardInterrupt` comes out alone.
+    What a piece raises ends the crew and comes out alone, once the pieces in work have ended.
     """
 
     def __init__(self, count: int, work: Callable[[int], Awaitable[None]], limit: int | None = None) -> None:
@@ -46,14 +54,14 @@ class Crew:
         self._next = 0
         self._at_work = 0
         self._on_their_way = 0
-        self._interrupt: KeyboardInterrupt | None = None
+        self._error: Exception | KeyboardInterrupt | None = None
 
     async def run(self) -> None:
         if self._count:
             async with anyio.create_task_group() as tasks:
                 await self._worker(tasks)
-        if self._interrupt is not None:
-            raise self._interrupt
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
         self._next = self._count
@@ -70,10 +78,11 @@ class Crew:
             self._hire(tasks)
             try:
                 await self._work(index)
-            except KeyboardInterrupt as error:  # As in the scheduler: raised when the others have ended.
-                self._interrupt = error
+            except (Exception, KeyboardInterrupt) as error:  # As in the scheduler: raised when the others have ended.
+                self._error = self._error or error
                 self.stop()
-                tasks.cancel_scope.cancel()
+                if not isinstance(error, SupersededError):  # What is paid for is stored all the same.
+                    tasks.cancel_scope.cancel()
             finally:
                 self._at_work -= 1
 
@@ -155,7 +164,9 @@ class MapNode(ContainerNode):
         return lambda seen: seen.prev_outputs.get(last)
 
     async def run(self, context: Context, /) -> Ended:
-        items = freeze(_list(self.over(context)))
+        with USER_CODE:
+            given = self.over(context)
+        items = freeze(_list(given))
         if not any(type(record) is MapBegan for record in context.runtime.recorded):
             told = [excerpt(item, _MAX_ITEM) for item in items[:_MAX_TOLD]]
             await context.runtime.note(MapBegan(len(items), told))
@@ -365,7 +376,7 @@ def _failure(index: int, error: FlowEngineError) -> FlowEngineError:
 def _work_out(name: str, value: Value, seen: Context) -> Any:
     try:
         return value(seen)
-    except FlowEngineError:
+    except TemplateError:
         raise
     except Exception as error:  # A function of somebody's.
         raise TemplateError(f"`{name}` failed: {describe_error(error)}") from error

@@ -18,6 +18,7 @@ from flowengine.core.budget import Budget, OnLimit
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.run_scope import RunScope
+from flowengine.core.user_code import USER_CODE
 from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
 from flowengine.engine.ports import Ended
 from flowengine.engine.scheduler import OnFailure
@@ -45,6 +46,7 @@ __all__ = [
     "Value",
     "check_least",
     "check_result",
+    "work_out",
 ]
 
 # --- Bounds of a run and of its parts, as data
@@ -140,6 +142,12 @@ Effect = Literal["none", "idempotent", "external"]
 
 Value = Callable[[Context], Any]
 """A value that is worked out from what the node sees (a compiled template or expression)."""
+
+
+def work_out(values: Mapping[str, Callable[..., Any]], *seen: Any) -> dict[str, Any]:
+    """What some values are for what they are given; see `USER_CODE`."""
+    with USER_CODE:
+        return {name: value(*seen) for name, value in values.items()}
 
 
 @runtime_checkable

@@ -21,15 +21,15 @@ from flowengine.core.context import Context, NodeResult
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.records import Decided, EffectDecided, Notice, ToolCall, Waited, tool_key
 from flowengine.core.records import Retry as RetryRecord
-from flowengine.core.user_code import describe_error
+from flowengine.core.user_code import USER_CODE, describe_error
 from flowengine.core.values import describe_value
 from flowengine.engine.levels import timeout_error
 from flowengine.engine.ports import Ended, Known, Node, Skip
-from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
+from flowengine.engine.tasks import GRACE, is_being_cancelled, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, UnknownEffectError
 from flowengine.nodes.abandonable_body import AbandonableBody
-from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable, check_result
+from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable, check_result, work_out
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -72,7 +72,11 @@ class _Checked(_Wrapped[FlowNode]):
     """Refuses results of an author's own kind of node that the engine could not use."""
 
     async def run(self, context: Context, /) -> Ended:
-        result = await self._node.run(context)
+        if self._node.container:
+            result = await self._node.run(context)  # Its levels write the run's own record.
+        else:
+            with USER_CODE:
+                result = await self._node.run(context)
         if isinstance(result, NodeResult):
             check_result(result, self._node)
         return result
@@ -92,9 +96,10 @@ class _Conditional:
                 return Skip(why=why)
             context.runtime.explain(why)
             return await self._node.run(context)
-        answer: Any = self._when(context)
-        if isawaitable(answer):
-            answer = await answer
+        with USER_CODE:
+            answer: Any = self._when(context)
+            if isawaitable(answer):
+                answer = await answer
         if not isinstance(answer, bool):
             raise TemplateError(f"`when` must give true or false, found {describe_value(answer)}")
         return await self._node.run(context) if answer else Skip()
@@ -112,23 +117,30 @@ class _Setting:
         return self._with_writes(context, result) if isinstance(result, NodeResult) else result
 
     def _with_writes(self, context: Context, result: NodeResult) -> NodeResult:
-        written = {key: value(context, result.output) for key, value in self._values.items()}
+        written = work_out(self._values, context, result.output)
         return result._replace(state={**(result.state or {}), **written})
+
+
+class _Meeting(_Wrapped[Node]):
+    """A node whose evaluation that ran into the deadline waits for the cancellation."""
+
+    async def run(self, context: Context, /) -> Ended:
+        try:
+            return await self._node.run(context)
+        except OverdueError as error:
+            await meet_deadline(error)
 
 
 class _Timed:
     """Bounds one attempt; a result that comes after its time is up does not count."""
 
     def __init__(self, node: Node, seconds: float) -> None:
-        self._node = node
+        self._node = _Meeting(node)
         self._seconds = seconds
 
     async def run(self, context: Context, /) -> Ended:
         with anyio.move_on_after(self._seconds) as scope:
-            try:
-                result = await self._node.run(context)
-            except OverdueError as error:
-                await meet_deadline(error)
+            result = await self._node.run(context)
             if not scope.cancel_called:
                 return result
         raise self._overrun()
@@ -147,7 +159,7 @@ class _TimedApart(_Timed):
         if not is_on_asyncio():
             return await super().run(context)
         until = anyio.current_time() + self._seconds
-        body = AbandonableBody(_Meeting(self._node), context, min(until, anyio.current_effective_deadline()))
+        body = AbandonableBody(self._node, context, min(until, anyio.current_effective_deadline()))
         try:
             has_ended = await body.wait(until) or await body.cancel(GRACE)
         except anyio.get_cancelled_exc_class():
@@ -173,16 +185,6 @@ class _TimedApart(_Timed):
                 f"its code still ran {GRACE:g} s after it was cancelled: it was left behind, and its result is dropped"
             )
         )
-
-
-class _Meeting(_Wrapped[Node]):
-    """A node whose evaluation that ran into the deadline waits for the cancellation."""
-
-    async def run(self, context: Context, /) -> Ended:
-        try:
-            return await self._node.run(context)
-        except OverdueError as error:
-            await meet_deadline(error)
 
 
 _WORTH_TELLING: Final = 0.01
@@ -235,10 +237,7 @@ class _Bounded:
         if deadline is None or not self._leaf:
             return await self._node.run(charged)  # A container keeps the deadline of its levels itself.
         with anyio.move_on_at(deadline):
-            try:
-                return await self._node.run(charged)
-            except OverdueError as error:
-                await meet_deadline(error)
+            return await _Meeting(self._node).run(charged)
         raise timeout_error(ledger)
 
 
@@ -255,7 +254,7 @@ class _ExternalEffect(_Wrapped[Node]):
             return await self._node.run(context)
         except UnknownEffectError:
             raise  # As if the process had died meanwhile: a person decides.
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # As the scheduler has it: a function that exits has failed.
             await context.runtime.note(call._replace(result=describe_error(error), is_error=True, started=False))
             raise
 
@@ -296,12 +295,19 @@ class _Retrying:
         retrying = tenacity.AsyncRetrying(
             stop=lambda state: state.attempt_number >= policy.attempts - failed or _seconds_asked(state) > LONGEST_WAIT,
             wait=seconds,
-            retry=tenacity.retry_if_exception(policy.covers),
+            retry=tenacity.retry_if_exception(lambda error: _has_failed(error) and policy.covers(error)),
             sleep=anyio.sleep,
             before_sleep=tell,
             reraise=True,
         )
         return await retrying(self._node.run, context)
+
+
+def _has_failed(error: BaseException) -> bool:
+    """Tells whether it is a node's failure, as the scheduler has it, and not the end of the run or of its task."""
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return not is_being_cancelled()
+    return isinstance(error, Exception | SystemExit)
 
 
 def _seconds_asked(state: RetryCallState) -> float:

@@ -94,13 +94,17 @@ class _Wrapping(NamedTuple):
         return _Reusing(body, node, self.earlier) if self.earlier else body
 
 
-class _Inactive:
-    """Runs only what has no effect outside, without questions; of an agent's tools what had one gives what it gave."""
+class _BesideEarlier:
+    """The body of a node, beside the earlier runs that it is compared with."""
 
     def __init__(self, body: Node, node: FlowNode, earlier: Sequence[Earlier]) -> None:
         self._body = body
         self._node = node
         self._earlier = earlier
+
+
+class _Inactive(_BesideEarlier):
+    """Runs only what has no effect outside, without questions; of an agent's tools what had one gives what it gave."""
 
     async def run(self, context: Context, /) -> Ended:
         if isinstance(self._node, ApprovalNode):
@@ -157,13 +161,8 @@ async def _replay_agent(
     return Known(result, gateway.origin) if isinstance(result, NodeResult) and gateway.origin is not None else None
 
 
-class _Reusing:
+class _Reusing(_BesideEarlier):
     """Takes an earlier run's result where it still holds."""
-
-    def __init__(self, body: Node, node: FlowNode, earlier: Sequence[Earlier]) -> None:
-        self._body = body
-        self._node = node
-        self._earlier = earlier
 
     async def run(self, context: Context, /) -> Ended:
         if isinstance(context, NodeContext):

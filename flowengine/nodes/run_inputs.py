@@ -17,9 +17,9 @@ from flowengine.errors import InputError, did_you_mean, names_fields, refuse_oth
 __all__ = ["REQUIRED", "InputField", "checked_inputs", "parse_text", "take_files"]
 
 _MOST_TOLD: Final = 20
-"""Inputs that an error names: a caller may send very many."""
+"""Inputs that an error names, and values that one may have: there may be very many."""
 _LONGEST_NAME: Final = 80
-"""Characters of what is likened to known names."""
+"""Characters of what is shown, and likened to known names."""
 _JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
 """Types whose text is JSON."""
 
@@ -105,8 +105,10 @@ def _problem(field: InputField, value: Any) -> str | None:
         return f"expected {' or '.join(field.media_types)}, found {value.media_type}, by the file's content"
     if field.enum is not None and not is_one_of(value, field.enum):
         allowed = [str(each) for each in field.enum]
+        more = f" or {len(allowed) - _MOST_TOLD:,} more" if len(allowed) > _MOST_TOLD else ""
         said = value[:_LONGEST_NAME] if isinstance(value, str) else brief_repr(value, _LONGEST_NAME)
-        return f"{describe_value(value)} is not one of: {', '.join(allowed)}{did_you_mean(said, allowed)}"
+        shown = f"{brief_repr(value, _LONGEST_NAME)}{did_you_mean(said, allowed)}"
+        return f"expected one of {', '.join(allowed[:_MOST_TOLD])}{more}, not {shown}"
     return None
 
 

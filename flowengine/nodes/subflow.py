@@ -8,16 +8,15 @@ from typing import Any, ClassVar, Unpack
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_values import FileValue
-from flowengine.core.records import Received
+from flowengine.core.user_code import USER_CODE
 from flowengine.engine.levels import Unfinished, enter_level
 from flowengine.engine.ports import Ended
 from flowengine.engine.state import StateStore
 from flowengine.errors import LimitError
 from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, outputs_of, partial_outputs_of
-from flowengine.nodes.function import MAX_GIVEN
-from flowengine.nodes.node import NodeSettings, Value
+from flowengine.nodes.function import explain_received
+from flowengine.nodes.node import NodeSettings, Value, work_out
 from flowengine.nodes.run_inputs import checked_inputs, take_files
-from flowengine.templating.text import excerpt
 
 __all__ = ["SubflowNode"]
 
@@ -39,9 +38,8 @@ class SubflowNode(ContainerNode):
         self.arguments = arguments
 
     async def run(self, context: Context, /) -> Ended:
-        given: Mapping[str, Any] = {name: value(context) for name, value in self.arguments.items()}
-        if given:
-            context.runtime.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in given.items()}))
+        given: Mapping[str, Any] = work_out(self.arguments, context)
+        explain_received(context, given)
         fields = self.plan.inputs
         if fields and any(
             each.type == "file" and not isinstance(given.get(name), FileValue) for name, each in fields.items()
@@ -58,7 +56,8 @@ class SubflowNode(ContainerNode):
             if error.on_limit != "partial" or error.part != context.current_node:
                 raise
             return NodeResult(partial_outputs_of(self.plan, level.walk))
-        return NodeResult(outputs_of(self.plan, level.walk))
+        with USER_CODE:
+            return NodeResult(outputs_of(self.plan, level.walk))
 
     def identity(self) -> Sequence[Any]:
         return (self.plan.name,)

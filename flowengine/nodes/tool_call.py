@@ -19,7 +19,7 @@ from flowengine.journal.replay import ASSUMED_DONE
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.function import is_async
 from flowengine.nodes.gateway import tool_gateway_of
-from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
+from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.mcp.client import ServerTool, check_library
 from flowengine.tools.tool import ArgumentCheck, Tool, ToolResult, checking
@@ -146,7 +146,7 @@ class ToolNode(FlowNode):
         return self._rules.apply_to(replace(tool, effect=effect, timeout=timeout))
 
     def handed(self, context: Context) -> Mapping[str, Any]:
-        values = {name: value(context) for name, value in self.arguments.items()}
+        values = work_out(self.arguments, context)
         if isinstance(self.tool, Tool) and self.tool.function is not None:
             return values
         return json.loads(write_json(values, "a value of `with`"))

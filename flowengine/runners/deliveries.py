@@ -7,17 +7,19 @@ told when the run is put aside is told by the process that goes on with it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Final, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup
 
 from flowengine.core.records import Notified
+from flowengine.core.run_scope import RunScope
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import Journal
 from flowengine.errors import JournalError
 from flowengine.journal.approvals import Mail, told_last
+from flowengine.journal.stores import commit_events
 from flowengine.nodes.compiled_flow import Notifier, QuestionDelivery
 
 __all__ = ["Deliveries", "next_try"]
@@ -62,8 +64,8 @@ class Deliveries:
         self._looks = self._is_asked = False
         self._idle = anyio.Event()
         self._turns = anyio.Semaphore(_MAX_PARALLEL)
-        self._tasks: TaskGroup
-        self._failure: BaseException | None = None
+        self._scope: RunScope
+        self._failure: JournalError | None = None
 
     async def beside(
         self, work: Callable[[Callable[[], None]], Awaitable[T]], waits: Callable[[], bool], mail: Mail
@@ -72,16 +74,10 @@ class Deliveries:
         deliveries.
         """
         found: list[T] = []
-        async with anyio.create_task_group() as self._tasks:
-            try:
-                found.append(await work(self._look_soon))
-                if waits():
-                    await self._settle(mail)
-            except anyio.get_cancelled_exc_class():
-                raise
-            except BaseException as error:
-                self._failure = error  # Raised once the group is closed, so that it comes out alone.
-            self._tasks.cancel_scope.cancel()
+        async with RunScope() as self._scope:
+            found.append(await work(self._look_soon))
+            if waits():
+                await self._settle(mail)
         if self._failure is not None:
             raise self._failure
         return found[0]
@@ -92,7 +88,7 @@ class Deliveries:
         if not self._looks:
             self._looks = True
             self._left += 1
-            self._tasks.start_soon(self._look)
+            self._scope.start_soon(self._look)
 
     async def _look(self) -> None:
         while self._is_asked:
@@ -101,7 +97,7 @@ class Deliveries:
                 if each.key not in self._begun:
                     self._begun.add(each.key)
                     self._left += 1
-                    self._tasks.start_soon(self._deliver, each)
+                    self._scope.start_soon(partial(self._deliver, each))
             await anyio.sleep((perf_counter() - begun) / _SHARE)
         self._looks = False
         self._end_one()
@@ -110,10 +106,7 @@ class Deliveries:
         async with self._turns:
             record = await delivery.send()
         try:
-            self._journal.append(NodeRecorded(delivery.node, self._clock(), record))
-            waiting = self._journal.commit(False)
-            if waiting is not None:
-                await waiting
+            await commit_events(self._journal, NodeRecorded(delivery.node, self._clock(), record), alone=False)
         except JournalError as error:
             self._failure = self._failure or error
         self._end_one()

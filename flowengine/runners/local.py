@@ -46,6 +46,7 @@ from flowengine.errors import (
 )
 from flowengine.journal.approvals import Mail, answers_left, open_questions
 from flowengine.journal.replay import decided_effects
+from flowengine.journal.stores import commit_events
 from flowengine.journal.value_types import reading_record
 from flowengine.nodes.compiled_flow import CompiledFlow, outputs_of, partial_outputs_of
 from flowengine.nodes.node import RunLimits
@@ -392,7 +393,7 @@ class _Drive:
         """
         walk, journal, mail = self.walk, self.journal, self.mail
         try:
-            await _commit(journal, *first)  # From here on the run can be found and resumed.
+            await commit_events(journal, *first)  # From here on the run can be found and resumed.
             try:
                 stop = await self._begin()
             finally:
@@ -407,7 +408,7 @@ class _Drive:
                 if finished.status == "succeeded":
                     await leave_behind(self.plan, self.store, leaving, walk, self._fence)
             finished = _write_end(finished, journal.append)
-            await _commit(journal)
+            await commit_events(journal)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 is_stopped = isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error)
@@ -532,14 +533,6 @@ def _keeper(
 ) -> FileKeeper | None:
     """Takes files in for a run; None where the store, of another package, keeps none."""
     return FileKeeper(cast("BlobStore", store), run_id, plan.files, known) if hasattr(store, "put_blob") else None
-
-
-async def _commit(journal: Journal, *events: Event) -> None:
-    for event in events:
-        journal.append(event)
-    waiting = journal.commit(True)
-    if waiting is not None:
-        await waiting
 
 
 async def _close_quietly(journal: Journal, *last: Event) -> None:

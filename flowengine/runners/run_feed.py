@@ -2,7 +2,7 @@
 
 A slow follower has no buffer of its own, costs nothing and delays no one. The list is bounded: one that is too slow for
 it reads what it has missed in the store. Nothing is kept without a follower, unless somebody is about to follow. It
-knows no journal and no store.
+asks no journal and no store.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from flowengine.core.context import NodeResult
-from flowengine.core.values import copy_mutable
-from flowengine.engine.events import Event, NodeFinished, TokenStreamed
+from flowengine.engine.events import Event, TokenStreamed
+from flowengine.journal.stores import copy_for_listener
 
 __all__ = ["Followed", "RunFeed"]
 
@@ -47,9 +46,7 @@ class RunFeed:
     def hear(self, event: Event) -> None:
         """The journal has taken an event."""
         if self.followers or self.is_kept:
-            if type(event) is NodeFinished:  # What a follower does to it reaches no later node.
-                event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
-            self._keep((self.next, event))
+            self._keep((self.next, copy_for_listener(event)))
         self.next += 1
 
     def hear_token(self, token: TokenStreamed) -> None:

@@ -148,17 +148,19 @@ class _CassetteModel:
 
     @property
     def name(self) -> str:
-        model = self._settings.model
-        if model is None:
-            return next((call.request.model for call in self._cassette.calls), self._detect_model()[1])
-        return self._detect_model(model)[1] if isinstance(model, str) else model.name
+        return self._identity()[1]
 
     @property
     def provider(self) -> str:
+        return self._identity()[0]
+
+    def _identity(self) -> tuple[str, str]:
+        """Provider and name."""
         model = self._settings.model
         if model is None:
-            return next((call.reply.provider for call in self._cassette.calls), self._detect_model()[0])
-        return self._detect_model(model)[0] if isinstance(model, str) else model.provider
+            recorded = ((call.reply.provider, call.request.model) for call in self._cassette.calls)
+            return next(recorded, None) or self._detect_model()
+        return self._detect_model(model) if isinstance(model, str) else (model.provider, model.name)
 
     @property
     def definition(self) -> ModelDefinition | None:

@@ -83,7 +83,8 @@ def faked(
     `functions`: node or function name → what it returns, or a function to call instead. `tools`: the same by the name
     that the model calls. `http`: node → `{status, headers, body}` of the answer.
     `real`: functions, tools, servers and requests that stay as they are. A `Fake("each", […])` is used up
-    once: make the flow anew for each run; `Fake("fails", message)` in its list is a call that fails.
+    once: make the flow anew for each run; `Fake("fails", message)` in its list is a call that fails. Each attempt of
+    a node with `retry` is a call.
 
     >>> from flowengine import Flow, FunctionNode
     >>> def send(context):
@@ -221,24 +222,25 @@ class Fakes:
         return ToolSet(server.name, "", tools, source=f"fakes of the MCP server '{server.name}'")
 
     def _around_tool(self, tool: Tool) -> Tool:
-        fake = self._tools.get(tool.name)
-        if fake is None and tool.effect in self._refused and tool.name not in self._real:
-            fake = self._refusal(
-                f"the tool '{tool.name}' has an effect ({tool.effect})", f"tools: {{{tool.name}: …}}", tool.name
-            )
+        fake = self._find_fake(tool.name, tool.effect)
         return tool if fake is None else replace(tool, run=_make_tool_run(fake))
+
+    def _find_fake(self, tool: str, effect: str, *names: str) -> Callable[..., Any] | None:
+        """What stands for a tool, which may be named as real by other names too; None: the tool itself."""
+        fake = self._tools.get(tool)
+        if fake is None and effect in self._refused and not self._real & {tool, *names}:
+            return self._refusal(f"the tool '{tool}' has an effect ({effect})", f"tools: {{{tool}: …}}", tool)
+        return fake
 
     def _around_tool_node(self, path: str, node: ToolNode) -> ToolNode:
         """The node with a tool that stands for its own; a server that is not named as real is not started."""
         tool = node.tool
-        fake, names = self._tools.get(tool.name), {path, tool.name}
         if isinstance(tool, Tool):
-            if fake is None and node.effect in self._refused and not self._real & names:
-                what = f"the tool '{tool.name}' has an effect ({node.effect})"
-                fake = self._refusal(what, f"tools: {{{tool.name}: …}}", tool.name)
+            fake = self._find_fake(tool.name, node.effect, path)
             return node if fake is None else node.with_tool(replace(tool, run=_make_tool_run(fake)))
+        fake = self._tools.get(tool.name)
         if fake is None:
-            if self._real & {*names, tool.server.name} or self._runs(node):
+            if self._real & {path, tool.name, tool.server.name} or self._runs(node):
                 return node
             what = f"the tool '{tool.name}' is one of an MCP server"
             fake = self._refusal(what, f"tools: {{{tool.name}: …}}", tool.server.name)

@@ -164,7 +164,7 @@ class FakesSpec(Keys):
 
     functions: FakeValues = Field(default_factory=dict[str, Any])
     """Node (its path), or name of the function → what it returns, or `{fails: message}`, or `{returns: …}`, or `{each:
-    […]}`: one of these for each call after the other."""
+    […]}`: one of these for each call after the other. Each attempt of a node with `retry` is a call."""
     tools: FakeValues = Field(default_factory=dict[str, Any])
     """Tool, as the model calls it (`server_tool` for one of an MCP server) → the same. Servers are not started: an
     agent is offered those of their tools that stand here."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from flowengine.core.context import EMPTY
 from flowengine.core.file_values import find_files
 from flowengine.core.json_values import dumps, to_json_value
-from flowengine.core.records import PREPARING, Answered, ModelCall, ToolCall, question_path
+from flowengine.core.records import PREPARING, Answered, ModelCall, Retry, ToolCall, question_path
 from flowengine.core.values import is_map
 from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from flowengine.errors import InputError
@@ -49,8 +50,10 @@ class _Case:
         self.seats = set(seat_names(flow))
         self.servers = tuple(f"{each}_" for each in server_names(flow))
         self.answers: dict[str, list[Any]] = {}
-        self._calls: dict[str, tuple[str, str, Fake] | None] = {}
-        """Path of a node, in the order in which they began → its fake, as it ended last; calls of agents among them."""
+        self._calls: dict[str, list[tuple[str, str, Fake]]] = {}
+        """Path of a node, in the order in which they began → a fake for each of its attempts since it began last; calls
+        of agents among them."""
+        self._ended: set[str] = set()
         self.approvals: dict[str, Any] = {}
         self.notes: dict[str, None] = {}
 
@@ -58,7 +61,7 @@ class _Case:
     def fakes(self) -> Mapping[str, Mapping[str, Sequence[Fake]]]:
         """Kind of a fake → what it stands for → what its calls gave, one after the other."""
         found: dict[str, dict[str, list[Fake]]] = {"functions": {}, "tools": {}, "http": {}}
-        for kind, name, fake in filter(None, self._calls.values()):
+        for kind, name, fake in chain.from_iterable(self._calls.values()):
             found[kind].setdefault(name, []).append(fake)
         return found
 
@@ -66,15 +69,22 @@ class _Case:
         if isinstance(event, NodeRecorded):
             self._take_record(event.node, event.record)
         elif isinstance(event, NodeStarted):
-            self._calls.setdefault(event.node, None)
+            attempts = self._calls.setdefault(event.node, [])
+            if event.node in self._ended:
+                attempts.clear()
+                self._ended.discard(event.node)
         elif isinstance(event, NodeFailed):
-            self._take_end(event.node, Fake("fails", event.error.message))
+            self._take_attempt(event.node, Fake("fails", event.error.message))
+            self._ended.add(event.node)
         elif isinstance(event, NodeFinished):
-            self._take_end(event.node, Fake("returns", event.result.output))
+            self._take_attempt(event.node, Fake("returns", event.result.output))
+            self._ended.add(event.node)
 
     def _take_record(self, path: str, record: Any) -> None:
         name = file_path(path)
-        if isinstance(record, ModelCall) and record.error is None:
+        if isinstance(record, Retry):
+            self._take_attempt(path, Fake("fails", record.error))
+        elif isinstance(record, ModelCall) and record.error is None:
             if record.purpose in PREPARING:
                 self.notes["calls that prepare a prompt (summaries, embeddings) have no answers here"] = None
                 return
@@ -84,21 +94,21 @@ class _Case:
             if record.effect != "none" or record.name.startswith(self.servers):
                 failed, value = Fake("fails", str(record.result)), _plain_value(record.value, record.result)
                 said = failed if record.is_error else Fake("returns", value)
-                self._calls[f"{path}:{len(self._calls)}"] = "tools", record.name, said
+                self._calls[f"{path}:{len(self._calls)}"] = [("tools", record.name, said)]
         elif isinstance(record, Answered) and record.by != "expired":
             given: dict[str, Any] = {"choice": record.choice}
             given |= {"comment": record.comment} if record.comment else {}
             given |= {"form": _plain_value(record.form)} if record.form is not None else {}
             self.approvals[question_path(name, record)] = given if len(given) > 1 else record.choice
 
-    def _take_end(self, path: str, fake: Fake) -> None:
+    def _take_attempt(self, path: str, fake: Fake) -> None:
         kind, name = self._find_fake(file_path(path)) or ("", "")
         output = fake.value
         if kind == "http" and fake.kind == "returns":
             said: Mapping[str, Any] = cast("Mapping[str, Any]", output) if isinstance(output, Mapping) else EMPTY
             output = {key: said[key] for key in ("status", "body") if key in said}
         if kind:
-            self._calls[path] = kind, name, Fake(fake.kind, _plain_value(output))
+            self._calls.setdefault(path, []).append((kind, name, Fake(fake.kind, _plain_value(output))))
 
     def _find_fake(self, path: str) -> tuple[str, str] | None:
         """Where a fake of the node stands among `fakes`; None for a node that needs none."""

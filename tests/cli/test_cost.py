@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
+from pathlib import Path
 
 from tests.cli.conftest import Command
 
@@ -36,3 +38,19 @@ def test_nothing_is_told_of_runs_that_are_not_meant(flowengine: Command) -> None
     assert "no model was called by such runs" in said.err
     assert "did you mean 'node'" in flowengine("cost", "--by", "nodes").err
     assert "nothing is called 'label:'" in flowengine("cost", "--by", "label:").err
+
+
+def test_a_damaged_run_is_named_and_the_others_are_summed_up(flowengine: Command, folder: Path) -> None:
+    for run_id in ("r1", "r2"):
+        flowengine("run", "agents.yaml", "--run-id", run_id)
+    store = sqlite3.connect(folder / ".flowengine" / "runs.db")
+    with store:
+        store.execute("DELETE FROM event WHERE position = (SELECT min(position) FROM event)")  # Of the first run.
+    store.close()
+    said = flowengine("cost", "--by", "flow", "--format", "json")
+    assert said.code == 1
+    assert said.err.startswith("error: run r1 is left out: ")
+    assert "`flowengine runs repair" in said.err
+    assert json.loads(said.out)["all"]["calls"] == 2
+    alone = flowengine("cost", "--label", "row=1")
+    assert (alone.code, "left out" in alone.err) == (0, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowengine import Agent, Flow
-from flowengine.errors import InputError
+from flowengine.errors import InputError, JournalError
 from flowengine.experiments.spending import parse_dimensions, spending_of
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.model import Reply, Request, TokenUsage
@@ -18,6 +18,10 @@ def answer(request: Request) -> Reply:
     if "free" in request.messages[-1].content:
         return Reply("x", usage=TokenUsage(10, 5))
     return Reply("x", usage=TokenUsage(100, 20, 60), cost_usd=0.01)
+
+
+def refuse(run_id: str, error: JournalError) -> None:
+    raise error
 
 
 def flow(name: str) -> Flow:
@@ -37,7 +41,7 @@ async def store() -> MemoryStore:
 
 
 async def test_items_of_a_map_are_one_node_and_results_of_other_runs_cost_nothing(store: MemoryStore) -> None:
-    rows, whole = spending_of(store, store.list(), ["flow", "node"])
+    rows, whole = spending_of(store, store.list(), ["flow", "node"], refuse)
     found = {tuple(row.group): row for row in rows}
     each = found["one", "each.ask"]
     assert (each.calls, each.runs, round(each.cost_usd, 9)) == (4, {"a", "b"}, 0.04)
@@ -48,16 +52,23 @@ async def test_items_of_a_map_are_one_node_and_results_of_other_runs_cost_nothin
 
 
 async def test_labels_of_single_rows_do_not_tell_groups_apart(store: MemoryStore) -> None:
-    rows, _ = spending_of(store, store.list(), ["label"])
+    rows, _ = spending_of(store, store.list(), ["label"], refuse)
     assert sorted(row.group[0] for row in rows) == ["", "team=x", "team=y"]
-    rows, _ = spending_of(store, store.list(), ["label:team"])
+    rows, _ = spending_of(store, store.list(), ["label:team"], refuse)
     assert sorted(row.group[0] for row in rows) == ["", "x", "y"]
 
 
 async def test_a_run_whose_clock_was_never_right_has_no_day(store: MemoryStore) -> None:
     runs = [each._replace(started=1e20) for each in store.list()]
-    rows, _ = spending_of(store, runs, ["day"])
+    rows, _ = spending_of(store, runs, ["day"], refuse)
     assert [row.group[0] for row in rows] == [""]
+
+
+async def test_a_run_that_was_removed_meanwhile_is_left_out(store: MemoryStore) -> None:
+    runs = store.list()
+    store.remove("a")
+    _, whole = spending_of(store, runs, ["flow"], refuse)
+    assert whole.runs == {"b", "c"}
 
 
 @pytest.mark.parametrize("text", ["", "flow,flow", "colour"])

@@ -573,6 +573,14 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ),
         ("nodes: {a: {prompt: x, output: {anyOf: []}}}", "FE406 node 'a': 'anyOf' is empty"),
         (
+            "nodes: {a: {prompt: x, output: {items: {$ref: '#/$defs/oder'}, $defs: {order: {}}}}}",
+            "3:47: FE406 node 'a': the schema has no '#/$defs/oder'; did you mean '#/$defs/order'?",
+        ),
+        (
+            "inputs: {n: {schema: {$ref: '#order'}}}\nnodes: {a: {prompt: '{{ inputs.n }}'}}",
+            "3:29: FE406 the schema has no '#order'",
+        ),
+        (
             "nodes: {a: {prompt: x, output: {type: null}}}",
             "FE406 node 'a': a JSON type is a text; the",
         ),

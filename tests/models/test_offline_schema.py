@@ -144,6 +144,25 @@ def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
     jsonschema.validate(Filler(tree, TEXT, "blank").value(), tree)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "minItems": 10**9, "items": {"type": "string"}},
+        {"type": "array", "minItems": 10**9},
+        {"type": "array", "minItems": 10**9, "items": {"type": "integer"}},
+        {"type": "array", "minItems": 10**9, "items": {"type": "boolean"}},
+        {"type": "array", "minItems": 10**3, "items": {"type": "array", "minItems": 10**3, "items": {"const": 1}}},
+        {"type": "array", "minItems": 10**3, "items": {"type": "string", "minLength": 10**6}},
+        {"type": "string", "minLength": 10**9},
+        {"type": "object", "minProperties": 10**9},
+        {"type": "object", "properties": {str(number): {"$ref": "#"} for number in range(99)}},
+    ],
+)
+def test_an_answer_without_a_sensible_end_is_refused_before_it_is_made(schema: dict[str, Any]) -> None:
+    with pytest.raises(PermanentModelError, match=r"an answer of more than 1,000,000 characters, which the offline"):
+        Filler(schema, TEXT, "blank").value()
+
+
 ITSELF = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
 
 

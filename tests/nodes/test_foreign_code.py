@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import anyio
@@ -17,6 +17,7 @@ from flowengine.core.records import Retry, Waited
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import RunError
 from flowengine.flow import Flow
+from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode, RetryPolicy, RunLimits, check_result
@@ -106,6 +107,39 @@ async def test_a_cancellation_that_a_function_awaited_is_its_failure_and_not_the
     assert run.status == "failed"
     assert run.error is not None
     assert run.error.type == "CancelledError"
+
+
+async def wait_long(context: Context) -> None:
+    await anyio.sleep(2)
+
+
+async def cancel_scope_of(run: Callable[[], Awaitable[Any]]) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+
+
+async def cancel_task_of(run: Callable[[], Awaitable[Any]]) -> None:
+    task = asyncio.ensure_future(run())
+    await anyio.wait_all_tasks_blocked()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # Only its tasks can be cancelled without a scope.
+@pytest.mark.parametrize("cancel", [cancel_scope_of, cancel_task_of])
+async def test_a_cancelled_node_is_not_tried_again(cancel: Callable[[Callable[[], Awaitable[Any]]], Awaitable[None]]):
+    flow, store = Flow("f", {"a": FunctionNode(wait_long, retry=RetryPolicy(initial=0))}), MemoryStore()
+    await cancel(lambda: flow.run(store=store, run_id="r"))
+    assert [type(each).__name__ for each in store.events("r")] == [
+        "RunStarted",
+        "NodeStarted",
+        "NodeCancelled",
+        "RunFinished",
+    ]
+    assert [each.status for each in store.list()] == ["cancelled"]
 
 
 async def test_a_node_that_ends_well_after_its_time_was_up_has_failed():

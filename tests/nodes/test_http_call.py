@@ -114,6 +114,10 @@ async def test_redirects_inside_of_what_is_allowed_are_followed_so_often(server:
     assert "answered 302 where 2xx" in message(await run_of(node(server, "/1", follow=1)))
     server.redirect("/p", "/3", 307)
     assert "answered 307" in message(await run_of(node(server, "/p", method="POST")))
+    server.redirect("/broken", "http://[x")
+    assert "answered with a redirect to 'http://[x', which is no address" in message(
+        await run_of(node(server, "/broken"))
+    )
     server.redirect("/round", "/round")
     assert "answered 302" in message(await run_of(node(server, "/round")))
 

@@ -8,15 +8,17 @@ import anyio
 import pytest
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.engine.events import NodeStarted
+from flowengine.engine.events import NodeFailed, NodeStarted, RunFinished
 from flowengine.engine.merging import StateKey
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, JournalError, StoreUnavailableError, SupersededError
 from flowengine.flow import Flow
+from flowengine.journal.memory import MemoryJournal, MemoryStore
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.nodes.subflow import SubflowNode
-from flowengine.runners.run import Run
+from flowengine.runners.local import start
+from flowengine.runners.run import Run, RunOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +57,36 @@ async def test_the_item_is_the_result_of_the_first_nodes_and_each_tells_its_plac
         return [context.result, context.variables["each"]["index"], context.variables["each"]["total"]]
 
     assert (await run(mapping(tell, ["x", "y"]))).nodes["m"].output == [["x", 0, 2], ["y", 1, 2]]
+
+
+class FailingJournal(MemoryJournal):
+    """Its third commit fails, and no other."""
+
+    __slots__ = ("_error", "_left")
+
+    def __init__(self, error: JournalError) -> None:
+        super().__init__()
+        self._error = error
+        self._left = 3
+
+    def commit(self, alone: bool = True, /) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise self._error
+
+
+@pytest.mark.parametrize("kind", [StoreUnavailableError, SupersededError])
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_record_that_cannot_be_kept_during_an_item_ends_the_run_and_fails_no_map(
+    kind: type[JournalError], depth: int
+):
+    node = mapping(square, on_error="skip")
+    if depth == 2:
+        node = MapNode({"inner": mapping(square)}, over=lambda context: [1, 2], on_error="skip")
+    journal = FailingJournal(kind("away"))
+    with pytest.raises(kind, match="away"):
+        await start(Flow("f", {"m": node}).plan, {}, MemoryStore(), RunOptions(journal=journal))
+    assert not any(isinstance(each, NodeFailed | RunFinished) for each in journal.read())
 
 
 async def test_a_flow_that_an_item_runs_sees_nothing_of_the_item():

@@ -283,13 +283,14 @@ async def test_of_several_decisions_about_an_external_function_the_last_one_coun
     assert (done.status, sent) == ("succeeded", ["letter", "letter"])
 
 
-async def test_an_external_function_that_failed_has_ended_and_may_be_tried_by_a_resume():
+@pytest.mark.parametrize("error", [ValueError("no line"), SystemExit(3)])
+async def test_an_external_function_that_failed_has_ended_and_may_be_tried_by_a_resume(error: BaseException):
     tries: list[int] = []
 
     async def send(context: Context) -> str:
         tries.append(1)
         if len(tries) == 1:
-            raise ValueError("no line")
+            raise error
         return "sent"
 
     flow = Flow("f", {"send": FunctionNode(send, effect="external")})

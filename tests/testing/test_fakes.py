@@ -13,8 +13,11 @@ import pytest
 from flowengine import Agent, Flow, FunctionNode, MapNode
 from flowengine.cli.main import main
 from flowengine.core.context import Context
+from flowengine.core.records import Retry
+from flowengine.engine.events import NodeRecorded
 from flowengine.errors import DefinitionError
 from flowengine.models.messages import ToolRequest
+from flowengine.nodes.node import RetryPolicy
 from flowengine.testing.cases import run_case
 from flowengine.testing.fakes import Fake, FakeError, faked
 from flowengine.testing.flowtest import load_flowtest
@@ -157,6 +160,16 @@ def test_one_call_of_several_fails_and_one_returns_what_looks_like_a_failure(fol
     flow = Flow("post", {"first": FunctionNode(deed), "then": FunctionNode(deed, needs=["first"])})
     run = faked(flow, functions={"deed": Fake("each", ["a", Fake("fails", "no mail")])}).run_sync()
     assert (run.nodes["first"].output, run.error and run.error.message) == ("a", "no mail")
+
+
+def test_each_attempt_of_a_node_is_a_call_of_its_fake():
+    node = FunctionNode(deed, retry=RetryPolicy(attempts=3, initial=0))
+    busy = Fake("fails", "busy")
+    run = faked(Flow("post", {"send": node}), functions={"send": Fake("each", [busy, busy, "sent"])}).run_sync()
+    assert run.outputs == {"send": "sent"}
+    again = faked(Flow("post", {"send": node}), functions={"send": busy}).run_sync()
+    retries = [each.record for each in again.events if isinstance(each, NodeRecorded)]
+    assert (again.status, [type(each) for each in retries]) == ("failed", [Retry, Retry])
 
 
 @pytest.mark.parametrize("claim", ["skipped: [each.post]", "route: {each.post: there}"])

@@ -166,7 +166,10 @@ outputs: {signed: "{{ nodes.each.output[2] }}"}
 """
 
 
-@pytest.mark.parametrize(("flow", "code"), [(SOME_FAIL, 0), (LOOKS_LIKE_FAKES, 0), (FAILING, 1)])
+RETRIED = SOME_FAIL.replace("effect: external", "effect: idempotent, retry: {attempts: 2, initial: 1ms}")
+
+
+@pytest.mark.parametrize(("flow", "code"), [(SOME_FAIL, 0), (RETRIED, 0), (LOOKS_LIKE_FAKES, 0), (FAILING, 1)])
 def test_values_that_look_like_fakes_and_effects_that_failed_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flow: str, code: int
 ) -> None:
@@ -181,10 +184,9 @@ def test_values_that_look_like_fakes_and_effects_that_failed_are_told_apart(
     fakes = test.cases[0].fakes
     if code:
         assert fakes.functions["send"] == ("fails", "OSError: no mail")
-    elif flow == SOME_FAIL:
-        assert fakes.functions["each.sign"].value == [
-            "a", ("fails", "OSError: no pen"), "c",
-        ]  # fmt: skip
+    elif flow in (SOME_FAIL, RETRIED):
+        failed = [("fails", "OSError: no pen")] * (2 if flow == RETRIED else 1)  # Each attempt is a call.
+        assert fakes.functions["each.sign"].value == ["a", *failed, "c"]
     else:
         assert fakes.tools["check"] == ("returns", {"fails": "1 of 3"})
         assert fakes.functions["read.one"].value == [{"returns": "a"}, {"returns": "b"}]

@@ -13,7 +13,7 @@ import click
 from flowengine.cli.options import duration, format_store, label_option, open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
-from flowengine.errors import FlowEngineError
+from flowengine.errors import FlowEngineError, JournalError
 from flowengine.experiments.results_file import to_safe_cell
 from flowengine.experiments.spending import SpendingRow, parse_dimensions, spending_of
 from flowengine.journal.run_lookup import RunQuery
@@ -58,23 +58,30 @@ def command(
     """Sum up what model calls have cost, from the journals of the store's runs.
 
     IN are tokens of prompts that the vendor read anew, CACHED those that it had in its cache. A cost with + leaves out
-    calls whose price is not known.
+    calls whose price is not known. A run whose record is damaged is named and left out; the exit code is 1 then.
     """
+    damaged: list[str] = []
+
+    def tell(run_id: str, error: JournalError) -> None:
+        damaged.append(run_id)
+        complain(f"error: run {run_id} is left out: {error}")
+
     query = RunQuery(flow, "", labels, started_from=None if since is None else time() - since)
     with open_journal(store) as kept:
-        rows, whole = spending_of(kept, query.select(kept.list()), by)
+        rows, whole = spending_of(kept, query.select(kept.list()), by, tell)
     results = Results()
     if form == "json":
         results.value({"groups": [_to_object(row, by) for row in rows], "all": _to_object(whole, ())})
     elif form == "csv":
         results.document(_to_csv(rows, by).rstrip("\n"))
     elif not rows:
-        complain(f"no model was called by {'such ' if query != RunQuery() else ''}runs in {format_store(store)}")
+        which = "such runs" if query != RunQuery() else "runs"
+        complain(f"no model was called by {which} in {format_store(store)}{' that can be read' if damaged else ''}")
     else:
         head = [each.upper() for each in (*by, *_COLUMNS)]
         table = [head, *map(_format_row, (*rows, *[whole] * (len(rows) > 1)))]
         results.lines(format_table(table, right=range(len(by), len(head))))
-    return 0
+    return 1 if damaged else 0
 
 
 def _format_row(row: SpendingRow) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.values import is_json_type, is_map
 from flowengine.errors import did_you_mean
+from flowengine.flowfile.analysis.schema_references import REFERENCES, SchemaRoot
 
 __all__ = ["check_json_schema"]
 
@@ -18,11 +19,9 @@ _TYPES: Final = ("string", "number", "integer", "boolean", "array", "object", "n
 
 _Path = tuple[str | int, ...]
 
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _MAPS_OF_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS_OF_SCHEMAS: Final = ("anyOf", "allOf", "oneOf", "prefixItems")
 _SCHEMAS: Final = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
-_LATEST: Final = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST_PATTERN: Final = 10_000
 
 
@@ -35,12 +34,13 @@ def check_json_schema(schema: Any) -> Iterator[tuple[_Path, str]]:
     [(('properties', 'n', 'type'), "unknown JSON type 'intger'; did you mean 'integer'?")]
     >>> list(check_json_schema({"minimum": "a"}))
     [(('minimum',), "'minimum' is a number")]
+    >>> list(check_json_schema({"$ref": "#/$defs/oder", "$defs": {"order": True}}))
+    [(('$ref',), "the schema has no '#/$defs/oder'; did you mean '#/$defs/order'?")]
     """
-    is_latest = not is_map(schema) or str(schema.get("$schema", _LATEST)).rstrip("#") == _LATEST
-    return _check_schema(schema, (), is_latest)
+    return _check_schema(schema, (), SchemaRoot.of(schema))
 
 
-def _check_schema(schema: Any, path: _Path, is_latest: bool) -> Iterator[tuple[_Path, str]]:
+def _check_schema(schema: Any, path: _Path, root: SchemaRoot) -> Iterator[tuple[_Path, str]]:
     if isinstance(schema, bool):
         return
     if not is_map(schema):
@@ -48,31 +48,32 @@ def _check_schema(schema: Any, path: _Path, is_latest: bool) -> Iterator[tuple[_
         return
     if "type" in schema:
         yield from _check_type(schema["type"], path)
-    for word in _REFERENCES:
-        if word in schema and not str(schema[word]).startswith("#"):
-            yield (*path, word), "a JSON Schema refers to its own parts alone, as in '#/$defs/name'"
+    for word in REFERENCES:
+        problem = root.find_problem(str(schema[word])) if word in schema else ""
+        if problem:
+            yield (*path, word), problem
     for word, inner in schema.items():
         if word in _MAPS_OF_SCHEMAS:
-            yield from _check_each(word, inner, dict, path, is_latest)
-        elif word in _LISTS_OF_SCHEMAS or (word == "items" and isinstance(inner, list) and not is_latest):
-            yield from _check_each(word, inner, list, path, is_latest)
+            yield from _check_each(word, inner, dict, path, root)
+        elif word in _LISTS_OF_SCHEMAS or (word == "items" and isinstance(inner, list) and not root.is_latest):
+            yield from _check_each(word, inner, list, path, root)
         elif word in _SCHEMAS:
-            yield from _check_schema(inner, (*path, word), is_latest)
-        elif word in _VALUES and (is_latest or _VALUES[word] is _LIST) and not _VALUES[word].fits(inner):
+            yield from _check_schema(inner, (*path, word), root)
+        elif word in _VALUES and (root.is_latest or _VALUES[word] is _LIST) and not _VALUES[word].fits(inner):
             yield (*path, word), f"'{word}' is {_VALUES[word].name}"
 
 
-def _check_each(word: str, inner: Any, shape: type, path: _Path, is_latest: bool) -> Iterator[tuple[_Path, str]]:
+def _check_each(word: str, inner: Any, shape: type, path: _Path, root: SchemaRoot) -> Iterator[tuple[_Path, str]]:
     if not isinstance(inner, shape):
         yield (*path, word), f"'{word}' is a {'map' if shape is dict else 'list'} of JSON Schemas"
         return
-    if is_latest and shape is list and not inner:
+    if root.is_latest and shape is list and not inner:
         yield (*path, word), f"'{word}' is empty"
     pairs: Any = inner.items() if is_map(inner) else enumerate(inner)
     for name, each in pairs:
-        if word == "patternProperties" and is_latest and not _is_pattern(name):
+        if word == "patternProperties" and root.is_latest and not _is_pattern(name):
             yield (*path, word, name), "a name of 'patternProperties' is a regular expression"
-        yield from _check_schema(each, (*path, word, name), is_latest)
+        yield from _check_schema(each, (*path, word, name), root)
 
 
 class _Values(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from flowengine.errors import PermanentModelError
@@ -17,6 +18,10 @@ from flowengine.models.offline.decisions import choose, rank, terms
 
 __all__ = ["Filler"]
 
+_LONGEST: Final = 1_000_000
+"""Characters of an answer. A schema may ask for any number of items, and for texts of any length."""
+_OF_A_VALUE: Final = 50
+"""Characters that each value counts for, beside those that its text must have: one takes up to a tenth of a ms."""
 _DEEPEST: Final = 4
 """Below it, what may be left out is left out: a schema may refer to itself."""
 
@@ -55,10 +60,21 @@ class Filler:
         self._sentences = list(sentences)
         self._text = "\n".join(sentences)
         self._blank = blank
+        self._left = _LONGEST
+
+    def _count(self, values: int, schema: Schema = MappingProxyType({})) -> None:
+        """Refuses values before they are made where the answer would be too long for anybody to read."""
+        self._left -= values * (_OF_A_VALUE + schema.get("minLength", 0))
+        if self._left < 0:
+            raise PermanentModelError(
+                f"the schema asks for an answer of more than {_LONGEST:,} characters, which the offline stand-in does "
+                f"not write: lower its minItems, minLength or minProperties"
+            )
 
     def value(self, schema: Any = None, hint: str = "", depth: int = 0) -> Any:
         """A value of the schema; `hint` is what its place is called."""
         found = self._resolve_schema(self._root if schema is None else schema, depth)
+        self._count(1, found)
         if "const" in found:
             return found["const"]
         if "enum" in found:
@@ -127,7 +143,9 @@ class Filler:
         )
         extra = schema.get("additionalProperties", True)
         found = {name: self.value(properties.get(name, extra), _split_name(name), depth + 1) for name in wanted}
-        for number in range(len(found), schema.get("minProperties", 0)):
+        least = schema.get("minProperties", 0)
+        self._count(max(0, least - len(found)))
+        for number in range(len(found), least):
             found[f"value_{number + 1}"] = self.value(extra, "", depth + 1)
         return found
 
@@ -137,6 +155,8 @@ class Filler:
         least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
         open_end = items is not False and depth < _DEEPEST
         count = int(min(most, max(least, len(first), min(3, len(self._sentences)) if open_end else 0)))
+        if count:
+            self._count(count, self._resolve_schema(items, depth))
         if items is False:
             count = min(count, len(first))
         places = [*first, *[items] * max(0, count - len(first))][:count]

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import anyio
 import anyio.to_thread
 
+from flowengine.core.run_scope import RunScope
 from flowengine.core.schedule import Schedule
 from flowengine.errors import JournalError
 from flowengine.flowfile.compile.compiler import load_plan
@@ -75,15 +75,6 @@ async def serving_schedules(
     ticker = ScheduleTicker(
         store, scheduled.schedules, host, lambda text, run_id: tell(WorkerNotice(text, "schedule", run_id or None))
     )
-    failure: BaseException | None = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ticker.run)
-        try:
-            yield
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:
-            failure = error  # Raised once the group is closed, so that it comes out alone.
-        tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    async with RunScope() as scope:
+        scope.start_soon(ticker.run)
+        yield
