@@ -422,6 +422,10 @@ class PictureError(FlowEngineError):
 class JournalError(FlowEngineError):
     """The record of runs cannot be read or written."""
 
+    ends_run: bool = False
+    """Whether it ends the run that meets it, also where that calls an author's code, as the limits of models do that
+    workers share: without them no model may be asked."""
+
 
 class ApprovalError(JournalError):
     """An answer to an approval that cannot be taken: there is no such question, or choice or form do not fit."""

@@ -117,7 +117,7 @@ class _UserCode:
         """Nothing is held, so that the one object serves all calls."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if isinstance(error, JournalError):
+        if isinstance(error, JournalError) and not error.ends_run:
             raise failure_of_code(error) from error
 
 

@@ -320,7 +320,7 @@ class ParsedTemplate:
         >>> parse_template("{% for a, b in c %}{% with d = a %}{{ e }}{% endwith %}{% endfor %}").bound_names
         ['a', 'b', 'd']
         """
-        return [each.name for each in self.tree.find_all(nodes.Name) if each.ctx != "load"]
+        return [*dict.fromkeys(each.name for each in self.tree.find_all(nodes.Name) if each.ctx != "load")]
 
 
 def parse_template(source: str) -> ParsedTemplate:

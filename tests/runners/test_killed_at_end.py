@@ -41,12 +41,12 @@ if __name__ == "__main__":
     if moment == "before the session is kept":
         sessions._save = die
     else:
-        committed = local._commit
+        committed = local.commit_events
         async def dying(journal, *events):
             if not events:  # The journal has taken the end.
                 die()
             await committed(journal, *events)
-        local._commit = dying
+        local.commit_events = dying
     flow(folder).run_sync({"x": "Which tea?"}, store=f"sqlite:///{folder}/runs.db", run_id="r1", session="ann")
 """
 

@@ -176,6 +176,8 @@ class _Names:
         self._visible: dict[tuple[NodePath, Scope], tuple[str, ...]] = {}
         self._checked: set[tuple[int, NodePath]] = set()
         self._ids: dict[NodePath, list[str]] = {}
+        self._bound: dict[str, list[str]] = {}
+        """Template → the names that it binds itself."""
         self._items = {
             level.holder.as_: f"only the nodes of '{level.path[-1]}' see it"
             for level in levels_of(spec).values()
@@ -255,10 +257,17 @@ class _Names:
         if reason is not None:
             self._report.at_use("FE309", f"'{root}' is not visible here: {reason}", use)
         else:
-            bound = parse_template(use.text.text).bound_names if use.text.kind == "template" else ()
-            names = (*known, *_CONSTANTS, *bound)
+            names = (*known, *_CONSTANTS, *self._bound_names(use))
             hint = self._suggest_qualified(use, root, known) or self._report.nearest(root, names)
             self._report.at_use("FE302", f"unknown name '{root}'", use, hint)
+
+    def _bound_names(self, use: Use) -> Sequence[str]:
+        if use.text.kind != "template":
+            return ()
+        text = use.text.text
+        if text not in self._bound:
+            self._bound[text] = parse_template(text).bound_names
+        return self._bound[text]
 
     def _suggest_qualified(self, use: Use, root: str, known: Collection[str]) -> str:
         """The end of a message: the name behind what it belongs to, where an input, a key or a node is called so."""

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
+from flowengine.errors import JournalError
 from flowengine.models.attachments import attachment_kind
 from flowengine.models.call_timeline import spent_on
 from flowengine.models.messages import Message
@@ -158,7 +159,11 @@ class RateLimitedModel(PassThroughModel):
                 await self._ready()
         async with AsyncExitStack() as stack:
             with spent_on("queued"):
-                turn = await stack.enter_async_context(self._limiter.turn(_expected_tokens(request)))
+                try:
+                    turn = await stack.enter_async_context(self._limiter.turn(_expected_tokens(request)))
+                except JournalError as error:  # Of those that workers share.
+                    error.ends_run = True
+                    raise
             yield request, lambda reply: _correct(turn, reply)
 
 
