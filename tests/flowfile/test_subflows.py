@@ -64,7 +64,10 @@ def test_the_flow_inside_is_loaded_with_the_one_that_runs_it(root: Path) -> None
 
 
 def test_a_flow_without_outputs_gives_those_of_its_last_nodes(root: Path) -> None:
-    (root / "open.yaml").write_text("flowengine: v1\nname: open\nnodes: {last: {type: code, code: return 5}}\n")
+    (root / "counted.py").write_text("def five() -> int:\n    return 5\n")
+    (root / "open.yaml").write_text(
+        "flowengine: v1\nname: open\nnodes: {last: {type: function, call: 'counted:five'}}\n"
+    )
     text = outer("s: {type: subflow, flow: open.yaml}") + "outputs: {x: '{{ nodes.s.output.last }}'}\n"
     assert told(root, text) == []
     assert Flow.from_text(text, root / "outer.yaml").run_sync(store=MemoryStore()).outputs == {"x": 5}
