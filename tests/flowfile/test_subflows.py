@@ -64,6 +64,7 @@ def test_the_flow_inside_is_loaded_with_the_one_that_runs_it(root: Path) -> None
 
 
 def test_a_flow_without_outputs_gives_those_of_its_last_nodes(root: Path) -> None:
+    (root / "flowengine.toml").write_text('allow_calls = ["counted"]\n')
     (root / "counted.py").write_text("def five() -> int:\n    return 5\n")
     (root / "open.yaml").write_text(
         "flowengine: v1\nname: open\nnodes: {last: {type: function, call: 'counted:five'}}\n"
