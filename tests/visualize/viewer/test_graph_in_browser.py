@@ -331,12 +331,19 @@ def test_two_thousand_nodes_are_moved_on_a_canvas_and_are_themselves_again_at_re
     with browser.tab() as tab:
         tab.goto(path.as_uri())
         tab.wait("document.querySelector('#graph .node.s-succeeded')")
-        moved = (
-            "document.querySelector('.motion').hidden === {} && document.querySelector('#graph').style.opacity === '{}'"
+        tab.evaluate(
+            """
+            window.seen = [];
+            const [motion, graph] = [document.querySelector(".motion"), document.querySelector("#graph")];
+            const look = () => window.seen.push(`${motion.hidden ? "nodes" : "canvas"} ${graph.style.opacity || "1"}`);
+            for (const each of [motion, graph]) new MutationObserver(look).observe(each, { attributes: true });
+            const turning = setInterval(() => {  // Until there was a frame of it.
+              if (window.seen.includes("canvas 0")) clearInterval(turning);
+              else document.getElementById("view").dispatchEvent(new WheelEvent("wheel", { deltaY: -20 }));
+            }, 20);
+            """
         )
-        tab.evaluate("document.getElementById('view').dispatchEvent(new WheelEvent('wheel', { deltaY: -200 }))")
-        tab.wait(moved.format("false", "0"))
-        tab.wait(moved.format("true", ""))
+        tab.wait("seen.includes('canvas 0') && seen.at(-1) === 'nodes 1'")
         tab.fill("#find", "n1999")
         assert tab.evaluate("!document.querySelector(\"[data-node='1999']\").hasAttribute('display')")
         assert tab.trouble == []
