@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from json import JSONDecodeError
+from pathlib import PurePath
 from typing import Any, Final, cast
 
 from flowengine.core.file_keeper import FileKeeper
@@ -14,12 +16,13 @@ from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import brief_repr, describe_value, freeze, is_json_type, is_one_of
 from flowengine.errors import InputError, did_you_mean, names_fields, refuse_other_kind
 
-__all__ = ["REQUIRED", "InputField", "checked_inputs", "parse_text", "take_files"]
+__all__ = ["REQUIRED", "InputField", "checked_inputs", "parse_text", "refuse_paths", "take_files"]
 
 _MOST_TOLD: Final = 20
 """Inputs that an error names, and values that one may have: there may be very many."""
 _LONGEST_NAME: Final = 80
 """Characters of what is shown, and likened to known names."""
+_ADDRESS: Final = re.compile(r"data:|https?://", re.IGNORECASE)
 _JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
 """Types whose text is JSON."""
 
@@ -145,6 +148,23 @@ def _find_declared_type(field: InputField) -> str | None:
     if isinstance(kind, (list, tuple)) and "string" not in kind:
         return " or ".join(map(str, cast("Sequence[Any]", kind)))
     return None
+
+
+def refuse_paths(fields: Mapping[str, InputField] | None, given: Mapping[str, Any], own: Container[str] = ()) -> None:
+    """Raises `InputError` for a file that is named by its path.
+
+    What comes from outside (a caller, a model, a tool) gives files as contents or addresses: a path would be one of
+    this machine, which it may not read. `own`: inputs whose text stands in the flow's own file, and may be one.
+    """
+    for name, field in (fields or {}).items():
+        value = given.get(name)
+        if field.type != "file" or name in own or not isinstance(value, str | PurePath):
+            continue
+        if isinstance(value, PurePath) or not _ADDRESS.match(value):
+            raise InputError(
+                f"input '{name}': a file is given as data:TYPE;base64,CONTENT or as an address, and no path "
+                "that a run works out is read"
+            )
 
 
 async def take_files(

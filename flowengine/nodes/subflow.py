@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from flowengine.core.argument_kinds import check_arguments
@@ -16,7 +16,7 @@ from flowengine.errors import LimitError
 from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, outputs_of, partial_outputs_of
 from flowengine.nodes.function import explain_received
 from flowengine.nodes.node import NodeSettings, Value, work_out
-from flowengine.nodes.run_inputs import checked_inputs, take_files
+from flowengine.nodes.run_inputs import checked_inputs, refuse_paths, take_files
 
 __all__ = ["SubflowNode"]
 
@@ -24,18 +24,25 @@ __all__ = ["SubflowNode"]
 class SubflowNode(ContainerNode):
     """Runs a flow's plan inside this one; `arguments` are its inputs. It shares the limits of the run.
 
+    `fixed`: arguments whose value stands in the flow as it is, so that of a file it may be the path.
     Depth is bounded and cycles are refused where flows are loaded.
     """
 
     kind: ClassVar[str] = "subflow"
 
     def __init__(
-        self, plan: CompiledFlow, *, arguments: Mapping[str, Value] = EMPTY, **settings: Unpack[NodeSettings]
+        self,
+        plan: CompiledFlow,
+        *,
+        arguments: Mapping[str, Value] = EMPTY,
+        fixed: Collection[str] = (),
+        **settings: Unpack[NodeSettings],
     ) -> None:
         check_arguments(SubflowNode.__init__, locals())
         super().__init__(plan.definitions, **settings)
         self.plan = plan
         self.arguments = arguments
+        self.fixed = frozenset(fixed)
 
     async def run(self, context: Context, /) -> Ended:
         given: Mapping[str, Any] = work_out(self.arguments, context)
@@ -44,6 +51,7 @@ class SubflowNode(ContainerNode):
         if fields and any(
             each.type == "file" and not isinstance(given.get(name), FileValue) for name, each in fields.items()
         ):
+            refuse_paths(fields, given, self.fixed)
             scope = context.runtime.scope
             given = await take_files(fields, given, None if scope is None else scope.files)
         inputs = checked_inputs(fields, given)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any, Final
 
 from flowengine.core.context import EMPTY
@@ -14,13 +12,12 @@ from flowengine.core.file_keeper import is_data_address, read_data_address
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_values import to_json_value
 from flowengine.errors import InputError
-from flowengine.nodes.run_inputs import InputField
+from flowengine.nodes.run_inputs import InputField, refuse_paths
 
 __all__ = ["digest", "run_id_of_key", "take_in_files"]
 
 _MOST_KEY: Final = 255
 """Characters of a key."""
-_ADDRESS: Final = re.compile(r"data:|https?://", re.IGNORECASE)
 
 
 def run_id_of_key(run_key: str, flow: str, caller: str | None) -> str:
@@ -45,12 +42,11 @@ def digest(value: Any) -> str:
 
 def take_in_files(fields: Mapping[str, InputField] | None, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """The inputs, with files as contents (`data:` addresses) or addresses: a path would be of this machine."""
+    refuse_paths(fields, inputs)
     named = [name for name, field in (fields or EMPTY).items() if field.type == "file"]
     taken = dict(inputs)
     for name in named:
         value = inputs.get(name)
-        if isinstance(value, PurePath) or (isinstance(value, str) and not _ADDRESS.match(value)):
-            raise InputError(f"input '{name}': a file is given as data:TYPE;base64,CONTENT or as an address")
         if isinstance(value, str) and is_data_address(value):
             try:
                 taken[name] = read_data_address(value)

@@ -67,6 +67,41 @@ def test_a_file_goes_into_a_subflow(folder: Path):
     assert run.outputs == {"inner": {"text": "of b"}, "own": {"text": "abc"}}
 
 
+NAMED = """
+flowengine: v1
+name: named
+inputs: {said: {schema: {}}, names: {type: array, default: []}}
+nodes:
+  fixed: {type: subflow, flow: inner.yaml, with: {doc: b.txt}}
+  given: {type: subflow, flow: inner.yaml, when: "inputs.said != ''", with: {doc: "{{ inputs.said }}"}}
+  each:
+    type: map
+    over: inputs.names
+    nodes: {one: {type: subflow, flow: inner.yaml, with: {doc: "{{ item }}"}}}
+"""
+
+
+@pytest.mark.parametrize("said", ["b.txt", "flowengine.toml", "/etc/hostname", Path("b.txt"), Path("/etc/hostname")])
+def test_a_subflow_reads_no_file_whose_path_a_run_works_out(folder: Path, said: str | Path):
+    (folder / "b.txt").write_text("of b")
+    (folder / "flow.yaml").write_text(NAMED)
+    flow = Flow.from_yaml(folder / "flow.yaml")
+    run = flow.run_sync({"said": said})
+    assert run.status == "failed"
+    assert "input 'doc': a file is given as data:TYPE;base64,CONTENT or as an address" in str(run.error)
+    assert str(folder) not in str(run.error)
+    assert flow.run_sync({"said": "", "names": [said]}).status == "failed"
+    content = "data:text/plain;base64,aGk="
+    run = flow.run_sync({"said": content, "names": [content]})
+    assert (run.outputs.get("given"), run.outputs.get("fixed")) == ({"text": "hi"}, {"text": "of b"}), run.error
+
+
+def test_an_input_that_is_no_file_is_refused_for_one_before_anything_runs(folder: Path):
+    (folder / "outer.yaml").write_text(CALLING.replace("{doc: {type: file}}", "{doc: {type: string}}"))
+    with pytest.raises(FlowError, match=r"FE230.*an input of type string is no file"):
+        Flow.from_yaml(folder / "outer.yaml")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -7,13 +7,14 @@ the targets of labels exist is for the checks. Source of the rules of labels: ru
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import TypeIs
 
 from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSettings, AgentSpec, ModelSettings
-from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys, OwnRoute, RetrySpec, WorkKeys, routes_to
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
@@ -62,6 +63,7 @@ __all__ = [
     "level_of",
     "levels_of",
     "may_call",
+    "named_input",
     "node_at",
     "nodes_of",
     "options_of",
@@ -242,6 +244,15 @@ def is_loop(node: NodeKeys | None) -> TypeIs[LoopNodeSpec]:
 
 def is_subflow(node: NodeKeys | None) -> TypeIs[SubflowNodeSpec]:
     return node is not None and node.type == "subflow"
+
+
+_INPUT: Final = re.compile(r"\s*\{\{\s*inputs\.([A-Za-z_]\w*)\s*\}\}\s*")
+
+
+def named_input(spec: FlowSpec, text: str) -> InputSpec | None:
+    """The flow's input that a template gives as it is; None where it gives anything else."""
+    found = _INPUT.fullmatch(text)
+    return None if found is None else spec.inputs.get(found[1])
 
 
 def is_tool(node: NodeKeys | None) -> TypeIs[ToolNodeSpec]:

@@ -20,6 +20,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     flows_in,
     is_asking,
     key_path,
+    named_input,
     node_at,
     nodes_of,
     options_of,
@@ -293,7 +294,6 @@ def _of_provider(entry: Any, path: KeyPath) -> Iterator[NamedModel]:
 # --- Checks of what `attach` names: values that can be files, and models that take them
 
 _LONE: Final = re.compile(r"\s*\{\{.*\}\}\s*", re.DOTALL)
-_INPUT: Final = re.compile(r"\s*\{\{\s*inputs\.([A-Za-z_]\w*)\s*\}\}\s*")
 
 
 class Attached(NamedTuple):
@@ -315,8 +315,7 @@ def _attached_in(spec: FlowSpec) -> Iterator[Attached]:
 def attached_in_node(spec: FlowSpec, node: NodeSpec, path: KeyPath = ()) -> Iterator[Attached]:
     """The entries of one node's `attach`; `path`: where it stands."""
     for number, text in enumerate(getattr(node, "attach", ())):
-        found = _INPUT.fullmatch(text)
-        yield Attached(node, (*path, "attach", number), text, None if found is None else spec.inputs.get(found[1]))
+        yield Attached(node, (*path, "attach", number), text, named_input(spec, text))
 
 
 def check_attachments(spec: FlowSpec, report: Report) -> None:

@@ -231,8 +231,9 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE230": Code(
         "nothing that can be attached",
-        "`attach` takes templates whose values are files: inputs of type `file`, and what nodes gave as bytes. A path "
-        "or another value is none.",
+        "`attach`, and a subflow's input of type `file`, take templates whose values are files: inputs of type `file`, "
+        "and what nodes gave as bytes. A path or another value is none; only a subflow's input may be a path that "
+        "stands in the flow's file as it is.",
         "triage: {attach: [scan.png]}",
     ),
     "FE231": Code(

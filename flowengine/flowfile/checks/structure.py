@@ -17,6 +17,7 @@ from flowengine.flowfile.analysis.flow_nodes import (
     is_subflow,
     key_path,
     levels_of,
+    named_input,
     nodes_of,
     places_of,
     routes_of,
@@ -210,6 +211,10 @@ def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: 
             if problem is not None:
                 text = f"the input '{name}' of '{inner.name}' is {problem}, found {format_found(value)}"
                 report.at_value("FE228", text, (*at, "with", name))
+            source = named_input(spec, value) if declared.type == "file" and isinstance(value, str) else None
+            if source is not None and source.type not in ("file", None):
+                text = f"an input of type {source.type} is no file, and no path that a run is given is read"
+                report.at_value("FE230", text, (*at, "with", name), "; declare it with type: file")
     misspelt = {report.nearest.of(name, inner.inputs) for name in node.with_ if name not in inner.inputs}
     required = (name for name, each in inner.inputs.items() if each.required)
     missing = [name for name in required if name not in node.with_ and name not in misspelt]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from flowengine.core.budget import Budget
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import values
+from flowengine.flowfile.compile.scope import is_static, values
 from flowengine.flowfile.schema.fields import Plain, Values
 from flowengine.flowfile.schema.keys import BoundedKeys
 from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
@@ -40,7 +40,8 @@ def make(node: SubflowNodeSpec, settings: dict[str, Any], compiler: NodeCompiler
     given = {name: values(each) for name, each in node.with_.items()}
     says = node.limits is not None and "on_limit" in node.limits.model_fields_set
     limited: dict[str, Any] = {**settings, "limits": _tighter(settings["limits"], plan.limits, says=says)}
-    return SubflowNode(plan, arguments=given, **limited)
+    fixed = {name for name, each in node.with_.items() if isinstance(each, str) and is_static(each)}
+    return SubflowNode(plan, arguments=given, fixed=fixed, **limited)
 
 
 def _tighter(own: NodeLimits | None, of_file: RunLimits, *, says: bool) -> NodeLimits | None:
