@@ -29,6 +29,7 @@ from flowengine.core.records import (
     usage_of,
 )
 from flowengine.engine.events import (
+    ErrorInfo,
     Event,
     NodeFailed,
     NodeFinished,
@@ -37,9 +38,9 @@ from flowengine.engine.events import (
     NodeStarted,
     RunResumed,
 )
-from flowengine.engine.graph import Graph
+from flowengine.engine.graph import Graph, OnError
 
-__all__ = ["TOP", "Attempts", "History", "RestoredPast", "enclosing_containers", "past_of"]
+__all__ = ["TOP", "Attempts", "History", "RestoredPast", "answer_to", "enclosing_containers", "past_of"]
 
 # --- Records of unfinished nodes
 
@@ -276,12 +277,15 @@ def past_of(graph: Graph, events: Iterable[Event], prefix: str = TOP) -> Restore
                 if node[skip:] in index:
                     known.pop(index[node[skip:]], None)
                     begun[index[node[skip:]]] = at
-            case NodeFinished(node=node) | NodeFailed(node=node) | NodeSkipped(node=node):
+            case NodeFinished(node=node) | NodeFailed(node=node):
+                if node[skip:] in index:
+                    known[index[node[skip:]]] = event
+            case NodeSkipped(node=node, cause=cause):
                 if node[skip:] in index:
                     number = index[node[skip:]]
-                    known[number] = event
-                    if isinstance(event, NodeSkipped):
-                        told.add((number, event.cause))
+                    told.add((number, cause))
+                    if cause == "condition_false" or number not in known:  # Called off is not undone.
+                        known[number] = event
             case RunResumed(repeats=repeats):
                 has_resumed = True
                 told.clear()
@@ -308,7 +312,15 @@ def _find_overtaken(graph: Graph, begun: Mapping[int, int]) -> frozenset[int]:
     return frozenset(found)
 
 
+def answer_to(graph: Graph, number: int, path: str, error: ErrorInfo) -> OnError:
+    """What a failure of a node means: its `on_error`, but for the limit of a larger part, which only that part may
+    handle."""
+    if error.part is not None and error.part != path:
+        return "fail"
+    return graph.vertices[number].on_error
+
+
 def _stays(graph: Graph, number: int, event: Settling) -> bool:
     if isinstance(event, NodeFailed):
-        return graph.vertices[number].on_error != "fail"
+        return answer_to(graph, number, event.node, event.error) != "fail"
     return isinstance(event, NodeFinished) or event.cause == "condition_false"

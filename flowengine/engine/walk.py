@@ -46,7 +46,7 @@ from flowengine.core.records import Decided
 from flowengine.core.values import UNCHANGEABLE, freeze
 from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.engine.graph import ON_ERROR, Graph, OnError
-from flowengine.engine.restoring import TOP, History, RestoredPast, past_of
+from flowengine.engine.restoring import TOP, History, RestoredPast, answer_to, past_of
 from flowengine.engine.result_propagation import NOTHING, ResultPropagation
 from flowengine.engine.state import ENGINE_OWNED, EVALUATION, ROUTING, Conflict, Layer, StateStore, kept_key
 from flowengine.errors import NotJournalableError, StateConflictError
@@ -356,11 +356,8 @@ class Walk:
             self._settle(number, SKIPPED)
 
     def answer_to(self, number: int, error: ErrorInfo) -> OnError:
-        """What a failure of a node means: its `on_error`, but for the limit of a larger part, which only that part
-        may handle."""
-        if error.part is not None and error.part != self.path_of(number):
-            return "fail"
-        return self.graph.vertices[number].on_error
+        """What a failure of a node means."""
+        return answer_to(self.graph, number, self.path_of(number), error)
 
     def _halt(self) -> None:
         """After an unhandled failure only clean-up starts; what was ready otherwise is called off."""

@@ -22,7 +22,7 @@ from flowengine.engine.events import (
     NodeStarted,
     RunResumed,
 )
-from flowengine.engine.graph import ON_ERROR, Edge, Graph, Vertex
+from flowengine.engine.graph import ON_ERROR, Edge, Graph, OnError, Vertex
 from flowengine.engine.merging import Merge, StateKey
 from flowengine.engine.restoring import History
 from flowengine.engine.state import StateStore
@@ -463,6 +463,32 @@ def test_a_clean_up_runs_again_after_what_it_cleans_up_for():
     assert ready(walk) == ["a"]
     finish(walk, "a")
     assert ready(walk) == ["clean"]
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip", "then"])
+def test_the_limit_of_a_larger_part_is_never_settled_whatever_the_nodes_on_error_says(on_error: OnError):
+    events: list[Event] = [
+        NodeStarted("a", 0.0),
+        NodeFinished("a", 0.0, NodeResult(1)),
+        NodeStarted("b", 0.0),
+        NodeFailed("b", 0.0, ErrorInfo("LimitError", "two calls", part="")),
+        NodeSkipped("c", 0.0, "upstream_failed"),
+    ]
+    walk = walk_of([Vertex("a"), Vertex("b", on_error=on_error), Vertex("c")], [("b", "c")], restored=events)
+    assert (ready(walk), walk.status("a"), walk.failure()) == (["b"], "succeeded", None)
+    own = [
+        each._replace(error=each.error._replace(part="b")) if isinstance(each, NodeFailed) else each for each in events
+    ]
+    assert ready(walk_of([Vertex("a"), Vertex("b", on_error=on_error)], [], restored=own)) == (
+        ["b"] if on_error == "fail" else []
+    )
+
+
+def test_what_had_finished_is_not_undone_by_being_called_off_afterwards():
+    done = [NodeStarted("a", 0.0), NodeFinished("a", 0.0, NodeResult(1)), NodeStarted("b", 0.0)]
+    called_off = [RunResumed(0.0), NodeSkipped("a", 0.0, "cancelled"), NodeSkipped("b", 0.0, "cancelled")]
+    walk = walk_of("a b", [("a", "b")], restored=[*done, *called_off])
+    assert (walk.status("a"), ready(walk)) == ("succeeded", ["b"])
 
 
 def test_a_false_when_is_not_asked_again():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -19,7 +20,7 @@ from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
-from flowengine.nodes.node import NodeLimits, RunLimits
+from flowengine.nodes.node import FlowNode, NodeLimits, RunLimits
 from flowengine.runners.local import start
 from flowengine.runners.run import Run, RunOptions
 
@@ -327,6 +328,43 @@ async def test_a_fork_goes_on_with_the_limits_that_its_past_went_on_with():
     await chain(4).resume("r", store=store, limits=limits("pause", model_calls=2))
     forked = await chain(4).fork("r", "n0", store=store)
     assert (forked.status, forked.limits.bounds.model_calls, called(forked)) == ("paused", 2, 2)
+
+
+def in_one_level(on_error: str) -> dict[str, FlowNode]:
+    asked = {f"n{i}": FunctionNode(call, on_error=on_error) for i in range(6)}
+    return {**asked, "mend": FunctionNode(lambda: "mended", needs=["n0"])} if on_error == "mend" else {**asked}
+
+
+def in_a_map(on_error: str) -> dict[str, FlowNode]:
+    inside = {
+        "w": FunctionNode(call, on_error=on_error),
+        "mend": FunctionNode(lambda: "mended", needs=["w"], join="always"),
+    }
+    return {"m": MapNode(inside, over=lambda context: list(range(6)), on_error="skip")}
+
+
+def in_a_loop(on_error: str) -> dict[str, FlowNode]:
+    inside = {
+        "w": FunctionNode(call, on_error=on_error),
+        "mend": FunctionNode(lambda: "mended", needs=["w"], join="always"),
+    }
+    return {"l": LoopNode(inside, max_iterations=6, exhausted_fails=False, on_error="skip")}
+
+
+@pytest.mark.parametrize("made", [in_one_level, in_a_map, in_a_loop])
+@pytest.mark.parametrize("on_error", ["skip", "mend"])
+async def test_a_run_whose_limit_met_nodes_that_handle_failures_goes_on_at_the_first_resume(
+    made: Callable[[str], dict[str, FlowNode]], on_error: str
+):
+    deeds: list[str] = []
+    pay = FunctionNode(lambda: deeds.append("paid"), effect="external")
+    flow, store = Flow("f", {"pay": pay, **made(on_error)}), MemoryStore()
+    first = await flow.run(store=store, run_id="r", limits=limits(model_calls=2))
+    assert (first.status, called(first)) == ("failed", 2)
+    kept = await flow.resume("r", store=store)
+    assert (kept.status, called(kept)) == ("failed", 2)
+    done = await flow.resume("r", store=store, limits=limits(model_calls=100))
+    assert (done.status, called(done), deeds) == ("succeeded", 6, ["paid"])
 
 
 async def test_the_end_at_a_limit_says_which_limit_and_what_it_would_have_to_be():
