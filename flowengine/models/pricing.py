@@ -14,11 +14,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from sys import float_info
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
-from flowengine.models.vendors import OTHERS, VENDORS
+from flowengine.models.model import read_token_count
+from flowengine.models.table_rates import Rate, read_number, read_rates
+from flowengine.models.vendors import OTHERS, VENDORS, Vendor
 
 __all__ = [
     "Price",
@@ -41,9 +44,6 @@ __all__ = [
 
 TableEntry: TypeAlias = Mapping[str, Any]
 
-_START: Final = b'{\n    "'
-"""How a file begins whose entries stand at an indent of four."""
-
 
 @cache
 def find_entry(name: str) -> TableEntry | None:
@@ -53,20 +53,31 @@ def find_entry(name: str) -> TableEntry | None:
         return None
     try:
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if content[: len(_START)] == _START:
-                return _cut_out(content, name)
-    except (OSError, ValueError):
+            word = json.dumps(name).encode() + b":"
+            found = _cut_out(content, word)
+            if isinstance(found, dict):
+                return cast("TableEntry", found)
+            if content.find(word) < 0:
+                return None
+    except (OSError, ValueError, RecursionError):
         pass
     return whole_table().get(name)
 
 
-def _cut_out(content: mmap.mmap, name: str) -> TableEntry | None:
-    head = f"\n    {json.dumps(name)}: ".encode()
-    at = content.rfind(head)  # Of two with one name, the last counts, as everywhere in JSON.
+_INDENTS: Final = (b"    ", b"")
+"""Before the names of entries; the second one is a slip of the table's authors."""
+
+
+def _cut_out(content: mmap.mmap, word: bytes) -> Any:
+    """The value of a name that begins a line; None where it begins none. Of two, the last counts, as in all JSON."""
+    places = ((content.rfind(b"\n" + each + word), each) for each in _INDENTS)
+    at, indent = next((place for place in places if place[0] >= 0), (-1, b""))
     if at < 0:
         return None
     end = content.find(b"\n    }", at)
-    return json.loads(content[at + len(head) : end + len(b"\n    }")])
+    slipped = content.find(b"\n}", at, end if end >= 0 else len(content))
+    end = content.find(b"}", end if slipped < 0 else slipped)
+    return json.loads(content[at + 1 + len(indent) + len(word) : end + 1])
 
 
 @cache
@@ -74,9 +85,11 @@ def whole_table() -> Mapping[str, TableEntry]:
     """Every name with its entry; none where there is no table."""
     file = _file()
     try:
-        return {} if file is None else json.loads(file.read_bytes())
-    except (OSError, ValueError):
+        table: Any = {} if file is None else json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
         return {}
+    entries = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+    return {name: cast("TableEntry", each) for name, each in entries.items() if isinstance(each, dict)}
 
 
 @cache
@@ -145,10 +158,10 @@ def listed_price(
     given = extra or {}
     if entry is None or ("web_search_options" in given and provider not in _ALWAYS_SEARCHING):
         return None  # How often a model will search is not known before.
-    kinds = _INPUT_WITH_CACHE if any("cache" in option for option in given) else _INPUT
-    rates = list(_rates(entry, prompt_tokens, with_tiers="service_tier" in given))
-    input_rates = [rate for kind, rate in rates if kind in kinds]
-    output_rates = [rate for kind, rate in rates if kind in _OUTPUT]
+    hours = inf if any("cache" in option for option in given) else 0
+    rates = [each for each in read_rates(entry) if _may_apply(each, prompt_tokens, hours, "service_tier" in given)]
+    input_rates = [each.dollars for each in rates if each.kind in _INPUT]
+    output_rates = [each.dollars for each in rates if each.kind in _OUTPUT]
     if not input_rates or not output_rates:
         return None
     surcharge = max(_surcharges(entry, given), default=1.0)
@@ -162,26 +175,23 @@ def listed_cache_price(provider: str, name: str) -> float | None:
     >>> listed_cache_price("anthropic", "claude-haiku-4-5")
     0.1
     """
-    rate = (listed_entry(provider, name) or {}).get("cache_read_input_token_cost")
-    return round(rate * _MILLION, 9) if isinstance(rate, int | float) else None
+    rate = read_number((listed_entry(provider, name) or {}).get("cache_read_input_token_cost"))
+    return None if rate is None else round(rate * _MILLION, 9)
 
 
 def longest_answer(provider: str, name: str, *, prompt_tokens: int = 0) -> int | None:
     """The most tokens that a vendor's model writes after such a prompt; None where the table does not say."""
-    entry = listed_entry(provider, name)
-    longest = None if entry is None else entry.get("max_output_tokens")
-    if entry is None or not isinstance(longest, int):
-        return None
+    entry = listed_entry(provider, name) or {}
+    longest, window = (read_token_count(entry.get(each)) for each in ("max_output_tokens", "max_input_tokens"))
+    if not longest or not window:
+        return longest or None
     # Some models have one window for both, and refuse to be asked for more than what is left of it.
-    window = entry.get("max_input_tokens")
-    return min(longest, max(window - prompt_tokens, _SHORTEST)) if isinstance(window, int) else longest
+    return min(longest, max(window - prompt_tokens, _SHORTEST))
 
 
 def context_window(provider: str, name: str) -> int | None:
     """The most tokens that a vendor's model reads at once; None where the table does not say."""
-    entry = listed_entry(provider, name)
-    window = None if entry is None else entry.get("max_input_tokens")
-    return window if isinstance(window, int) and window > 0 else None
+    return read_token_count((listed_entry(provider, name) or {}).get("max_input_tokens")) or None
 
 
 def listed_schema_support(provider: str, name: str) -> bool | None:
@@ -213,14 +223,29 @@ def listed_entry(provider: str, name: str) -> TableEntry | None:
     if vendor is None or vendor.is_stand_in:
         return None
     prefixes = (vendor.prefix, provider)
-    for spelling in _list_spellings(name):
+    for spelling in _list_spellings(vendor, name):
         for prefix in prefixes:
-            if (entry := find_entry(f"{prefix}/{spelling}")) is not None:
+            if (entry := _find_meant(f"{prefix}/{spelling}")) is not None:
                 return entry
-        entry = find_entry(spelling)
+        entry = _find_meant(spelling)
         if entry is not None and str(entry.get("litellm_provider")).startswith(prefixes):
             return entry
     return None
+
+
+def _find_meant(name: str) -> TableEntry | None:
+    """The entry under a name, or that of the model which the name is an alias of."""
+    entry = find_entry(name)
+    for _ in range(_MOST_ALIASES):
+        meant = None if entry is None else entry.get("alias_of")
+        if not isinstance(meant, str):
+            break
+        entry = find_entry(meant)
+    return entry
+
+
+_MOST_ALIASES: Final = 4
+"""One behind the other."""
 
 
 def is_listed(provider: str, name: str) -> bool:
@@ -234,8 +259,11 @@ def listed_vendor(name: str) -> str | None:
     >>> listed_vendor("text-embedding-3-small"), listed_vendor("gtp-4o")
     ('openai', None)
     """
-    entry = next(filter(None, map(find_entry, _list_spellings(name))), None)
+    entry = next(filter(None, map(_find_meant, _list_spellings(_UNKNOWN, name))), None)
     return None if entry is None else _vendors_by_word().get(str(entry.get("litellm_provider")))
+
+
+_UNKNOWN: Final = Vendor("", "")
 
 
 @cache
@@ -256,46 +284,40 @@ _SHORTEST: Final = 1024
 # --- Rates of an entry
 
 _INPUT: Final = frozenset({"input_cost_per_token", "cache_creation_input_token_cost"})
-_INPUT_WITH_CACHE: Final = _INPUT | {"cache_creation_input_token_cost_above_1hr"}
 _OUTPUT: Final = frozenset({"output_cost_per_token", "output_cost_per_reasoning_token"})
-_RATE: Final = re.compile(
-    rf"({'|'.join(sorted(_INPUT_WITH_CACHE | _OUTPUT, key=len, reverse=True))})(?:_above_(\d+)k_tokens)?(_[a-z]+)?"
-)
 _ALWAYS_SEARCHING: Final = frozenset({"perplexity"})
 """Vendors whose every call is one search."""
 
 
-def _rates(entry: TableEntry, prompt_tokens: int, *, with_tiers: bool) -> Iterator[tuple[str, float]]:
-    """(kind, dollars a token) of what may apply."""
-    for key, value in entry.items():
-        match = _RATE.fullmatch(key)
-        if match is None or not isinstance(value, int | float):
-            continue
-        kind, thousands, tier = match.groups()
-        if (tier is None or (with_tiers and tier != "_batches")) and prompt_tokens >= int(thousands or 0) * 1000:
-            yield kind, value
-    for step in entry.get("tiered_pricing") or ():
-        if prompt_tokens >= step.get("range", (0,))[0]:
-            yield from _rates(step, prompt_tokens, with_tiers=with_tiers)
+def _may_apply(rate: Rate, prompt_tokens: int, hours: float, with_tiers: bool) -> bool:
+    has_tier = not rate.tier or (with_tiers and rate.tier != "batches")
+    return has_tier and rate.hours <= hours and prompt_tokens >= rate.above
 
 
 def _surcharges(entry: TableEntry, given: Mapping[str, Any]) -> Iterator[float]:
     """Factors for a faster or a nearer machine, where one is asked for."""
     if "speed" in given or "inference_geo" in given:
-        factors: Mapping[str, Any] = entry.get("provider_specific_entry") or {}
-        yield from (factor for factor in factors.values() if isinstance(factor, int | float))
+        factors: Any = entry.get("provider_specific_entry")
+        yield from _numbers_in(factors)
 
 
 def _fees(entry: TableEntry, provider: str) -> Iterator[float]:
-    if (fee := entry.get("input_cost_per_request")) is not None:
+    if (fee := read_number(entry.get("input_cost_per_request"))) is not None:
         yield fee
     if provider in _ALWAYS_SEARCHING:
-        yield from (entry.get("search_context_cost_per_query") or {}).values()
+        yield from _numbers_in(entry.get("search_context_cost_per_query"))
 
 
-def _list_spellings(name: str) -> Iterator[str]:
-    """A model's name as given, and without what marks a snapshot or a fine-tuned copy of it."""
+def _numbers_in(values: Any) -> Iterator[float]:
+    found = cast("Mapping[str, Any]", values).values() if isinstance(values, Mapping) else ()
+    yield from (number for each in found if (number := read_number(each)) is not None)
+
+
+def _list_spellings(vendor: Vendor, name: str) -> Iterator[str]:
+    """A model's name as given, as its vendor is told it, and without what marks a snapshot or a fine-tuned copy."""
     yield name
+    if vendor.model_prefix and "/" not in name:
+        yield vendor.model_prefix + name
     if name.startswith("ft:"):
         yield ":".join(name.split(":")[:2])
     elif (family := re.sub(r"-(\d{8}|\d{4}-\d{2}-\d{2}|\d{3})$", "", name)) != name:

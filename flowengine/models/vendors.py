@@ -94,6 +94,8 @@ class Vendor(NamedTuple):
     """A cheap, general model; None where the models are the user's own."""
     name_starts: tuple[str, ...] = ()
     """How the names of its models begin."""
+    model_prefix: str = ""
+    """Stands before names without a slash where the vendor is asked."""
     placeholder_key: str | None = None
     """Sent where no key is set and none may be needed, but the client library wants one or would take another's."""
     needs_address: bool = False
@@ -189,6 +191,7 @@ OTHERS: Final = {
             "fireworks_ai",
             ("FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY"),
             ("FIREWORKS_AI_API_BASE", "FIREWORKS_API_BASE"),
+            model_prefix="accounts/fireworks/models/",
         ),
         Vendor("github_copilot", "github_copilot"),
         Vendor(

@@ -190,6 +190,34 @@ def test_a_table_of_another_layout_is_read_as_a_whole(tmp_path: Path, monkeypatc
             each.cache_clear()
 
 
+def test_an_entry_that_stands_at_the_edge_of_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "table.json"
+    file.write_text('{\n    "a": {\n        "mode": "x"\n    },\n"b": {\n        "mode": "y"\n    },\n"c": 3\n}')
+    monkeypatch.setattr(model_table, "_file", lambda: file)
+    for each in (model_table.find_entry, model_table.whole_table):
+        each.cache_clear()
+    try:
+        found = [model_table.find_entry(each) for each in ("a", "b", "c", "mode")]
+        assert found == [{"mode": "x"}, {"mode": "y"}, None, None]
+    finally:
+        for each in (model_table.find_entry, model_table.whole_table):
+            each.cache_clear()
+
+
+def test_the_small_model_of_anthropic_has_a_price_and_a_name_of_ours_the_vendor_s_entry() -> None:
+    assert listed_price("anthropic", "claude-haiku-5-5") is not None
+    assert listed_price("fireworks_ai", "deepseek-v3p1") is not None
+
+
+@pytest.mark.usefixtures("listed")
+def test_an_alias_has_the_price_of_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {**LISTED, "gpt-latest": {"alias_of": "gpt-next"}, "gpt-next": {"alias_of": "gpt-4o-mini"}}
+    table |= {"round": {"alias_of": "about"}, "about": {"alias_of": "round"}}
+    monkeypatch.setattr(pricing, "find_entry", table.get)
+    assert listed_price("openai", "gpt-latest") == listed_price("openai", "gpt-4o-mini") is not None
+    assert listed_price("openai", "round") is None
+
+
 @pytest.mark.parametrize(
     ("provider", "name"),
     [

@@ -34,7 +34,7 @@ from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEn
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
-from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor
+from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor, vendor_named
 from flowengine.models.wrappers.priced import cost_of
 
 __all__ = ["PROTOCOLS", "NativeEmbedding", "NativeModel"]
@@ -173,9 +173,7 @@ class NativeModel:
     def _post(self, request: Request, *, stream: bool) -> HttpCall:
         endpoint, traits = self._endpoint, self._traits
         check_outbound(endpoint.full_name, {"api_base": endpoint.base})
-        name = self.name
-        if traits.model_prefix and "/" not in name:
-            name = traits.model_prefix + name
+        name = self.name if "/" in self.name else vendor_named(self.provider).model_prefix + self.name
         asked = replace(
             request, model=name, extra={**endpoint.more, **request.extra} if endpoint.more else request.extra
         )

@@ -66,8 +66,6 @@ class VendorTraits:
     reasoning_tokens: tuple[str, ...] = ("completion_tokens_details.reasoning_tokens",)
     reasoning_is_apart: bool = False
     """Whether the tokens of reasoning are not among those of the answer."""
-    model_prefix: str = ""
-    """Stands before names without a slash."""
     longest_answer: int = 0
     """Tokens, where a request has to have a bound."""
     takes_forced_tool: bool = True
@@ -303,7 +301,6 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         ),
         "https://api.fireworks.ai/inference/v1",
         path="/inference/v1",
-        model_prefix="accounts/fireworks/models/",
     ),
     "xai": VendorTraits(
         "openai",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -12,6 +14,7 @@ from flowengine.errors import ModelError
 from flowengine.models.definitions import SaysItsPrice, has_own_price
 from flowengine.models.model import Finish, Model, PassThroughModel, Reply, Request, TokenUsage
 from flowengine.models.pricing import Price, listed_entry, listed_price
+from flowengine.models.table_rates import pick_rate, read_number, read_rates
 from flowengine.models.vendors import BATCH_PRICE
 from flowengine.models.wrappers.retrying import RetryingModel
 
@@ -19,8 +22,8 @@ __all__ = ["PricedModel", "cost_of", "find_user_price", "price_of", "with_price"
 
 # --- What an answer cost, by the tokens that its vendor told and the rates of the table
 #
-# Where a rate or the tokens are unknown, so is the cost. What a call may cost at most, before it is made, is the matter
-# of `pricing`.
+# Where a rate or the tokens are unknown, so is the cost: whatever a table says, it raises nothing, since the answer is
+# paid for. What a call may cost at most, before it is made, is the matter of `pricing`.
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -33,42 +36,28 @@ def cost_of(provider: str, name: str, usage: TokenUsage, extra: Mapping[str, Any
     >>> cost_of("openai", "gpt-4o-mini", TokenUsage(1000, 100, 600))
     0.000165
     """
-    if usage.prompt_tokens is None:
-        return None
-    entry = listed_entry(provider, name)
-    if entry is None:
+    entry = None if usage.prompt_tokens is None else listed_entry(provider, name)
+    if entry is None or usage.prompt_tokens is None:
         return None
     prompt, answer = usage.prompt_tokens, usage.completion_tokens or 0
     tier = str(extra.get("service_tier") or "")
-    into, out = (_rate(entry, f"{kind}_cost_per_token", prompt, tier) for kind in ("input", "output"))
+    pick = partial(pick_rate, read_rates(entry, datetime.now(UTC)), prompt_tokens=prompt, tier=tier)
+    into, out = pick("input_cost_per_token"), pick("output_cost_per_token")
     if into is None or out is None:
         return None
     cached = min(usage.cached_tokens or 0, prompt)
     written = min(usage.cache_write_tokens or 0, prompt - cached)
     thought = min(usage.reasoning_tokens or 0, answer)
+    hours = 12 if extra.get("prompt_cache_retention") == "24h" else 0
     cost = (prompt - cached - written) * into + (answer - thought) * out
-    cost += cached * _or(_rate(entry, "cache_read_input_token_cost", prompt, tier), into)
-    cost += written * _or(_rate(entry, "cache_creation_input_token_cost", prompt, tier), into)
-    cost += thought * _or(_rate(entry, "output_cost_per_reasoning_token", prompt, tier), out)
-    fee = entry.get("input_cost_per_request")
-    return round(cost + (fee if isinstance(fee, int | float) else 0.0), 12)
+    cost += cached * _or(pick("cache_read_input_token_cost"), into)
+    cost += written * _or(pick("cache_creation_input_token_cost", hours=hours), into)
+    cost += thought * _or(pick("output_cost_per_reasoning_token"), out)
+    return round(cost + _or(read_number(entry.get("input_cost_per_request")), 0.0), 12)
 
 
 def _or(rate: float | None, other: float) -> float:
     return other if rate is None else rate
-
-
-def _rate(entry: Mapping[str, Any], kind: str, prompt: int, tier: str) -> float | None:
-    """Dollars a token, after a prompt of so many: the rate of the highest threshold that it is above."""
-    found, highest = entry.get(kind), -1
-    if tier and isinstance(special := entry.get(f"{kind}_{tier}"), int | float):
-        return special
-    for name, value in entry.items():
-        if name.startswith(f"{kind}_above_") and name.endswith("k_tokens") and isinstance(value, int | float):
-            threshold = int(name.removeprefix(f"{kind}_above_").removesuffix("k_tokens")) * 1000
-            if prompt > threshold > highest:
-                found, highest = value, threshold
-    return found if isinstance(found, int | float) else None
 
 
 class PricedModel(PassThroughModel):

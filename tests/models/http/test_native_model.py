@@ -27,6 +27,7 @@ from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply, Request, TokenUsage
 from flowengine.models.open import get_llm
 from flowengine.models.outbound import VARIABLE
+from flowengine.models.wrappers import priced
 from flowengine.models.wrappers.retrying import FallbackModel
 
 QUESTION = (Message("system", "Be brief."), Message("user", "hi"))
@@ -72,6 +73,21 @@ async def test_a_reply_has_its_tokens_and_its_cost(server: ModelServer) -> None:
     assert reply.cost_usd == pytest.approx(400 * 0.15e-6 + 600 * 0.075e-6 + 100 * 0.6e-6)
     assert (reply.finish_reason, reply.model, reply.provider, reply.attempts) == ("length", "gpt-4o-mini", "openai", 1)
     assert 0 < reply.seconds < 10
+
+
+async def test_a_word_of_the_price_table_that_nobody_knows_loses_no_answer(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {
+        "input_cost_per_token": 4e-6,
+        "output_cost_per_token": 2e-5,
+        "cache_creation_input_token_cost_above_12hr_above_272k_tokens": 1e-5,
+        "input_cost_per_token_above_a_word_tokens": 1e-5,
+        "output_cost_per_token_above_12hr_above_272k_tokens": "dear",
+    }
+    monkeypatch.setattr(priced, "listed_entry", lambda *_: entry)
+    server.respond_with([Completion("hello", usage=USAGE)])
+    assert (await model_of(server).complete(asking())).cost_usd == pytest.approx(0.006)
 
 
 async def test_what_a_request_says_of_its_connection_is_no_part_of_it(server: ModelServer) -> None:
