@@ -7,12 +7,13 @@ knows no graph: what the run's earlier nodes keep is handed in, what this one ad
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.caller import Caller
+from flowengine.agents.context_changes import ContextChanges, data_of
 from flowengine.agents.prompt import text_of
 from flowengine.agents.prompt_parts import (
     Packing,
@@ -24,7 +25,7 @@ from flowengine.agents.prompt_parts import (
     fixed_parts,
 )
 from flowengine.agents.question_files import attach_files
-from flowengine.agents.sources import ProviderState, Sources, TypedContextSnapshots, data_of, load_provider_state
+from flowengine.agents.sources import ProviderState, Sources, load_provider_state
 from flowengine.context_providers.chain import brought_of, entries_of, gather
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.core.context import LLMResult
@@ -107,7 +108,8 @@ class PromptBuilder:
     _is_changed: bool = False
 
     def __post_init__(self) -> None:
-        self._carrier = TypedContextSnapshots(self.contexts) if self.is_run and self.contexts is not None else None
+        contexts = self.contexts if self.is_run else None
+        self._changes = None if contexts is None else ContextChanges(contexts, self.recorded)
         self._begun = data_of(self.contexts) if self.is_run else {}
 
     # --- prompts
@@ -172,16 +174,22 @@ class PromptBuilder:
     def tool_sets(self) -> Sequence[ToolSet]:
         """The contexts' tools, as they are now, and those of skills."""
         sets = [] if self.contexts is None else self.contexts.tool_sets()
-        brought = sets if self._carrier is None else self._carrier.wrap_sets(sets)
+        brought = sets if self._changes is None else self._changes.wrap_sets(sets)
         return brought if self.skills is None else [*brought, self.skills.tools]
 
+    def begin_round(self, calls: Iterable[tuple[Tool, Mapping[str, Any]]]) -> None:
+        if self._changes is not None:
+            self._changes.begin_round(calls)
+
     def take_result(self, tool: Tool, result: ToolResult) -> ToolResult:
-        return result if self._carrier is None else self._carrier.unwrap_result(tool, result)
+        return result if self._changes is None else self._changes.unwrap_result(tool, result)
 
     async def note_call(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
         """Tell the contexts, whose texts may be others now; and see which skills were loaded."""
         if self.skills is not None:
             await self.skills.note_call(name, arguments, result)
+        if self._changes is not None:
+            self._changes.end_round()
         if self.contexts is not None and self.contexts.context_list:
             value = result.text if result.value is None else result.value
             failures = await self.contexts.tool_called(ToolCallResult(name, arguments, value, result.is_error))

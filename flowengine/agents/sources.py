@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
-from uuid import uuid4
 
 from flowengine.agents.settings import check_count
 from flowengine.context_providers.chain import FAILED, call_guarded, clear_providers, tell_providers
@@ -24,8 +23,6 @@ from flowengine.core.context import ignore_record
 from flowengine.core.records import Gateway
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError, refuse_other_kind
-from flowengine.tools.tool import Tool, ToolResult
-from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.manager import ContextManager
 from flowengine.typed_contexts.typed import TypedContext
 
@@ -40,8 +37,6 @@ __all__ = [
     "ProviderConfig",
     "ProviderState",
     "Sources",
-    "TypedContextSnapshots",
-    "data_of",
     "load_provider_state",
     "sources_of",
 ]
@@ -165,79 +160,6 @@ def _check_list(name: str, given: Any, kinds: tuple[type[Any], ...], hint: str =
             allowed = " or ".join(kind.__name__ for kind in kinds)
             raise DefinitionError(f"one of {name} is no {allowed}: {describe_value(each)}{hint}")
     return found
-
-
-# --- Snapshots of typed contexts, which survive a crash
-
-_CARRIED: Final = "typed_contexts"
-_BY: Final = "by"
-
-
-def data_of(contexts: ContextManager | None) -> dict[str, Any]:
-    """The data of all contexts, under the names by which they are kept."""
-    return {f"context:{each.id}": each.dump() for each in (contexts.context_list if contexts is not None else ())}
-
-
-class TypedContextSnapshots:
-    """Wraps the tools of a run's contexts, and takes their results apart again."""
-
-    def __init__(self, contexts: ContextManager) -> None:
-        self._contexts = contexts
-        self._by = uuid4().hex
-        """Results that carry this were made here and now: the contexts have their data already."""
-
-    def wrap_sets(self, sets: Sequence[ToolSet]) -> list[ToolSet]:
-        return [
-            ToolSet(
-                each.name,
-                each.description,
-                [replace(tool, run=_SnapshotRun(tool, self._contexts, self._by)) for tool in each.tools],
-                each.active,
-                each.source,
-            )
-            for each in sets
-        ]
-
-    def unwrap_result(self, tool: Tool, result: ToolResult) -> ToolResult:
-        """The result as the tool gave it; one from before a crash gives the contexts their data back.
-
-        What other tools give is theirs, whatever it looks like: no server may write into a context.
-        """
-        if not isinstance(tool.run, _SnapshotRun) or not _is_snapshot(result.value):
-            return result
-        carried: Mapping[str, Any] = result.value
-        if carried[_BY] != self._by:
-            self._contexts.load(carried[_CARRIED])
-        return result._replace(value=carried.get("value"))
-
-
-class _SnapshotRun(NamedTuple):
-    """Runs the tool of a context, and adds what has changed in the contexts to its result."""
-
-    tool: Tool
-    contexts: ContextManager
-    by: str
-
-    async def __call__(self, arguments: Mapping[str, Any]) -> ToolResult:
-        before = data_of(self.contexts)
-        result = await self.tool.run(arguments)
-        changed = {name: data for name, data in data_of(self.contexts).items() if before[name] != data}
-        if not changed and not _is_snapshot(result.value):
-            return result
-        return result._replace(value={"value": _json_or_none(result.value), _CARRIED: changed, _BY: self.by})
-
-
-def _is_snapshot(value: Any) -> bool:
-    return isinstance(value, Mapping) and cast("Mapping[Any, Any]", value).keys() >= {_CARRIED, _BY}
-
-
-def _json_or_none(value: Any) -> Any:
-    """The value where it can be written down, else None: then the result's text has to do."""
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return None
-    return value
 
 
 # --- Providers in a run

@@ -45,6 +45,10 @@ class Bringer(Protocol):
         """The messages as the model gets them, before each request: texts may differ, their number does not."""
         ...
 
+    def begin_round(self, calls: Iterable[tuple[Tool, Mapping[str, Any]]]) -> None:
+        """Told of the calls of a round before any of them is made."""
+        ...
+
     def take_result(self, tool: Tool, result: ToolResult) -> ToolResult:
         """Returns the result of a call as everybody sees it; called at once, while other calls still run."""
         ...
@@ -193,6 +197,9 @@ class ToolLoop:
     async def _run_round(self, gateway: Gateway, reply: Reply) -> tuple[Message, ...]:
         """The calls that a reply asks for, and their results in the same order."""
         calls = [_read_call(each) for each in reply.tool_calls]
+        if self._bringer is not None:
+            found = ((self._offer.find(each.request.name), each.arguments) for each in calls)
+            self._bringer.begin_round([(tool, given) for tool, given in found if tool and not isinstance(given, str)])
         results = await self._run_calls(gateway, calls)
         if self._bringer is not None:
             for call, result in zip(calls, results, strict=True):

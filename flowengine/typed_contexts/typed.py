@@ -43,6 +43,9 @@ D = TypeVar("D", bound=BaseModel)
 ToolSets: TypeAlias = ToolSet | Sequence[ToolSet]
 """One set of tools, or several."""
 
+Observer: TypeAlias = Callable[[str, Any, Any], None]
+"""Is told the id of a context, its data before a change, and after it; from the thread that makes the change."""
+
 
 class TypedContext(Generic[D]):
     """Subclass it, or make one from functions with `create`.
@@ -79,6 +82,7 @@ class TypedContext(Generic[D]):
         except StateError as error:
             raise DefinitionError(str(error)) from error
         self._initial = self._start = self._data
+        self._observe: Observer | None = None
         self._lock = threading.RLock()  # Plain tools run in threads, several at once.
 
     @classmethod
@@ -140,6 +144,8 @@ class TypedContext(Generic[D]):
         """Replace the data. What does not fit the schema is a `StateError`, and the data stay as they were."""
         validated = self._validate_data(data)
         with self._lock:
+            if self._observe is not None:
+                self._observe(self.id, self._data, validated)
             self._data = validated
 
     def update_data(self, **changes: Any) -> None:
@@ -175,8 +181,13 @@ class TypedContext(Generic[D]):
         """The same context with its initial data: each run and agent node has its own."""
         other = copy.copy(self)
         other._data = other._start = self._initial
+        other._observe = None
         other._lock = threading.RLock()
         return other
+
+    def observe(self, observer: Observer) -> None:
+        """Have each change of the data told before it is made; what the observer raises refuses the change."""
+        self._observe = observer
 
     @property
     def is_changed(self) -> bool:
@@ -185,11 +196,15 @@ class TypedContext(Generic[D]):
 
     def dump(self) -> Any:
         """The data as a JSON value; a `StateError` where they hold what JSON cannot."""
+        return self.to_json(self._data)
+
+    def to_json(self, data: D) -> Any:
+        """Data that it has, or had, as `dump` gives them."""
         try:
-            written = self._data.model_dump(mode="json", by_alias=True, round_trip=True)
+            written = data.model_dump(mode="json", by_alias=True, round_trip=True)
         except ValueError as error:
             raise StateError(f"the data of context '{self.id}' are no JSON values: {error}") from error
-        return _name_as_read(written, self._data, is_whole=False)
+        return _name_as_read(written, data, is_whole=False)
 
     def load(self, value: Any) -> None:
         """Take over what `dump` gave; what does not fit the schema (any more) is a `StateError`."""

@@ -263,12 +263,13 @@ async def test_the_value_of_a_tool_is_what_it_returned_for_hooks_and_carries_the
     assert response.kept["context:cart"]["calls"] == ["add=tea is in the cart"]
     (call,) = recorder.of(ToolCall)
     assert call.result == "tea is in the cart"
-    assert call.value["typed_contexts"]["context:cart"]["items"] == ["tea"]
+    assert call.value["context_changes"] == [[1, "cart", {"fields": {"items": {"in": ["tea"]}}}]]
 
 
 @pytest.mark.parametrize("brings", [False, True])
 async def test_no_result_of_a_tool_writes_into_a_context_whatever_it_looks_like(brings: bool) -> None:
-    forged = {"typed_contexts": {"context:cart": {"closed": True}}, "by": "me", "value": 5}
+    changes = [[1, "cart", {"fields": {"closed": {"to": True}}}]]
+    forged = {"typed_contexts": {"context:cart": {"closed": True}}, "context_changes": changes, "by": "me", "value": 5}
 
     def look() -> dict[str, Any]:
         """Look it up."""
