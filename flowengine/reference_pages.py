@@ -170,8 +170,37 @@ def filters_page() -> str:
         "## Tests",
         "Behind `is` and `is not`, as in `x is defined`.",
         format_rows(["test", ""], (_function_row(name, TESTS[name]) for name in sorted(TESTS))),
+        "## What differs from Jinja",
+        "All of it on purpose. What is not in this list and not refused means what it means in Jinja.",
+        format_rows(["written", "Jinja", "here"], _DIFFERENCES),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+_DIFFERENCES: Final = (
+    ("`{{ none }}`, `{{ true }}`, `{{ ['a'] }}`, also under `~`, `join`, `string`, `replace` and `format`",
+     "Python's `None`, `True`, `['a']`", "JSON: `null`, `true`, `[\"a\"]`"),
+    ("`{{ x }}` alone in its text", "text", "the value itself, with its type"),
+    ("what is absent, where it is printed, gone through or calculated with", "empty", "an error; give `default(…)`"),
+    ("what is absent under `==` and `in`", "equals what is absent", "equals nothing"),
+    ("`{{ x if y }}`", "prints nothing where `y` does not hold", "an error there (`validate` says so: FE903)"),
+    ("a bare expression (`if`, `when`, `until`, …)", "any value is true or false", "only true and false are"),
+    ("a `set` behind a block (`for`, `with`, `set`) that reads an outer name", "hides the outer name in the block",
+     "the block reads the outer value"),
+    ("`tojson`", "sorted keys, escapes for HTML", "the order as it is, `é` as it is"),
+    ("`slice(3, '-')` of a list that divides evenly", "each part is filled up", "nothing is filled up"),
+    ("`select`, `reject`, `map`, `unique`, … in a test", "always true", "true where something is left"),
+    ("`(1, 2) == [1, 2]`, `d.items() is sequence`", "false", "true: lists and tuples are alike"),
+    ("`1e-7 is lower`, `['a'] is lower`", "of the printed value", "only texts are"),
+    ("`groupby`, printed", "a list of pairs", "objects with `grouper` and `list`"),
+    ("`indent` of `\\r`, `\\r\\n` and other line ends", "they become `\\n`", "they stay"),
+    ("`d.items` where the map has a key `items`", "the method", "the value"),
+    ("`truncate`, `indent`, … of a number or a list", "an error, or as it is", "printed first"),
+    ("`x is filter`, `x is test` of what is no text", "an error", "false"),
+    ("`loop` itself, `loop.cycle()`, `loop.changed()`, loops that call themselves", "known", "refused"),
+    ("`block`, `call`, `extends`, `filter`, `import`, `include`, `macro`, `namespace`, methods but `get`, `items`, "
+     "`keys` and `values`", "known", "refused when the flow is loaded"),
+)  # fmt: skip
 
 
 def _function_row(name: str, function: Callable[..., Any]) -> tuple[str, str]:

@@ -309,7 +309,7 @@ def _check_template(at: KeyPath, text: str) -> Iterator[_Problem]:
         return
     for reference in references:
         name = reference.path[0]
-        if name not in NAMES:
+        if name not in NAMES and not reference.may_be_own:
             known = ", ".join(NAMES)
             yield "FE302", at, f"nothing is called '{name}' here: there are {known}", did_you_mean(name, NAMES)
 

@@ -45,6 +45,7 @@ from flowengine.flowfile.checks.warnings import (
     warn_of_dead_nodes,
     warn_of_endless_loop,
     warn_of_inputs,
+    warn_of_open_choices,
     warn_of_targets_behind_siblings,
 )
 from flowengine.flowfile.file_texts import DISK, FlowFiles, Subflows, named_text_files, read_text_files, with_texts
@@ -304,6 +305,7 @@ def _check(
     if warnings:
         check_unused(spec, report)
         warn_of_bare_expressions(spec, report)
+        warn_of_open_choices(spec, report)
         warn_of_inputs(spec, lambda: project or project_of(spec.path)[0], report)
     if warnings and whole and not problems and not report.failed and not beside.failed:
         from flowengine.flowfile.checks.untrusted_texts import check_untrusted_texts  # A run does without it.

@@ -17,7 +17,7 @@ from flowengine.errors import TemplateSyntaxError
 from flowengine.templating.grammar import has_tags
 from flowengine.templating.parse import ParsedTemplate, parse_template
 
-__all__ = ["Converted", "convert", "outer_names", "rendering_module"]
+__all__ = ["Converted", "convert", "rendering_module"]
 
 _OPENING: Final = re.compile(r"\{[%#{]")
 _CLOSING: Final = {"{%": "%}", "{#": "#}", "{{": "}}"}
@@ -77,15 +77,6 @@ def convert(text: str, names: Mapping[str, str], *, trim_blocks: bool = False) -
     return _rename(changed, parsed, names)
 
 
-def outer_names(text: str) -> list[str]:
-    """The names that a template reads from outside, as far as it can be read."""
-    try:
-        parsed = parse_template(text)
-    except TemplateSyntaxError:
-        return []
-    return list(dict.fromkeys(each.path[0] for each in parsed.references))
-
-
 def _trim_blocks(text: str) -> str:
     """The text without the newline behind each block: by a minus where that is the same, else by leaving it out."""
     parts: list[str] = []
@@ -138,6 +129,10 @@ def _rename(text: str, parsed: ParsedTemplate, names: Mapping[str, str]) -> Conv
     for reference in parsed.references:
         name = reference.path[0]
         instead = names.get(name)
+        if reference.may_be_own:
+            if instead is None:
+                continue
+            return Converted(text, f"'{name}' is an outer name in one branch, and set in another")
         if instead is None:
             missing[name] = None
             instead = '""'

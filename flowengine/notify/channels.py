@@ -142,10 +142,10 @@ def find_template_problems(tree: Any) -> Iterator[str]:
         for reference in references:
             name, field_name = (*reference.path, "")[:2]
             fields = TEMPLATE_NAMES.get(name)
-            if fields is None:
+            if fields is None and not reference.may_be_own:
                 known = ", ".join(TEMPLATE_NAMES)
                 yield f"there is no '{name}' here (there are {known}){did_you_mean(name, TEMPLATE_NAMES)}"
-            elif fields and field_name and field_name not in fields:
+            if fields and field_name and field_name not in fields:
                 yield f"there is no '{name}.{field_name}'{did_you_mean(field_name, fields)}"
 
 

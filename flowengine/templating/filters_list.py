@@ -246,7 +246,7 @@ def range_of(meter: Meter, arguments: list[Any]) -> list[int]:
 
 
 def get_of(value: Any, text: str, key: Any, *default: Any) -> Any:
-    """`mapping.get(key, default)`; without a default an absent key is as missing as anywhere else."""
+    """`mapping.get(key, default)`: none without a default; what should hold the key must be there."""
     path = f"{text}.get(…)"
     if isinstance(key, Missing):
         raise key.error()
@@ -257,7 +257,9 @@ def get_of(value: Any, text: str, key: Any, *default: Any) -> Any:
         found = read_attribute(value, key, path)
     else:
         raise TemplateError(f"{path}: {describe_kind(value)} is no mapping")
-    return default[0] if default and isinstance(found, Missing) else found
+    if isinstance(found, Missing) and (default or kind != "missing"):
+        return default[0] if default else None
+    return found
 
 
 def listed_pairs(meter: Meter, value: Any, side: int | None) -> list[Any]:

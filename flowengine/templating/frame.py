@@ -83,6 +83,8 @@ class Loop(NamedTuple):
     length: int
     previtem: Any
     nextitem: Any
+    depth: int = 1  # Loops that call themselves are refused.
+    depth0: int = 0
 
 
 class Slot(NamedTuple):
@@ -90,10 +92,15 @@ class Slot(NamedTuple):
 
     name: str
     at: int
+    outer: Slot | None
+    """What the name means while no `set` has reached it; None for the outer name."""
 
 
 class Bindings:
-    """The template's own names while it is compiled, block by block."""
+    """The template's own names while it is compiled, block by block.
+
+    Only a `set` under an `if` may be passed by: until one is reached, its name means what it meant before.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -110,7 +117,7 @@ class Bindings:
         """The slot of a name in the innermost block; a new one the first time."""
         block = self._blocks[-1]
         if name not in block:
-            block[name] = Slot(name, self.count)
+            block[name] = Slot(name, self.count, self.find(name))
             self.count += 1
         return block[name]
 
@@ -147,15 +154,25 @@ def outer_path(name: str, steps: tuple[Step, ...]) -> Closure:
 
 def local_path(slot: Slot, steps: tuple[Step, ...]) -> Closure:
     """A path that starts at one of the template's own names."""
-    name, at = slot
+    at = slot.at
 
     def evaluate(frame: Frame) -> Any:
         value = frame.slots[at]
-        if value is UNSET:
-            value = Missing(name, "the branch that sets it was not taken", excused=True)
-        return follow(value, steps)
+        return follow(_value_before(frame, slot) if value is UNSET else value, steps)
 
     return evaluate
+
+
+def _value_before(frame: Frame, slot: Slot) -> Any:
+    """The value of a name whose `set` was passed by."""
+    while slot.outer is not None:
+        slot = slot.outer
+        if (value := frame.slots[slot.at]) is not UNSET:
+            return value
+    try:
+        return frame.scope[slot.name]
+    except KeyError:
+        return Missing(slot.name, "the branch that sets it was not taken", excused=True)
 
 
 def computed_path(start: Closure, steps: tuple[Step, ...]) -> Closure:

@@ -7,7 +7,7 @@ that is read from outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -58,6 +58,8 @@ class Reference(NamedTuple):
     """It is given as it is, and always: not under a condition, in a loop, by an index, or cut by a filter."""
     compared: tuple[str, ...] = ()
     """Texts that stand on the other side of `==`, `!=` or `in`."""
+    may_be_own: bool = False
+    """A `set` under an `if` may have made the name one of the template's own."""
 
 
 def collect(source: Source, tree: nodes.Node) -> tuple[Reference, ...]:
@@ -66,8 +68,8 @@ def collect(source: Source, tree: nodes.Node) -> tuple[Reference, ...]:
     collector.visit(tree, isinstance(tree, nodes.Template), False)
     found = sorted(collector.found, key=lambda each: each[0])
     return tuple(
-        Reference(path, *source.place(at), printed, guarded, carried, whole, compared)
-        for at, path, printed, guarded, carried, whole, compared in found
+        Reference(path, *source.place(at), printed, guarded, carried, whole, compared, own)
+        for at, path, printed, guarded, carried, whole, compared, own in found
     )
 
 
@@ -85,10 +87,11 @@ class _Collector:
     """Walks the tree; `needed` and `guarded` say in what position a value stands."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[int, tuple[str, ...], bool, bool, bool, bool, tuple[str, ...]]] = []
+        self.found: list[tuple[int, tuple[str, ...], bool, bool, bool, bool, tuple[str, ...], bool]] = []
         self._compared: tuple[str, ...] = ()
         """What the path that is visited next is compared with."""
-        self._bound: list[set[str]] = [set()]
+        self._bound: list[dict[str, bool]] = [{}]
+        """Names of each block; False where the `set` stands under an `if`, and may be passed by."""
         self._tested: list[tuple[str, ...]] = []
         self._asked = self._parted = 0
         """Constructs round the node that give no text of it; and those that give it in part, or not always."""
@@ -142,10 +145,11 @@ class _Collector:
                 break
         if not isinstance(node, nodes.Name):
             self.visit(node, needed, inner)
-        elif not any(node.name in names for names in self._bound):
+        elif not any(names.get(node.name) for names in self._bound):
             path = (node.name, *reversed(steps))
             shielded = any(path[: len(tested)] == tested for tested in self._tested)
-            self.found.append((node.lineno, path, needed, inner or shielded, not self._asked, whole, compared))
+            own = any(node.name in names for names in self._bound)
+            self.found.append((node.lineno, path, needed, inner or shielded, not self._asked, whole, compared, own))
 
     def _method(self, node: nodes.Call, steps: list[str], needed: bool, guarded: bool) -> bool:
         """`x.get("a")` is the step `a`, guarded where it has a default; other methods end the path."""
@@ -206,8 +210,21 @@ class _Collector:
 
     def on_if(self, node: nodes.If, needed: bool, guarded: bool) -> None:
         with self._shielding(node.test, True), self.giving(part=True):
-            for each in (*node.body, *node.elif_, *node.else_):
+            branches = [self._branch(node.body, needed, guarded)]
+            for each in node.elif_:
+                with self._shielding(each.test, True):
+                    branches.append(self._branch(each.body, needed, guarded))
+            branches.append(self._branch(node.else_, needed, guarded))
+        for name in dict.fromkeys(name for names in branches for name in names):
+            always = all(names.get(name) for names in branches)
+            self._bound[-1][name] = always or self._bound[-1].get(name, False)
+
+    def _branch(self, body: Iterable[nodes.Node], needed: bool, guarded: bool) -> Mapping[str, bool]:
+        """The names that a branch sets."""
+        with self._block([]) as names:
+            for each in body:
                 self.visit(each, needed, guarded)
+        return names
 
     def on_for(self, node: nodes.For, needed: bool, guarded: bool) -> None:
         with self.giving(part=True):
@@ -222,12 +239,12 @@ class _Collector:
     def on_set(self, node: nodes.Assign, needed: bool, guarded: bool) -> None:
         with self.giving(part=True):
             self.visit(node.node, isinstance(node.target, nodes.Tuple), guarded)
-        self._bound[-1].update(names_in_target(node.target))
+        self._bound[-1].update(dict.fromkeys(names_in_target(node.target), True))
 
     def on_set_block(self, node: nodes.AssignBlock, needed: bool, guarded: bool) -> None:
         with self.giving(part=True):
             self._statements(node.body)
-        self._bound[-1].update(names_in_target(node.target))
+        self._bound[-1].update(dict.fromkeys(names_in_target(node.target), True))
 
     def on_with(self, node: nodes.With, needed: bool, guarded: bool) -> None:
         with self.giving(part=True):
@@ -243,9 +260,10 @@ class _Collector:
                 self.visit(each, True, False)
 
     @contextmanager
-    def _block(self, names: Iterable[str]) -> Generator[None]:
-        self._bound.append(set(names))
-        yield
+    def _block(self, names: Iterable[str]) -> Generator[Mapping[str, bool]]:
+        bound = dict.fromkeys(names, True)
+        self._bound.append(bound)
+        yield bound
         self._bound.pop()
 
     @contextmanager
@@ -312,6 +330,8 @@ class ParsedTemplate:
     """A template without any expression or statement."""
     tree: nodes.Template | nodes.Expr = field(repr=False, compare=False)
     """Jinja's syntax tree, for the compiler, which must not change it."""
+    open_choices: tuple[tuple[int, int], ...] = ()
+    """Line and column of each printed `x if y` without `else`: it is an error where `y` does not hold."""
 
     @property
     def bound_names(self) -> list[str]:
@@ -327,7 +347,8 @@ def parse_template(source: str) -> ParsedTemplate:
     """Parse text with placeholders; raises `TemplateSyntaxError`."""
     text = Source(source)
     tree = template_tree(text)
-    return ParsedTemplate(collect(text, tree), lone_expression(tree) is not None, _is_static(tree), tree)
+    choices = tuple(text.place(each.lineno) for each in _open_choices(tree))
+    return ParsedTemplate(collect(text, tree), lone_expression(tree) is not None, _is_static(tree), tree, choices)
 
 
 def parse_expression(source: str) -> ParsedTemplate:
@@ -350,6 +371,13 @@ def lone_expression(tree: nodes.Node) -> nodes.Expr | None:
         expression = output.nodes[0]
         return None if isinstance(expression, nodes.TemplateData) else expression
     return None
+
+
+def _open_choices(tree: nodes.Template) -> Iterator[nodes.CondExpr]:
+    for output in tree.find_all(nodes.Output):
+        for each in output.nodes:
+            if isinstance(each, nodes.CondExpr) and each.expr2 is None:
+                yield each
 
 
 def _is_static(tree: nodes.Template) -> bool:

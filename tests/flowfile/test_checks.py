@@ -67,6 +67,14 @@ def test_what_a_node_that_always_runs_prints_may_be_absent() -> None:
     assert codes(nodes.replace("OUT", "output").replace(", join: always", "")) == []
 
 
+def test_a_printed_inline_if_needs_an_else() -> None:
+    node, inputs = '  b: {prompt: "TEXT"}', "inputs: {topic: {type: string}}"
+    for source in ("a{{ 'x' if inputs.topic }}", "{{ 'x' if inputs.topic }}", "{% if 1 %}{{ 1 if 0 }}{% endif %}"):
+        assert codes(node.replace("TEXT", f"{source}{{{{ inputs.topic }}}}"), inputs) == ["FE903"]
+    for source in ("{{ 'x' if inputs.topic else '' }}", "{{ ('x' if inputs.topic) | default('') }}"):
+        assert codes(node.replace("TEXT", source), inputs) == []
+
+
 @pytest.mark.parametrize("read", ["prev_outputs.a.txt", "prev_outputs.a.text.deep", "prev_outputs['a'].txt"])
 def test_fields_that_an_output_does_not_have_are_refused_behind_prev_outputs_too(read: str) -> None:
     output = "{type: object, properties: {text: {type: string}}, required: [text], additionalProperties: false}"

@@ -39,6 +39,15 @@ def test_an_expression_tells_which_outer_names_it_reads(source: str, expected: l
     assert paths(parse_expression(source)) == expected
 
 
+def test_a_name_that_an_untaken_branch_may_set_is_a_reference_that_may_be_the_templates_own() -> None:
+    parsed = parse_template(
+        "{% if a %}{% set x, y = 1, 2 %}{{ x }}{% elif b %}{% set y = 3 %}{% endif %}{{ x }}{{ y }}{{ c }}"
+    )
+    assert [(each.path[0], each.may_be_own) for each in parsed.references] == [
+        ("a", False), ("b", False), ("x", True), ("y", True), ("c", False)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -47,7 +56,7 @@ def test_an_expression_tells_which_outer_names_it_reads(source: str, expected: l
         ("{% for nodes in nodes.a.output %}{{ nodes }}{% endfor %}", [("nodes", "a", "output")]),
         ("{{ x }}{% set x = x.y %}{{ x }}", [("x",), ("x", "y")]),
         ("{% set x %}{{ z }}{% endset %}{{ x }}", [("z",)]),
-        ("{% if a %}{% set x = 1 %}{% endif %}{{ x }}", [("a",)]),
+        ("{% if a %}{% set x = 1 %}{% else %}{% set x = 2 %}{% endif %}{{ x }}", [("a",)]),
         ("{% for i in xs %}{% set t = i %}{% endfor %}{{ t }}", [("xs",), ("t",)]),
         ("{% with v = inputs.a %}{{ v }}{% endwith %}{{ v }}", [("inputs", "a"), ("v",)]),
         ("{# {{ comment }} #}{% raw %}{{ raw }}{% endraw %}", []),

@@ -149,7 +149,6 @@ ABSENT = "nodes.plan.output.txt"
         f"{ABSENT}.deeper is string",
         f"[{ABSENT}] | length == 1",
         "nodes.plan.output['txt']",
-        "nodes.plan.output.get('txt')",
         "nodes.plan.output['t' ~ 'xt']",
         "(nodes.plan.output.txt)",
         "nothing.txt",

@@ -41,7 +41,7 @@ from flowengine.flowfile.schema.fields import TextKind, is_code, text_fields
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
-from flowengine.templating.parse import Reference, parse_expression, parse_template
+from flowengine.templating.parse import ParsedTemplate, Reference, parse_expression, parse_template
 
 __all__ = [
     "Cause",
@@ -163,6 +163,8 @@ class Reads:
     def __init__(self) -> None:
         self.uses: list[Use] = []
         self.errors: list[tuple[Text, TemplateSyntaxError]] = []
+        self.open_choices: list[tuple[Text, int, int]] = []
+        """Line and column of each printed `x if y` without `else`."""
         self.of_node: dict[NodePath, list[Use]] = {}
         """Node → what it reads before it runs and in `set`, its agent's templates included."""
         self.at_end: dict[NodePath, list[Use]] = {(): []}
@@ -206,7 +208,7 @@ def _reads(spec: FlowSpec) -> Reads:
 
 
 def _parse_all(spec: FlowSpec, reads: Reads) -> Iterator[tuple[Text, list[Use]]]:
-    parsed: dict[tuple[str, TextKind], tuple[Reference, ...] | TemplateSyntaxError] = {}
+    parsed: dict[tuple[str, TextKind], ParsedTemplate | TemplateSyntaxError] = {}
     for text in texts_of(spec):
         if text.kind == "plain":
             continue
@@ -216,14 +218,15 @@ def _parse_all(spec: FlowSpec, reads: Reads) -> Iterator[tuple[Text, list[Use]]]
         if isinstance(found, TemplateSyntaxError):
             reads.errors.append((text, found))
             continue
-        uses = [Use(text, reference) for reference in found]
+        uses = [Use(text, reference) for reference in found.references]
+        reads.open_choices.extend((text, *place) for place in found.open_choices)
         reads.uses.extend(uses)
         yield text, uses
 
 
-def _parse_text(text: Text) -> tuple[Reference, ...] | TemplateSyntaxError:
+def _parse_text(text: Text) -> ParsedTemplate | TemplateSyntaxError:
     try:
-        return (parse_expression if text.kind == "expression" else parse_template)(text.text).references
+        return (parse_expression if text.kind == "expression" else parse_template)(text.text)
     except TemplateSyntaxError as error:
         return error
 

@@ -506,7 +506,7 @@ CODES: Final[Mapping[str, Code]] = {
     "FE903": Code(
         "a value that may be absent",
         "The node can be skipped, or have failed, while this one runs, and printing its output would then fail. Use "
-        "`| default(…)` or `or`.",
+        "`| default(…)` or `or`. Likewise an inline `if` without `else`: give it one.",
         "a has `when`; b prints {{ nodes.a.output }}",
     ),
     "FE904": Code(

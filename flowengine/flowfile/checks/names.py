@@ -209,7 +209,8 @@ class _Names:
             known = visible(self._spec, self._level, use.text.scope)
             self._visible[self._level, use.text.scope] = known
         if root not in known:
-            self._refuse_root(use, root, known)
+            if not use.reference.may_be_own:
+                self._refuse_root(use, root, known)
         elif fields and root in self._below:
             self._below[root](use, fields[0], tuple(fields[1:]))
         elif fields:

@@ -43,6 +43,7 @@ __all__ = [
     "warn_of_dead_nodes",
     "warn_of_endless_loop",
     "warn_of_inputs",
+    "warn_of_open_choices",
     "warn_of_targets_behind_siblings",
 ]
 
@@ -70,6 +71,13 @@ def warn_of_absent_values(spec: FlowSpec, runs: LevelAnalysis, report: Report) -
         inside = path[0] == "nodes" and home_of(spec, runs.level.path, path[1]) == runs.level.path
         if inside and key != "best_by" and not (key == "carry" and (path[1] in excused or unclear)):
             _warn_if_absent(use, runs, None, report)
+
+
+def warn_of_open_choices(spec: FlowSpec, report: Report) -> None:
+    """A printed inline `if` without `else`: Jinja prints nothing there, and here it is an error."""
+    for text, line, column in reads_of(spec).open_choices:
+        told = "this `if` without `else` has nothing to print where it does not hold, which is an error"
+        report.in_text("FE903", told, text, line, column, "; add `else ''`")
 
 
 def _reader(use: Use, path: NodePath) -> NodePath:
