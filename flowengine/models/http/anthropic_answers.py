@@ -128,6 +128,10 @@ class MessageCollector:
     def add(self, event: StreamedEvent) -> str:
         return self._take(event.read()) if event.data.strip() else ""
 
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._stop_reason)
+
     def answer(self) -> VendorAnswer:
         if not self._stop_reason:
             raise IncompleteAnswerError("the answer broke off before its end")

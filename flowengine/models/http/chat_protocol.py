@@ -131,6 +131,11 @@ class AnswerCollector(Protocol):
     is_complete: bool
     """Whether the event has come after which no other one matters."""
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the answer is whole already; what follows may tell its tokens."""
+        ...
+
     def add(self, event: StreamedEvent) -> str:
         """Take an event; its piece of the text, which may be empty. `StreamFailureError` where it tells of one."""
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from math import inf
 from typing import Final, Protocol
 from urllib.parse import quote, urljoin, urlsplit
@@ -112,9 +112,9 @@ class HttpAnswer:
         return b"".join(chunks)
 
     async def finish(self) -> None:
-        """Read what comes after the part that mattered, if it comes at once."""
+        """Read what comes after the part that mattered, if it comes at once; what goes wrong there loses nothing."""
         if not self.is_read and not self.is_late:
-            with anyio.move_on_after(_REST):
+            with anyio.move_on_after(_REST), suppress(BrokenExchangeError):
                 await self.read()
 
     def keep_arrived(self) -> None:

@@ -7,7 +7,7 @@ protocol's matter; where it goes that of `vendor_endpoint`; waiting before anoth
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -23,6 +23,7 @@ from flowengine.models.http.chat_protocol import (
     ChatProtocol,
     EventReader,
     IncompleteAnswerError,
+    StreamedEvent,
     StreamFailureError,
     VendorAnswer,
     read_vectors,
@@ -120,8 +121,7 @@ class NativeModel:
             first = chunk = await answer.receive()
             said: VendorAnswer | None = None
             if _is_whole(answer, first):  # It knows no streams.
-                said = self._protocol.read(self._endpoint.parse(first + await answer.read()), self._traits)
-                answer.keep_arrived()
+                said = self._protocol.read(await self._endpoint.read_object(answer, first), self._traits)
         if said is not None:
             reply = self._finish(said, request, time.perf_counter() - started)
             if reply.content and not answer.is_late:
@@ -135,12 +135,13 @@ class NativeModel:
         )
         is_open, is_broken, heard = True, False, 0
         while is_open and not collector.is_complete:
-            with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
+            with self._endpoint.telling_errors(request.timeout):
                 if not chunk:
-                    chunk, is_broken = await _receive(answer, collector)
+                    chunk, is_broken = await _receive(answer, collector, deadline)
                 is_open = bool(chunk)
                 ended = () if is_broken else events.close()
-                found = [collector.add(event) for event in (events.feed(chunk) if chunk else ended)]
+                found, is_broken = _add_events(collector, events.feed(chunk) if chunk else ended, is_broken)
+                is_open = is_open and not is_broken
                 heard += len(found)
                 if not is_open or collector.is_complete:
                     answer.keep_arrived()
@@ -218,17 +219,36 @@ def _is_whole(answer: HttpAnswer, beginning: bytes) -> bool:
     return said.startswith(b"{") or answer.headers.get("content-type", "").startswith("application/json")
 
 
-async def _receive(answer: HttpAnswer, collector: AnswerCollector) -> tuple[bytes, bool]:
-    """(the next bytes, whether the connection broke off). After an answer's own end nothing is lost by that."""
+def _add_events(collector: AnswerCollector, events: Iterable[StreamedEvent], is_broken: bool) -> tuple[list[str], bool]:
+    """(what the events add to the text, whether nothing more can be read). What comes after the end is not looked at,
+    and what cannot be read after the last word loses nothing."""
+    found: list[str] = []
     try:
-        return await answer.receive(), False
-    except BrokenExchangeError as error:
-        if error.is_final:
+        for event in events:
+            if collector.is_complete:
+                break
+            found.append(collector.add(event))
+    except (IncompleteAnswerError, StreamFailureError):
+        if not collector.has_ended:
             raise
-        try:
-            collector.answer()
-        except IncompleteAnswerError:
-            raise error from None
+        is_broken = True
+    return found, is_broken
+
+
+_TAIL: Final = 10.0
+"""Seconds to wait for what may follow the last word of an answer, such as its usage."""
+
+
+async def _receive(answer: HttpAnswer, collector: AnswerCollector, deadline: float) -> tuple[bytes, bool]:
+    """(the next bytes, whether there can be no more). After an answer's own end nothing is lost by that."""
+    has_ended = collector.has_ended
+    until = min(deadline, anyio.current_time() + _TAIL) if has_ended else deadline
+    try:
+        with _failing_at(until):
+            return await answer.receive(), False
+    except (BrokenExchangeError, TimeoutError) as error:
+        if not has_ended or (isinstance(error, BrokenExchangeError) and error.is_final):
+            raise
         return b"", True
 
 

@@ -275,6 +275,10 @@ class ChatCollector:
         choice = _first_choice(chunk)
         return "" if choice is None else self._add_choice(choice)
 
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._reason)
+
     def answer(self) -> VendorAnswer:
         if not (self._reason or (self.is_complete and (self._texts or self._calls))):
             raise IncompleteAnswerError("the answer broke off before its end")

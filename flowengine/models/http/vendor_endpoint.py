@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -18,7 +18,7 @@ from flowengine.errors import ModelError, PermanentModelError, TransientModelErr
 from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamFailureError
 from flowengine.models.http.connection_pool import NoConnectionError
 from flowengine.models.http.http_connection import BrokenExchangeError
-from flowengine.models.http.loop_client import HttpCall, send_call
+from flowengine.models.http.loop_client import HttpAnswer, HttpCall, send_call
 from flowengine.models.http.status_errors import error_of_answer, show_address, status_of_body
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
@@ -71,20 +71,37 @@ class VendorEndpoint:
         """The JSON object that is answered, within so many seconds."""
         with self.telling_errors(timeout), anyio.fail_after(timeout):
             async with send_call(post) as answer:
+                if answer.is_fine:
+                    return await self.read_object(answer)
                 body = await answer.read()
-                answer.keep_arrived()
-        if not answer.is_fine:
-            raise self.failure(answer.status, body, answer.headers)
-        return self.parse(body)
+        raise self.failure(answer.status, body, answer.headers)
 
-    def parse(self, body: bytes) -> Mapping[str, Any]:
-        """The JSON object of a body."""
+    async def read_object(self, answer: HttpAnswer, first: bytes = b"") -> Mapping[str, Any]:
+        """The JSON object that an answer is, of which `first` was read before.
+
+        It is there as soon as it is whole: how the connection ends after it, or that it does not, loses nothing.
+        """
+        body, tries = bytearray(first), _MOST_TRIES
+        chunk = first or await answer.receive()
+        body += b"" if first else chunk
+        while chunk:
+            if tries and chunk.rstrip().endswith(_ENDS):
+                tries -= 1
+                with suppress(ValueError, RecursionError):
+                    found = self._check_object(json.loads(body))
+                    await answer.finish()
+                    answer.keep_arrived()
+                    return found
+            chunk = await answer.receive()
+            body += chunk
+        answer.keep_arrived()
         try:
-            value: Any = json.loads(body)
+            return self._check_object(json.loads(body))
         except (ValueError, RecursionError):
-            raise self._error(
-                TransientModelError, f"the server's answer cannot be read as JSON{self.quote_start(body)}"
-            ) from None
+            begins = self.quote_start(bytes(body))
+            raise self._error(TransientModelError, f"the server's answer cannot be read as JSON{begins}") from None
+
+    def _check_object(self, value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise TransientModelError(f"{self.full_name}: the server's answer is no JSON object")
         return cast("dict[str, Any]", value)
@@ -117,6 +134,12 @@ class VendorEndpoint:
 
     def _error(self, kind: type[ModelError], text: str) -> ModelError:
         return kind(self._secrets.hide(f"{self.full_name}: {text}"))
+
+
+_ENDS: Final = (b"}", b"]")
+"""How JSON that is no plain value ends."""
+_MOST_TRIES: Final = 20
+"""How often the beginning of a body is read as if it were all of it."""
 
 
 def _to_plain(value: Any) -> Any:

@@ -20,7 +20,7 @@ from model_server import Completion, Failure, ModelServer, Raw, ToolCall, Trunca
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
 from flowengine.errors import ModelConfigError, ModelError, PermanentModelError, TransientModelError
-from flowengine.models.http import vendor_batches
+from flowengine.models.http import native_model, vendor_batches
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.http.vendor_batches import BatchableCall, batches_of
 from flowengine.models.messages import Message
@@ -29,6 +29,7 @@ from flowengine.models.open import get_llm
 from flowengine.models.outbound import VARIABLE
 from flowengine.models.wrappers import priced
 from flowengine.models.wrappers.retrying import FallbackModel
+from flowengine.models.wrappers.streaming_tap import tap_model
 
 QUESTION = (Message("system", "Be brief."), Message("user", "hi"))
 USAGE = {
@@ -312,6 +313,46 @@ async def test_an_answer_whose_end_has_come_is_one_although_the_connection_break
         async with model_at(address).stream(asking()) as stream:
             said += [piece async for piece in stream]
     assert [each.content for each in said if isinstance(each, Reply)] == ["hi"] * is_whole
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ntransfer-encoding: chunked\r\n\r\n"
+EVENTS = {
+    "openai": b'data: {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}\n\n'
+    b'data: {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}\n\n',
+    "anthropic": b'data: {"type": "message_start", "message": {"usage": {"input_tokens": 9}}}\n\n'
+    b'data: {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}}\n\n'
+    b'data: {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}}\n\n',
+}
+LAST = {"openai": b"data: [DONE]\n\n", "anthropic": b'data: {"type": "message_stop"}\n\n'}
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "end", ["closed", "closed after the last word", "open", "open after the last word", "garbage", "no chunk"]
+)
+async def test_a_complete_answer_is_kept_however_its_connection_ends_or_stays_open(
+    provider: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_model, "_TAIL", 0.02)
+    said = EVENTS[provider] + (LAST[provider] if "last word" in end or end == "no chunk" else b"")
+    said += b"data: {no json\n\n" if end == "garbage" else b""
+    answer = HEAD % b"text/event-stream" + b"%x\r\n%s\r\n" % (len(said), said)
+    answer += {"no chunk": b"zz\r\n"}.get(end, b"") + (ScriptedHttp.CLOSE if "closed" in end else b"")
+    with ScriptedHttp(answer) as address:
+        model = tap_model(model_at(address, provider), lambda *_: None)
+        reply = await model.complete(asking())
+    assert (reply.content, reply.usage[:2], reply.attempts) == ("hi", (9, 3), 1)
+
+
+@pytest.mark.parametrize("close", [b"", ScriptedHttp.CLOSE])
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_whole_answer_is_kept_although_its_formal_end_is_missing(close: bytes, is_streamed: bool) -> None:
+    said = b'{"choices": [{"message": {"content": "hi {}"}}]}'
+    parts = [b"%x\r\n%s\r\n" % (len(each), each) for each in (said[:-5], said[-5:])]
+    with ScriptedHttp([HEAD % b"application/json" + parts[0], b"+" + parts[1] + close]) as address:
+        model = model_at(address)
+        reply = await (tap_model(model, lambda *_: None) if is_streamed else model).complete(asking())
+    assert reply.content == "hi {}"
 
 
 async def test_an_error_of_the_reader_is_its_own(server: ModelServer) -> None:
