@@ -21,7 +21,9 @@ from flowengine.core.records import (
     Answered,
     ApprovalRequested,
     EffectDecided,
+    MapStopped,
     ModelCall,
+    Notified,
     Retry,
     RoundEnded,
     ToolCall,
@@ -76,11 +78,18 @@ class Attempts:
         """These are all that counts of a node that is entered again."""
         self._records[node] = list(records)
 
-    def fail(self, node: str) -> None:
-        """The node failed for good."""
-        deeds = _select_deeds(self._records.pop(node, ()))
-        if deeds:
-            self._records[node] = deeds
+    def fail(self, node: str, error: ErrorInfo) -> None:
+        """The node failed for good: it goes on later as one that was interrupted, but what failed is asked anew."""
+        self._keep(node, _select_sound(self.of(node), error))
+
+    def begin_anew(self, node: str) -> None:
+        """Something before the node began anew, so that what it was asked is another question."""
+        self._keep(node, _select_deeds(self.of(node)))
+
+    def _keep(self, node: str, records: Sequence[Any]) -> None:
+        self._records.pop(node, None)
+        if records:
+            self._records[node] = list(records)
 
     def forget_rounds(self, loop: str, first: int) -> None:
         """Discards what a loop recorded of a round and of those after it."""
@@ -92,8 +101,44 @@ class Attempts:
         self._records.pop(node, None)
 
     def finish_inside(self, container: str) -> None:
-        for node in [each for each in self._records if each.startswith((f"{container}.", f"{container}["))]:
+        """The container is settled for good."""
+        for node in self._inside(container):
             self.finish(node)
+
+    def close_questions_inside(self, container: str) -> None:
+        """The container has ended, and what it called off inside asks nobody any more. What failed there may still be
+        repeated, and keeps what it was given."""
+        for node in self._inside(container):
+            records = self._records[node]
+            answered = {each.name for each in records if type(each) is Answered}
+            self._keep(node, [each for each in records if type(each) not in _QUESTIONS or each.name in answered])
+
+    def _inside(self, container: str) -> list[str]:
+        return [each for each in self._records if each.startswith((f"{container}.", f"{container}["))]
+
+
+_OF_AN_ANSWER: Final = frozenset(("OutputError", "UnusableAnswerError", "RouteError", "GuardrailError"))
+"""Errors of an answer that was given, and cannot be used."""
+
+
+def _select_sound(records: Sequence[Any], error: ErrorInfo) -> list[Any]:
+    """What a failed attempt leaves to the next: all but the answer that it failed by, questions that are still open or
+    were refused, and what the node itself decided or counted."""
+    calls = [each for each in records if type(each) is ModelCall and each.error is None]
+    is_unfit = bool(calls) and (error.type in _OF_AN_ANSWER or calls[-1].finish_reason == "content_filter")
+    unfit = calls[-1] if is_unfit else None
+    is_refused = error.type == "CallRefusedError"
+    answered = {each.name for each in records if type(each) is Answered and not (is_refused and each.choice != ACCEPT)}
+    return [
+        each
+        for each in records
+        if type(each) not in (Retry, RoundEnded, MapStopped)
+        and each is not unfit
+        and not (type(each) in _QUESTIONS and each.name not in answered)
+    ]
+
+
+_QUESTIONS: Final = (ApprovalRequested, Answered, Notified)
 
 
 def _select_deeds(records: Sequence[Any]) -> list[Any]:
@@ -184,10 +229,10 @@ class History:
                 self._done.add(node)
                 if isinstance(event, NodeFinished):
                     self.attempts.finish(node)
-                    if node in self._containers:  # What it called off inside is over, questions to people included.
-                        self.attempts.finish_inside(node)
-            case NodeFailed(node=node):
-                self.attempts.fail(node)
+                    if node in self._containers:
+                        self.attempts.close_questions_inside(node)
+            case NodeFailed(node=node, error=error):
+                self.attempts.fail(node, error)
             case NodeRecorded(node=node, record=record):
                 self.attempts.add(node, record)
                 if isinstance(record, ModelCall):
@@ -208,7 +253,7 @@ class History:
     def forget(self, node: str) -> None:
         """A node begins anew, and its body does too, where it has one. What it did outside is not forgotten."""
         self._done.discard(node)
-        self.attempts.fail(node)
+        self.attempts.begin_anew(node)
         self._forget_levels((f"{node}.", f"{node}["))
 
     def _forget_levels(self, beginnings: tuple[str, ...]) -> None:

@@ -487,6 +487,8 @@ class Walk:
             # runs again too.
             if self._statuses[number] == READY:
                 self.attempts.finish(self.path_of(number))
+                if self.graph.vertices[number].container:
+                    self.attempts.finish_inside(self.path_of(number))
                 if number in self.patches:
                     self._patch(number)
                 self.apply(settled[number])

@@ -125,7 +125,7 @@ class Past:
                 self.results[node] = self._note_finished(node, result)
                 self.left[node] = left_by(result, None, "succeeded")
             case NodeFailed(node=node, error=error):
-                self._attempts.fail(node)
+                self._attempts.fail(node, error)
                 self.failed.add(node)
                 definition = self._definitions.fingerprints.get(file_path(node), "")
                 self.left[node] = left_by(None, (error.message, definition), "failed")

@@ -7,7 +7,19 @@ from typing import Any
 import pytest
 
 from flowengine.core.context import NodeResult
-from flowengine.core.records import EffectDecided, ModelCall, Notice, Retry, ToolCall
+from flowengine.core.records import (
+    ACCEPT,
+    REFUSE,
+    Answered,
+    ApprovalRequested,
+    EffectDecided,
+    ModelCall,
+    Notice,
+    Notified,
+    Retry,
+    RoundEnded,
+    ToolCall,
+)
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -32,8 +44,16 @@ PAID = BEGUN._replace(result="done", started=False)
 LOOKED = ToolCall("look", {}, "seen", key="l")
 DECIDED = EffectDecided("pay", {}, "t", 0, "done")
 BROKEN = NodeFailed("a", 0.0, ErrorInfo("E", "no"))
+FILTERED = OTHER._replace(key="k3", finish_reason="content_filter")
+ASKED = ApprovalRequested("Pay?", (ACCEPT, REFUSE), name="pay", tool="pay", arguments={}, key="t")
+SECOND = ASKED._replace(name="pay:2", occurrence=1)
+YES, NO = Answered(ACCEPT, name="pay"), Answered(REFUSE, name="pay")
 STARTED = NodeStarted("a", 0.0)
 DONE = NodeFinished("a", 0.0, NodeResult())
+
+
+def broken(kind: str) -> NodeFailed:
+    return NodeFailed("a", 0.0, ErrorInfo(kind, "no"))
 
 
 def told(*records: Any) -> list[Event]:
@@ -50,10 +70,18 @@ def told(*records: Any) -> list[Event]:
         ([STARTED, *told(CALL, RETRY)], [RETRY]),
         ([STARTED, *told(CALL, LOOKED, RETRY, OTHER)], [RETRY, OTHER]),
         ([STARTED, *told(CALL, RETRY, CALL, Retry(2, "again", 1.0))], [RETRY, Retry(2, "again", 1.0)]),
-        ([STARTED, *told(CALL, RETRY, OTHER), BROKEN], []),
-        ([STARTED, *told(CALL), BROKEN, RunResumed(0.0), STARTED, *told(OTHER)], [OTHER]),
-        ([STARTED, *told(CALL, BEGUN, PAID, LOOKED), BROKEN], [BEGUN, PAID]),
-        ([STARTED, *told(CALL, BEGUN, DECIDED), BROKEN], [BEGUN, DECIDED]),
+        ([STARTED, *told(CALL, RETRY, OTHER), BROKEN], [OTHER]),
+        ([STARTED, *told(CALL), BROKEN, RunResumed(0.0), STARTED, *told(OTHER)], [CALL, OTHER]),
+        ([STARTED, *told(CALL, BEGUN, PAID, LOOKED), BROKEN], [CALL, BEGUN, PAID, LOOKED]),
+        ([STARTED, *told(CALL, BEGUN, DECIDED), BROKEN], [CALL, BEGUN, DECIDED]),
+        ([STARTED, *told(CALL, LOOKED, OTHER), broken("OutputError")], [CALL, LOOKED]),
+        ([STARTED, *told(CALL, OTHER._replace(error="away")), broken("OutputError")], [OTHER._replace(error="away")]),
+        ([STARTED, *told(CALL, FILTERED), BROKEN], [CALL]),
+        ([STARTED, *told(CALL, FILTERED, OTHER), BROKEN], [CALL, FILTERED, OTHER]),
+        ([STARTED, *told(ASKED, YES, SECOND, Notified("mail", "a@b", 0.0, "pay:2")), BROKEN], [ASKED, YES]),
+        ([STARTED, *told(ASKED, NO, CALL), BROKEN], [ASKED, NO, CALL]),
+        ([STARTED, *told(ASKED, NO), broken("CallRefusedError")], []),
+        ([STARTED, *told(CALL, RoundEnded(0, {}, False)), BROKEN], [CALL]),
         ([STARTED, *told(BEGUN, PAID, RETRY)], [BEGUN, PAID, RETRY]),
         ([STARTED, *told(CALL, BEGUN, PAID), DONE], []),
     ],
@@ -65,10 +93,18 @@ def told(*records: Any) -> list[Event]:
         "a retry starts anew",
         "and only what the latest attempt recorded counts",
         "failures are counted",
-        "a node that failed starts anew, with all its attempts",
-        "and keeps what it records then",
-        "what an external tool did outlives the failure",
+        "a node that failed keeps its last attempt, and has all attempts again",
+        "and what it records then",
+        "what its tools gave outlives the failure",
         "and what was decided about it",
+        "an answer that could not be used is asked for anew",
+        "a call that failed is asked anew in any case",
+        "so is one that the vendor's filter took",
+        "but none that an answer came after",
+        "a question that nobody answered is put again",
+        "a refusal that the model was told stays",
+        "one that the node failed by is asked about again",
+        "a loop judges its rounds again",
         "and a retry",
         "a node that finished needs nothing",
     ],
@@ -89,5 +125,5 @@ def test_nodes_do_not_see_each_others_records() -> None:
     attempts.add("a", Notice("of a"))
     attempts.add("b", Notice("of b"))
     attempts.finish("a")
-    attempts.fail("nobody")
+    attempts.fail("nobody", ErrorInfo("E", "no"))
     assert (attempts.of("a"), attempts.of("b"), list(attempts)) == ((), [Notice("of b")], ["b"])

@@ -246,7 +246,7 @@ async def test_answers_are_taken_in_while_other_branches_work():
 async def test_a_call_that_was_made_before_its_node_failed_is_neither_asked_about_nor_made_again():
     shop = Shop()
     wish = ToolRequest("c", "refund", ONE[0][1])
-    shop.model = ScriptedModel([wish, PermanentModelError("the vendor is gone"), wish, "Done."])
+    shop.model = ScriptedModel([wish, PermanentModelError("the vendor is gone"), "Done."])
     marked = tool(effect="external", approve=True, name="refund")(lambda_of(shop))
     node = AgentNode(Agent("help", "Help.", model=shop.model, tools=[marked]), prompt=lambda context: "Pay me back.")
     flow, store = Flow("shop", {"help": node}), MemoryStore()
