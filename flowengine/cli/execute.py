@@ -302,6 +302,8 @@ class Execution:
             if not self._tell_how_to_raise(run):
                 self._tell_how_to_go_on(watch)
         else:
+            if run.unkept and not self._reporting.quiet:
+                complain(f"flowengine resume {run.id} tries again to keep its memories")
             self._tell_failed_items(run)
         return exit_code_of(run.status, run.error)
 

@@ -77,6 +77,11 @@ def format_run(
     if finished is not None and finished.error is not None and finished.node is None:
         yield ""
         yield f"error: {shorten(finished.error.message)}"
+    if finished is not None and finished.unkept:
+        run_id = "" if progress.started is None else progress.started.run_id
+        yield ""
+        yield from (shorten(each) for each in finished.unkept)
+        yield f"flowengine resume {run_id} tries again to keep them"
     if finished is not None and finished.outputs:
         yield ""
         yield from _format_values("outputs", finished.outputs)
@@ -236,6 +241,7 @@ def to_run_object(
         "labels": {} if started is None else labels_of(started),
         "outputs": outputs,
         "error": error,
+        **({"unkept": list(finished.unkept)} if finished is not None and finished.unkept else {}),
         "nodes": {name: to_node_object(row, statuses.get(name)) for name, row in progress.nodes.items()},
         "seconds": progress.seconds(),
         "idle_seconds": progress.idle,

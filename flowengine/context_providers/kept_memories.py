@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.context_providers.provider import ContextProvider, call_method
+from flowengine.core.user_code import describe_error
 
 __all__ = ["MEMORY", "keep_for_good", "read_remembered", "to_kept_items"]
 
@@ -35,17 +36,17 @@ def to_kept_items(provider: ContextProvider, items: Sequence[Any]) -> list[dict[
     return [{**owner, "item": each} for each in items]
 
 
-async def keep_for_good(kept: Mapping[str, Any], providers: Iterable[ContextProvider]) -> None:
-    """Keep the memories of a run that has succeeded. What cannot be kept is logged: the run is over.
+async def keep_for_good(kept: Mapping[str, Any], providers: Iterable[ContextProvider]) -> list[str]:
+    """Keep the memories of a run that has succeeded. Returned is whose cannot be kept, and why; it is logged, too.
 
     `providers`: those of the flow. They say where memories are kept: a run's record may come from elsewhere, and
     chooses no files.
     """
-    own = [each for each in providers if each.adds]
+    own, problems = [each for each in providers if each.adds], list[str]()
     for name, settings, items in _group_by_owner(kept.get(MEMORY, ())):
         home = _find_home(name, settings, own)
         if home is None:
-            _logger.warning("memories of '%s' cannot be kept: no agent of the flow has such a memory", name)
+            problems.append(f"memories of '{name}' cannot be kept: no agent of the flow has such a memory")
             continue
         kind, given = home
         try:
@@ -53,7 +54,10 @@ async def keep_for_good(kept: Mapping[str, Any], providers: Iterable[ContextProv
             await call_method(made.load, items)
             await call_method(made.commit)
         except Exception as error:  # Classes of users, and disks.
-            _logger.warning("memories of '%s' cannot be kept: %s: %s", name, type(error).__name__, error)
+            problems.append(f"memories of '{name}' cannot be kept: {describe_error(error)}")
+    for each in problems:
+        _logger.warning("%s", each)
+    return problems
 
 
 def _find_home(

@@ -86,7 +86,7 @@ class RunStarted(NamedTuple):
     [[source, target, [labels]]], "state": {key: [merge rule, default]}}. A map, loop or subflow has a third
     item: the skeleton of its body, with `most` rounds where that is known."""
     kept: Mapping[str, Any] = {}
-    """What the run's session had kept before (`NodeResult.kept`)."""
+    """What the run's session had kept before (`NodeResult.kept`); nothing for a run that was to begin later."""
     code: Mapping[str, str] = {}
     """Node path → hash of the functions that it calls, where `fingerprints` do not count them."""
 
@@ -105,6 +105,8 @@ class RunResumed(NamedTuple):
     """What was chosen anew; it stays chosen when the run is resumed again."""
     repeats: Sequence[str] = ()
     """Paths of maps that had ended and are entered again, for the items that failed; what finished inside stays."""
+    kept: Mapping[str, Any] | None = None
+    """What the run's session has kept (`RunStarted.kept`), where the run begins only now."""
 
     as_dict = _as_dict
 
@@ -183,6 +185,8 @@ class RunFinished(NamedTuple):
     """Of the first failed node in topological order, or of the outputs."""
     node: str | None = None
     """Path of the node that failed."""
+    unkept: Sequence[str] = ()
+    """Whose memories could not be kept that the run leaves, and why; a resumption tries again."""
 
     as_dict = _as_dict
 
@@ -211,6 +215,19 @@ EVENTS: Final[dict[str, type[Any]]] = {
     "RunFinished": RunFinished,
 }
 """Name in the journal → class."""
+
+
+def start_of(events: Sequence[Event]) -> RunStarted | None:
+    """The start of a run, with what its session had kept when it began; None where the events begin with another.
+
+    >>> start_of([RunStarted("r", "f", 0.0, {}, {}, {}), RunResumed(1.0, kept={"conversation": ["Hi"]})]).kept
+    {'conversation': ['Hi']}
+    """
+    started = events[0] if events else None
+    if not isinstance(started, RunStarted):
+        return None
+    read = [each.kept for each in events if isinstance(each, RunResumed) and each.kept is not None]
+    return started._replace(kept=read[-1]) if read else started
 
 
 class TokenStreamed(NamedTuple):

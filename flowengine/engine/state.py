@@ -213,6 +213,20 @@ class StateStore:
                 return found[1]
         return self._kept[key]
 
+    def contributions(self, layer: Layer, name: str) -> Iterator[tuple[float, Any]]:
+        """Yields what each writer above a layer keeps under a name that is added up: its number, and its own part."""
+        key = _KEPT + name
+        if key in self._written:
+            yield from ((each.number, each.writes[key]) for each in self._writers(layer, key))
+
+    def keeps(self, layer: Layer, name: str) -> bool:
+        """Tells whether a writer above a layer keeps something under a name."""
+        try:
+            self.kept(layer, name)
+        except KeyError:
+            return False
+        return True
+
     def may_keep(self, name: str) -> bool:
         """Tells whether anybody at all keeps something under a name, above whatever layer."""
         key = _KEPT + name

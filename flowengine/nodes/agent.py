@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
-from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack, cast
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.caller import naming, subject_of
@@ -33,12 +33,16 @@ from flowengine.nodes.gateway import asking_gateway_of, telling_gateway_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 from flowengine.tools.tool import Tool
 
+if TYPE_CHECKING:
+    from flowengine.typed_contexts.typed import TypedContext
+
 __all__ = [
     "AgentNode",
     "AskingNode",
     "EvaluationNode",
     "RoutingNode",
     "Templated",
+    "contexts_of",
     "node_of_agent",
     "providers_of",
 ]
@@ -124,6 +128,14 @@ def providers_of(nodes: Iterable[FlowNode]) -> Iterator[ContextProvider]:
     for node in nodes:
         if isinstance(node, AgentNode) and node.prototype.sources is not None:
             yield from node.prototype.sources.providers
+
+
+def contexts_of(nodes: Iterable[FlowNode]) -> Iterator[TypedContext[Any]]:
+    """The typed contexts of all agents among some nodes, with the data that they begin with."""
+    for node in nodes:
+        sources = node.prototype.sources if isinstance(node, AgentNode) else None
+        if sources is not None and sources.contexts is not None:
+            yield from sources.contexts.fresh().context_list
 
 
 class AgentNode(AskingNode):

@@ -32,6 +32,7 @@ from flowengine.engine.events import (
     NodeStarted,
     RunResumed,
     RunStarted,
+    start_of,
 )
 from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.engine.restoring import Attempts
@@ -187,8 +188,8 @@ class Earlier:
 
     def __init__(self, plan: CompiledFlow, events: Sequence[Event]) -> None:
         """`InputError` where it is a run of another flow."""
-        started = events[0] if events else None
-        if not isinstance(started, RunStarted):
+        started = start_of(events)
+        if started is None:
             raise StoreCorruptError("the journal does not begin with its start")
         if started.flow != plan.name:
             raise InputError(

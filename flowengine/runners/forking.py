@@ -17,6 +17,7 @@ from flowengine.engine.events import (
     NodeSkipped,
     NodeStarted,
     RunStarted,
+    start_of,
 )
 from flowengine.engine.graph import Graph
 from flowengine.engine.restoring import History, enclosing_containers
@@ -139,8 +140,8 @@ def fork_events(
     All of it happens at `at`. What had been paid is not told again: a node whose result is shared has a `Reused` in
     its place.
     """
-    started = events[0]
-    assert isinstance(started, RunStarted)  # As the store gives them.
+    started = start_of(events)
+    assert started is not None  # As the store gives them.
     if started.flow != plan.name:
         raise InputError(f"run {started.run_id} is one of flow '{started.flow}', not of '{plan.name}'")
     refuse_other_kind(node, str, "a node is named by text", InputError)

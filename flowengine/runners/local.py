@@ -25,7 +25,19 @@ from flowengine.core.records import node_of_question
 from flowengine.core.run_scope import Fence, RunScope
 from flowengine.core.user_code import is_interrupt
 from flowengine.core.values import freeze
-from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
+from flowengine.engine.events import (
+    Event,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeSkipped,
+    NodeStarted,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    TokenStreamed,
+    start_of,
+)
 from flowengine.engine.parked import Parked
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
@@ -53,7 +65,7 @@ from flowengine.nodes.node import RunLimits
 from flowengine.nodes.run_inputs import checked_inputs, take_files
 from flowengine.runners.forking import failed_items, fork_events, patches_of, refuse_repeated_deeds
 from flowengine.runners.run import DEFAULTS, Live, Run, RunOptions, chosen_limits, limits_under, settings_of
-from flowengine.runners.sessions import leave_behind, load_session
+from flowengine.runners.sessions import check_session_name, leave_behind, load_session
 from flowengine.version import __version__
 
 __all__ = [
@@ -132,14 +144,24 @@ async def inputs_with_files(
 
 
 def beginning(
-    plan: CompiledFlow, inputs: Mapping[str, Any], store: JournalStore, run_id: str, options: RunOptions = DEFAULTS
+    plan: CompiledFlow,
+    inputs: Mapping[str, Any],
+    store: JournalStore,
+    run_id: str,
+    options: RunOptions = DEFAULTS,
+    *,
+    begins_later: bool = False,
 ) -> RunStarted:
     """The first event of a new run, as `start` writes it; a run that has it can be resumed by anybody.
 
-    Whether the plan could run here is not asked.
+    Whether the plan could run here is not asked. `begins_later`: it is resumed once it is its turn, and has its
+    session as it is then.
     """
     given = checked_inputs(plan.inputs, inputs)
-    kept = EMPTY if options.session is None else load_session(store, options.session)
+    kept: Mapping[str, Any] = EMPTY
+    if options.session is not None:
+        check_session_name(options.session)
+        kept = EMPTY if begins_later else load_session(plan, store, options.session)
     settings = options.settings
     if options.limits is not None:
         settings = {**settings, **chosen_limits(options.limits, limits_under(plan.limits, settings))}
@@ -189,8 +211,9 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
             )
         repeats = sorted(failed_items(plan, events)) if options.repeat_failed_items else ()
         if isinstance(events[-1], RunFinished) and events[-1].status == "succeeded" and not repeats:
+            finished = await _leave_again(plan, store, journal, started, events) if events[-1].unkept else None
             await journal.close()
-            return read_run(plan, events)
+            return read_run(plan, events if finished is None else [*events, finished])
         await plan.ready()
         acts = started.settings.get("acts", True) is not False
         with reading_record(run_id):
@@ -198,6 +221,8 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         repeated: Collection[str] = ()
         if repeats:
             repeated = refuse_repeated_deeds(plan, events, repeats, options.retry_effects)
+        kept = None if _has_begun(events) else _session_of(plan, started, store)
+        started = started if kept is None else started._replace(kept=kept)
         walk = _make_walk(thrifty, started, [*events, RunResumed(time.time(), repeats=repeats)] if repeats else events)
         retry = [each for each in options.retry_effects if each not in repeated]
         decided = decided_effects(run_id, walk.attempts, retry=retry, done=options.assume_done)
@@ -213,13 +238,24 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         limits = options.limits or under
         anew = {**options.settings, **chosen_limits(limits, under)}
         anew = {name: value for name, value in anew.items() if name not in before or before[name] != value}
-        resumed = RunResumed(time.time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats)
+        resumed = RunResumed(time.time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats, kept)
         first = [resumed, *(NodeRecorded(node, time.time(), record) for node, record in records)]
     except BaseException:
         await journal.close()
         raise
     run = await _Drive(thrifty, walk, journal, limits, store, options).run(first, started if acts else None)
     return await _taken_up(plan, run, store, options)
+
+
+async def _leave_again(
+    plan: CompiledFlow, store: JournalStore, journal: Journal, started: RunStarted, events: Sequence[Event]
+) -> RunFinished:
+    """Keep what a run could not keep that has succeeded; its end as it is on record now."""
+    walk, fence = _make_walk(plan, started, events), getattr(journal, "fence", None)
+    unkept = await leave_behind(plan, store, started, walk, fence)
+    finished = cast(RunFinished, events[-1])._replace(at=time.time(), unkept=tuple(unkept))
+    await commit_events(journal, finished)
+    return finished
 
 
 def _refuse_batched(run_id: str, events: Sequence[Event]) -> None:
@@ -346,9 +382,24 @@ def _last_code(events: Sequence[Event]) -> Mapping[str, str]:
 
 
 def _read_start(run_id: str, events: Sequence[Event]) -> RunStarted:
-    if not events or not isinstance(events[0], RunStarted):
+    started = start_of(events)
+    if started is None:
         raise StoreCorruptError(f"run {run_id}: the journal does not begin with its start")
-    return events[0]
+    return started
+
+
+def _has_begun(events: Sequence[Event]) -> bool:
+    """Whether anything of a run has happened. What shares the past of another begins with the session that this had."""
+    begun = (NodeStarted, NodeFinished, NodeFailed, NodeSkipped)
+    return isinstance(events[0], RunStarted) and (
+        "forked" in events[0].settings
+        or any(isinstance(each, begun) or (isinstance(each, RunResumed) and each.kept is not None) for each in events)
+    )
+
+
+def _session_of(plan: CompiledFlow, started: RunStarted, store: JournalStore) -> Mapping[str, Any] | None:
+    session = started.settings.get("session")
+    return None if session is None else load_session(plan, store, session)
 
 
 def _make_walk(plan: CompiledFlow, started: RunStarted, events: Sequence[Event]) -> Walk:
@@ -406,7 +457,8 @@ class _Drive:
 
                     finished = _write_end(finished, encode)
                 if finished.status == "succeeded":
-                    await leave_behind(self.plan, self.store, leaving, walk, self._fence)
+                    unkept = await leave_behind(self.plan, self.store, leaving, walk, self._fence)
+                    finished = finished._replace(unkept=tuple(unkept))
             finished = _write_end(finished, journal.append)
             await commit_events(journal)
         except BaseException as error:

@@ -285,6 +285,8 @@ class Run:
         self.error: ErrorInfo | None = finished.error
         self.failed_node: str | None = finished.node
         """Path of the first node, in topological order, whose failure was not handled."""
+        self.unkept: Sequence[str] = finished.unkept
+        """Whose memories could not be kept, and why; to resume the run tries again."""
         self.inputs = walk.inputs
         self._walk = walk
         self._read = read

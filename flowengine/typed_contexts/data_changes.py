@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 
 from flowengine.core.values import thaw
 
-__all__ = ["DataChange", "apply_change", "describe_change"]
+__all__ = ["DataChange", "apply_change", "are_at_odds", "describe_change"]
 
 DataChange: TypeAlias = Mapping[str, Any]
 """A JSON value: `{"to": value}`, `{"from": number, "to": number}`, `{"fields": {key: change}, "without": [keys]}`, or
@@ -50,6 +50,23 @@ def apply_change(data: Any, change: DataChange) -> Any:
             left[key] = apply_change(left.get(key), inner)
         return {key: value for key, value in left.items() if key not in change.get("without", ())}
     return _apply_entries([*cast("list[Any]", data)] if isinstance(data, list) else [], change)
+
+
+def are_at_odds(one: DataChange, other: DataChange) -> bool:
+    """Whether of two changes of the same data only one can be seen in the end.
+
+    >>> are_at_odds({"fields": {"name": {"to": "Ann"}}}, {"fields": {"name": {"to": "Ben"}}})
+    True
+    >>> are_at_odds({"fields": {"name": {"to": "Ann"}}}, {"fields": {"items": {"in": ["tea"]}}})
+    False
+    """
+    if "to" in one and "to" in other:
+        return "from" not in one and not _is_equal(one["to"], other["to"])
+    if "to" in one or "to" in other:
+        return True
+    mine, theirs = one.get("fields", {}), other.get("fields", {})
+    gone = {*one.get("without", ())} & theirs.keys() | {*other.get("without", ())} & mine.keys()
+    return bool(gone) or any(are_at_odds(mine[key], theirs[key]) for key in mine.keys() & theirs.keys())
 
 
 def _describe_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> DataChange | None:

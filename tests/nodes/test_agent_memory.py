@@ -81,6 +81,21 @@ async def test_what_a_run_that_failed_adds_is_not_kept_until_it_has_succeeded(tm
     assert len(model.requests) == 1
 
 
+async def test_memories_that_could_not_be_kept_are_on_record_and_kept_by_a_resumption(tmp_path: Path):
+    file, model, store = tmp_path / "m.db", ScriptedModel(answer), MemoryStore()
+    flow = Flow("f", {"a": AgentNode(Agent("one", "I", model=model, memory=file), prompt=says("The teapot is green"))})
+    file.mkdir()  # No database can be opened here.
+    run = await flow.run(run_id="r1", store=store)
+    assert run.status == "succeeded"
+    assert [each.partition(":")[0] for each in run.unkept] == ["memories of 'long_term_memory' cannot be kept"]
+    assert (await flow.resume("r1", store=store)).unkept  # It is no better yet.
+    file.rmdir()
+    again = await flow.resume("r1", store=store)
+    assert (again.status, again.unkept, again.outputs) == ("succeeded", (), run.outputs)
+    assert (await shown(file, "teapot")).count("User: The teapot is green") == 1
+    assert len(model.requests) == 1
+
+
 async def test_memories_of_two_scopes_do_not_mix(tmp_path: Path):
     file, model = tmp_path / "m.db", ScriptedModel(answer)
     nodes: dict[str, AgentNode] = {}
@@ -105,9 +120,7 @@ async def test_a_session_keeps_memories_once(tmp_path: Path):
     assert asked(model, "Which teapot?").count("User: The teapot is green") == 1
 
 
-async def test_memories_that_cannot_be_kept_are_logged_and_the_run_has_succeeded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+async def test_memories_that_cannot_be_kept_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     own = LongTermMemoryProvider(tmp_path / "m.db")
     kept = {"memory": [{"provider": "long_term_memory", "settings": own.settings(), "item": {}}]}
     with caplog.at_level(logging.WARNING, "flowengine.context_providers"):

@@ -166,7 +166,7 @@ def resume_run(reference: str, running: RunningOptions, file: str | None = None,
     run_id, past = _read_run(reference, running.store)
     finished = past[-1]
     repeats = chosen.get("repeat_failed_items")
-    if isinstance(finished, RunFinished) and finished.status == "succeeded" and not repeats:
+    if isinstance(finished, RunFinished) and finished.status == "succeeded" and not (repeats or finished.unkept):
         return _tell_succeeded(run_id, past, finished, running.reporting, results)
     with results.alone():
         plan = _load_plan(past, file, running)

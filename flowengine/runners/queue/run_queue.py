@@ -175,7 +175,7 @@ async def submit_runs(
     taken = {run_id: await inputs_with_files(plan, runs[run_id], store, check_run_id(run_id)) for run_id in runs}
     options = replace(options, settings={**options.settings, **here})
     starts = [
-        beginning(plan, taken[run_id], store, run_id, options) for run_id in sorted(runs)
+        beginning(plan, taken[run_id], store, run_id, options, begins_later=True) for run_id in sorted(runs)
     ]  # In order, so that no two wait for each other.
     new: Collection[str] = ()
 
