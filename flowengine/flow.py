@@ -51,6 +51,7 @@ from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.nodes.run_inputs import InputField
 from flowengine.runners import local
 from flowengine.runners.run import Live, Run, RunOptions, unheard
+from visualize.drawable import Drawable
 
 __all__ = ["ApproveArguments", "EventStream", "Flow", "FlowSettings", "ResumeArguments", "RunArguments"]
 
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
     from flowengine.runners.row_runs import RowResult
+    from visualize.picture import Picture
 
 Step: TypeAlias = "FlowNode | Agent | RoutingAgent | EvaluationAgent"
 Streamed: TypeAlias = Event | TokenStreamed
@@ -115,7 +117,7 @@ class ApproveArguments(TypedDict, total=False):
     live: bool
 
 
-class Flow:
+class Flow(Drawable):
     """A named graph of nodes with its inputs, merge rules and outputs.
 
     >>> from flowengine import FunctionNode, NodeResult
@@ -228,6 +230,12 @@ class Flow:
     @property
     def description(self) -> str:
         return self.plan.description
+
+    def picture(self) -> Picture:
+        """The data of the flow's picture, that the functions of `visualize` draw."""
+        from flowengine.runners.run_picture import picture_of_plan
+
+        return picture_of_plan(self.plan)
 
     def to_yaml(self) -> str:
         """The flow as a file, which is the text that it was made from, comments included.

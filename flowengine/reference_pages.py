@@ -40,8 +40,7 @@ from flowengine.server.api import OPERATIONS
 from flowengine.serving.flow_documents import describe_flows
 from flowengine.serving.serving_app import make_serving_app
 from flowengine.templating.filters import FILTERS, TESTS
-from visualize.picture import picture_of_skeleton
-from visualize.svg import to_svg
+from visualize.draw import to_svg
 
 __all__ = ["PAGES", "PATTERNS", "TABLES", "reference_pages", "sample_pictures"]
 
@@ -392,7 +391,7 @@ def sample_pictures() -> Mapping[Path, str]:
     names = [name for each in PATTERNS.values() for name in each]
     flows = [Flow.from_yaml(examples_folder() / f"{name}.yaml") for name in names]
     folder = _docs_folder() / "images" / "flows"
-    return {folder / f"{each.name}.svg": to_svg(picture_of_skeleton(each.name, each.plan.skeleton)) for each in flows}
+    return {folder / f"{each.name}.svg": to_svg(each) for each in flows}
 
 
 # --- All of them

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cached_property
 from math import inf
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, RunStatus
@@ -29,7 +29,11 @@ from flowengine.journal.value_types import only_looking
 from flowengine.nodes.node import check_least
 from flowengine.runners.run import NodeRun
 from flowengine.runners.run_listing import RunLister
+from visualize.drawable import Drawable
 from visualize.progress import NodeRow, Progress, UsageTotals, fold_events
+
+if TYPE_CHECKING:
+    from visualize.picture import Picture
 
 __all__ = ["Question", "RunRecord", "Runs"]
 
@@ -63,7 +67,7 @@ class Question(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class RunRecord(Drawable):
     """One run as its journal has it."""
 
     events: Sequence[Event]
@@ -78,6 +82,12 @@ class RunRecord:
         if not isinstance(first, RunStarted):
             raise StoreCorruptError("the run's record does not begin with its start")
         return first
+
+    def picture(self) -> Picture:
+        """The data of the run's picture, that the functions of `visualize` draw."""
+        from visualize.picture import picture_of_progress
+
+        return picture_of_progress(self._progress)
 
     @property
     def run_id(self) -> str:

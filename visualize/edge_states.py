@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import inf
 from typing import Final, Literal, NamedTuple
 
@@ -14,7 +15,7 @@ from flowengine.engine.graph import ON_ERROR
 from visualize.progress import NodeRow, Progress
 from visualize.skeleton import Site, SkeletonLevel
 
-__all__ = ["EdgeState", "critical_path", "edge_state", "edges_of", "in_order", "units_of"]
+__all__ = ["CriticalPath", "EdgeState", "critical_path", "edge_state", "edges_of", "in_order", "units_of"]
 
 # --- Edges that a run took
 
@@ -33,7 +34,7 @@ class SiteEdge(NamedTuple):
     critical: bool
 
 
-def edges_of(progress: Progress, critical: frozenset[str]) -> Iterator[SiteEdge]:
+def edges_of(progress: Progress, critical: CriticalPath) -> Iterator[SiteEdge]:
     """All edges of all levels."""
     for _, level in progress.skeleton.levels():
         for source, target, labels in level.edges:
@@ -41,7 +42,7 @@ def edges_of(progress: Progress, critical: frozenset[str]) -> Iterator[SiteEdge]
             pairs = list(_pair_rows(progress, *ends))
             states: set[EdgeState] = {edge_state(before, after, labels) for before, after in pairs}
             is_critical = any(
-                before.id in critical and after.id in critical and edge_state(before, after, labels) == "taken"
+                (before.id, after.id) in critical.steps and edge_state(before, after, labels) == "taken"
                 for before, after in pairs
             )
             yield SiteEdge(ends[0].path, ends[1].path, labels, _combine_states(states), is_critical)
@@ -73,26 +74,38 @@ def edge_state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeSt
     return "taken" if (opened or handled) and after.has_run else "not_taken"
 
 
-def critical_path(progress: Progress) -> frozenset[str]:
-    """Paths of the rows that decided how long the run took.
+class CriticalPath(NamedTuple):
+    """What decided how long a run took."""
+
+    rows: frozenset[str]
+    """Paths of rows."""
+    steps: frozenset[tuple[str, str]]
+    """From which of them to which it led, within a level."""
+
+
+def critical_path(progress: Progress) -> CriticalPath:
+    """The rows that decided how long the run took, and the steps between them.
 
     From the row that ended last (one that is still open ends last of all), back along the parents that ended last;
     and in the same way inside the containers on it: through every round of a loop; through the item of a map that
     ended last, and the items that it waited for, as far as the map has fewer places than items.
     """
     found: set[str] = set()
+    steps: set[tuple[str, str]] = set()
     units = _group_by_unit(progress.nodes.values())
     todo = [("", progress.skeleton.top)]
     while todo:
         unit, level = todo.pop()
         rows = units.get(unit, {})
-        for name in _find_chain({each: rows[each] for each in level.sites if each in rows}, level):
+        chain = _find_chain({each: rows[each] for each in level.sites if each in rows}, level)
+        steps |= {(unit + before, unit + after) for after, before in pairwise(chain)}
+        for name in chain:
             row = progress.nodes[unit + name]
             found.add(row.id)
             body = level.sites[name].body
             if body is not None:
                 todo += [(each, body) for each in _find_deciding(row, units)]
-    return frozenset(found)
+    return CriticalPath(frozenset(found), frozenset(steps))
 
 
 def _group_by_unit(rows: Iterable[NodeRow]) -> dict[str, dict[str, NodeRow]]:

@@ -8,10 +8,10 @@ Containers are nodes that others have as their parent; what runs many times is d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from flowengine.core.context import NodeStatus, RunStatus
+from flowengine.core.context import EvaluationResult, LLMResult, NodeStatus, RoutingResult, RunStatus
 from flowengine.engine.events import Event
 from flowengine.engine.graph import Graph
 from visualize.edge_states import EdgeState, critical_path, edges_of
@@ -19,7 +19,9 @@ from visualize.progress import SETTLED, NodeRow, Progress, UsageTotals, fold_eve
 from visualize.skeleton import Site, Skeleton
 
 __all__ = [
+    "STATUS_ORDER",
     "EdgeState",
+    "HasPicture",
     "Picture",
     "PictureEdge",
     "PictureNode",
@@ -80,6 +82,12 @@ class PictureNode(NamedTuple):
     """What it is on a path of untrusted text to an effect."""
     model: str = ""
     """The model that it asked last, or is to ask."""
+    description: str = ""
+    """What its definition says of it."""
+    details: tuple[str, ...] = ()
+    """What a run of it found: a score, a confidence, the drafts it took, the question and who answered."""
+    place: tuple[str, int, int] | None = None
+    """File, line and column of its definition."""
     filled: tuple[float, float] | None = None
     """Of a map: which share of its items' nodes has ended, and which has failed; None where that is not known."""
 
@@ -127,6 +135,12 @@ class Picture(NamedTuple):
         return found
 
 
+class HasPicture(Protocol):
+    """Something that can be drawn, as a flow or a run."""
+
+    def picture(self) -> Picture: ...
+
+
 def picture_of_flow(name: str, graph: Graph) -> Picture:
     """The picture of a flow's top level, from its graph.
 
@@ -164,7 +178,7 @@ def picture_of_progress(progress: Progress) -> Picture:
     critical = critical_path(progress)
     nodes: dict[str, PictureNode] = {}
     for site in progress.skeleton.sites.values():  # Each container before its body.
-        node = _make_node(site, progress.times.get(site.path, ()), critical)
+        node = _make_node(site, progress.times.get(site.path, ()), critical.rows)
         around = None if site.parent is None else nodes[site.parent].status
         nodes[site.path] = node._replace(status="skipped") if node.status == "pending" and around in SETTLED else node
     edges = tuple(
@@ -228,7 +242,26 @@ def _make_node(site: Site, rows: Sequence[NodeRow], critical: frozenset[str]) ->
         total=last.total if len(rows) == 1 else None,
         model=last.model or site.model,
         filled=_measure_progress(site, last) if len(rows) == 1 else None,
+        details=tuple(_list_details(last)),
     )
+
+
+def _list_details(row: NodeRow) -> Iterator[str]:
+    """Yields what the row found; a value of an unknown class is passed over."""
+    result = row.result
+    evaluation = None if result is None else result.evaluation
+    if isinstance(evaluation, EvaluationResult):
+        yield f"score {evaluation.score:.2f}"
+    answer = None if result is None else result.result
+    if isinstance(answer, LLMResult) and answer.attempts > 1:
+        yield f"{answer.attempts} drafts"
+    routing = None if result is None else result.routing
+    if isinstance(routing, RoutingResult):
+        yield f"confidence {routing.confidence:.2f}"
+    if row.asked is not None:
+        yield f"“{row.asked.message}”"
+    if row.answered is not None:
+        yield f"{row.answered.by or 'somebody'} answered {row.answered.choice}"
 
 
 def _measure_progress(site: Site, row: NodeRow) -> tuple[float, float] | None:
@@ -247,7 +280,7 @@ def _sum_usage(rows: Iterable[NodeRow]) -> UsageTotals:
     return total
 
 
-_STATUS_ORDER: Final[tuple[NodeStatus, ...]] = (
+STATUS_ORDER: Final[tuple[NodeStatus, ...]] = (
     *("running", "waiting", "failed", "succeeded", "cancelled", "skipped", "pending"),
 )
 """Of the statuses that the times of one node have, the first of these is shown."""
@@ -255,7 +288,7 @@ _STATUS_ORDER: Final[tuple[NodeStatus, ...]] = (
 
 def _combine_statuses(rows: Sequence[NodeRow]) -> NodeStatus:
     found: set[NodeStatus] = {row.status for row in rows} or {"pending"}
-    return min(found, key=_STATUS_ORDER.index)
+    return min(found, key=STATUS_ORDER.index)
 
 
 def _make_head(progress: Progress) -> RunHead:

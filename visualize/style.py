@@ -6,12 +6,13 @@ colour-blind people too. Source of the palette: Okabe and Ito, "Color Universal 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 from unicodedata import category
 
 from flowengine.core.records import cost_text, seconds_text
-from visualize.picture import Picture, PictureNode
+from visualize.picture import STATUS_ORDER, Picture, PictureNode
 
 __all__ = [
     "LOOKS",
@@ -68,8 +69,8 @@ RISKS: Final[Mapping[str, Look]] = {
 }
 """What a node is on a path of untrusted text → how it is drawn."""
 
-_NAME, _DETAIL, _MODEL, _TOOLTIP = 32, 40, 22, 400
-"""Characters that are shown of a name, of a line below it, of a model, and in a tooltip."""
+_NAME, _DETAIL, _MODEL, _ERROR, _TOOLTIP = 60, 44, 22, 220, 400
+"""Characters that are shown of a name, of a line below it, of a model, of an error, and in a tooltip."""
 
 _JOINERS: Final = "\u200c\u200d"
 """Persian and Indian words, and families of emoji, are written with them."""
@@ -105,8 +106,9 @@ def lines_of(node: PictureNode) -> list[str]:
         lines.append(cut(spending(node), _DETAIL))
     if node.route:
         lines.append(cut(f"→ {node.route}", _DETAIL))
+    lines += [cut(each, _DETAIL) for each in node.details]
     if node.error:
-        lines.append(cut(node.error, _DETAIL))
+        lines += textwrap.wrap(cut(node.error, _ERROR), _DETAIL)
     return lines
 
 
@@ -143,10 +145,12 @@ def times(node: PictureNode) -> str:
 
 
 def _status(node: PictureNode) -> str:
-    """The status in a glyph and a word; of a node that ran several times, in glyphs and counts."""
-    if node.tally:
-        return " ".join(f"{LOOKS[status].glyph} {count:,}" for status, count in node.tally)
+    """The status in a glyph and a word; of a node that ran several times, how many succeeded."""
     look = look_of(node)
+    if node.tally:
+        counts = dict(node.tally)
+        others = [f", {counts[each]:,} {each}" for each in STATUS_ORDER if each != "succeeded" and each in counts]
+        return f"{look.glyph} {counts.get('succeeded', 0):,} of {sum(counts.values()):,}{''.join(others)}"
     return f"{look.glyph} {look.word}" + (f": {node.cause.replace('_', ' ')}" if node.cause else "")
 
 

@@ -7,18 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 from unicodedata import east_asian_width
 from xml.sax.saxutils import escape
 
+from flowengine.core.records import cost_text, seconds_text
 from visualize.icons import HEATS, SIGN_SIZE, SIGNS, known_kinds, sign_svg
 from visualize.layout import Arrangement, Point, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
-from visualize.style import LOOKS, PLAIN, RISKS, Heat, cut, heading, heats_of, lines_of, look_of, tooltip_of
+from visualize.style import LOOKS, PLAIN, RISKS, Heat, cut, heading, heat_value, heats_of, lines_of, look_of, tooltip_of
 
-__all__ = ["Theme", "curve", "to_svg", "width_of"]
+__all__ = ["PAPERS", "Drawing", "Paper", "Theme", "curve", "draw_svg", "width_of"]
 
 Theme = Literal["auto", "light", "dark"]
+
+Paper = Literal["", "a3", "a4", "a5", "letter"]
+PAPERS: Final[Mapping[str, tuple[int, int]]] = {
+    "a3": (297, 420),
+    "a4": (210, 297),
+    "a5": (148, 210),
+    "letter": (216, 279),
+}
+"""Width and height of an upright sheet, in millimetres."""
 
 _LINE: Final = 16.0
 """Height of a line of text, in pixels."""
@@ -27,6 +37,10 @@ _PAD: Final = 40.0
 """Pixels left of a box's words, where the sign is."""
 _BAR: Final = 10.0
 _LEGEND: Final = 40.0
+"""Height of the first row of the key."""
+_KEY_ROW: Final = 28.0
+_KEY_WIDTH: Final = 900.0
+"""Pixels that the key may make the picture wide."""
 _LABEL_AT: Final = (0.72, 0.62)
 """Where a label is on the last part of its edge: shares of its width and its height, on the line that `curve` draws."""
 _DASHES: Final = {"solid": "none", "dashed": "6 4", "dotted": "2 3"}
@@ -45,18 +59,40 @@ text {{ font: 12px {_FONT}; }}
 .moving {{ stroke-dasharray: 9 5; animation: move 0.8s linear infinite; }}
 @keyframes move {{ to {{ stroke-dashoffset: -14; }} }}
 @media (prefers-reduced-motion: reduce) {{ .moving {{ animation: none; }} }}
-.label {{ text-anchor: middle; paint-order: stroke; stroke-width: 4px; }}
+.label {{ text-anchor: middle; paint-order: stroke; stroke-width: 7px; stroke-linejoin: round; }}
 .icon {{ fill: none; stroke: #ffffff; stroke-width: 1.5; stroke-linecap: round; stroke-linejoin: round; }}
 .k-agent .icon {{ fill: #ffffff; }}
 marker path {{ fill: context-stroke; }}
 """
 
 
-def to_svg(picture: Picture, *, theme: Theme = "auto", heat: Heat = "") -> str:
-    """The picture as one SVG document. `heat`: what its boxes are coloured by instead of their status."""
+class Drawing(NamedTuple):
+    """An SVG document and its size in pixels."""
+
+    text: str
+    width: float
+    height: float
+
+
+def draw_svg(picture: Picture, *, theme: Theme = "auto", heat: Heat = "", paper: Paper = "") -> Drawing:
+    """The picture as one SVG document. `heat`: what its boxes are coloured by instead of their status.
+
+    `paper`: the sheet that it is to fit on; empty: it is as large as it is.
+    """
     texts = {node.id: lines_of(node) for node in picture.nodes}
     placed = arrange(picture, lambda node: _measure_node(node, texts[node.id]))
-    return "\n".join(_Document(picture, texts, placed, theme, heat).lines()) + "\n"
+    document = _Document(picture, texts, placed, theme, heat)
+    width, height = document.size
+    return Drawing("\n".join(document.lines(_measure_sheet(paper, width, height))) + "\n", width, height)
+
+
+def _measure_sheet(paper: Paper, width: float, height: float) -> tuple[str, str]:
+    """Width and height of the document: its own, or those of a sheet, across where the picture is wider than high."""
+    if not paper:
+        return f"{width:.0f}", f"{height:.0f}"
+    short, long = PAPERS[paper]
+    sheet = (long, short) if width > height else (short, long)
+    return f"{sheet[0]}mm", f"{sheet[1]}mm"
 
 
 def _style_of(theme: Theme) -> str:
@@ -100,17 +136,19 @@ class _Document:
         self._placed = placed
         self._theme: Theme = theme
         self._heats = heats_of((node for node in picture.nodes if node.id not in placed.frames), heat)
-        self._kinds = known_kinds(node.kind for node in picture.nodes)
+        self._title = heading(picture)
+        self._above = _TITLE * len(self._title) + 12
+        self._key = list(_list_key(picture, heat if self._heats else ""))
+        widest = max(width_of(line) for line in self._title) * 1.4
+        width = max(placed.width, 40 + widest, min(sum(map(_entry_width, self._key)) + 40, _KEY_WIDTH))
+        self._rows = _break_rows(self._key, width)
+        self.size = width, placed.height + self._above + _LEGEND + _KEY_ROW * (len(self._rows) - 1)
 
-    def lines(self) -> Iterator[str]:
-        picture, placed = self._picture, self._placed
-        title = heading(picture)
-        above = _TITLE * len(title) + 12
-        legend = sum(_legend_width(kind) for kind in self._kinds) + 40
-        width = max(placed.width, 40 + max(width_of(line) for line in title) * 1.4, min(legend, 1200.0))
-        height = placed.height + above + _LEGEND
+    def lines(self, sheet: tuple[str, str]) -> Iterator[str]:
+        picture, placed, title, above = self._picture, self._placed, self._title, self._above
+        width, height = self.size
         yield (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{sheet[0]}" height="{sheet[1]}" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" role="img">'
         )
         yield f"<title>{_escape(title[0])}</title><style>{_style_of(self._theme)}{_ACCENTS}</style>"
@@ -136,7 +174,7 @@ class _Document:
             if node.id not in placed.frames:
                 yield from self._draw_box(node)
         yield "</g>"
-        yield from self._draw_legend(height - _LEGEND / 2, width)
+        yield from self._draw_key(placed.height + above + _LEGEND / 2)
         yield "</svg>"
 
     def _draw_box(self, node: PictureNode, *, is_frame: bool = False) -> Iterator[str]:
@@ -162,19 +200,67 @@ class _Document:
             yield from _draw_progress(node.filled, left + _PAD, top + _LINE * len(lines) - 8)
         yield "</g>"
 
-    def _draw_legend(self, y: float, width: float) -> Iterator[str]:
-        """The kinds that are drawn, as far as there is room."""
-        x = 20.0
-        for kind in self._kinds:
-            if x + _legend_width(kind) > width:
-                return
-            yield sign_svg(kind, x + SIGN_SIZE / 2, y)
-            yield f'<text x="{x + SIGN_SIZE + 6:.1f}" y="{y + 4:.1f}">{_escape(cut(kind, 30))}</text>'
-            x += _legend_width(kind)
+    def _draw_key(self, y: float) -> Iterator[str]:
+        """What the signs, lines and fills mean that are drawn."""
+        for number, row in enumerate(self._rows):
+            x, middle = 20.0, y + _KEY_ROW * number
+            for entry in row:
+                yield entry.drawn.format(x=x, y=middle, right=x + SIGN_SIZE) if entry.drawn else ""
+                if entry.kind is not None:
+                    yield sign_svg(entry.kind, x + SIGN_SIZE / 2, middle)
+                yield f'<text x="{x + SIGN_SIZE + 6:.1f}" y="{middle + 4:.1f}">{_escape(entry.words)}</text>'
+                x += _entry_width(entry)
 
 
-def _legend_width(kind: str) -> float:
-    return SIGN_SIZE + 26 + width_of(cut(kind, 30))
+class _KeyEntry(NamedTuple):
+    words: str
+    kind: str | None = None
+    """The kind whose sign it explains."""
+    drawn: str = ""
+    """Else what is explained, as SVG about `{x}`, `{y}`."""
+
+
+_LINES: Final[Mapping[str, str]] = {
+    "taken": "taken",
+    "taken critical": "decided how long it took",
+    "not_taken": "not taken",
+    "undecided": "not decided yet",
+}
+"""Classes of an edge → what such a line means."""
+
+
+def _list_key(picture: Picture, heat: Heat) -> Iterator[_KeyEntry]:
+    """Yields an entry for each kind, each style of line and each range of heat that the picture has."""
+    for kind in known_kinds(node.kind for node in picture.nodes):
+        yield _KeyEntry(cut(kind, 30), kind)
+    drawn = {f"{edge.state}{' critical' if edge.critical else ''}" for edge in picture.edges}
+    for classes, words in _LINES.items():
+        if classes in drawn:
+            yield _KeyEntry(words, drawn=f'<path class="edge {classes}" d="M{{x:.1f}} {{y:.1f}}H{{right:.1f}}"/>')
+    if heat:
+        most = max(value for node in picture.nodes if (value := heat_value(node, heat)))
+        for level in range(len(HEATS)):
+            limit = most * (level + 1) / len(HEATS)
+            words = f"to {seconds_text(limit) if heat == 'time' else cost_text(limit)}"
+            box = '<rect x="{x:.1f}" y="{y:.1f}" width="22" height="12" transform="translate(0 -6)" '
+            yield _KeyEntry(words, drawn=f'{box}class="s-plain heat-{level}"/>')
+
+
+def _entry_width(entry: _KeyEntry) -> float:
+    return SIGN_SIZE + 26 + width_of(entry.words)
+
+
+def _break_rows(entries: list[_KeyEntry], width: float) -> list[list[_KeyEntry]]:
+    """The entries in rows that fit into the width."""
+    rows: list[list[_KeyEntry]] = [[]]
+    x = 20.0
+    for entry in entries:
+        if x + _entry_width(entry) > width and rows[-1]:
+            rows.append([])
+            x = 20.0
+        rows[-1].append(entry)
+        x += _entry_width(entry)
+    return rows
 
 
 def _draw_label(edge: PictureEdge, points: list[Point]) -> str:
@@ -212,10 +298,31 @@ def width_of(text: str) -> float:
     return sum(map(_width_of_character, text))
 
 
+_LETTERS: Final[Mapping[float, str]] = {
+    2.5: "'",
+    3.5: " !,./:;[\\]ijl|",
+    4.0: "()-`",
+    4.5: '"Ift{}',
+    5.0: "*r",
+    6.0: "J^csz",
+    6.5: "kvxy",
+    7.0: "#$0123456789?L_ae",
+    7.5: "+<=>FTZbdghnopqu~",
+    8.5: "&ABEKPSVXY",
+    9.0: "CDHRU",
+    9.5: "GNOQw",
+    11.0: "%M",
+    11.5: "Wm",
+    12.5: "@",
+}
+_WIDTHS: Final = {letter: width for width, letters in _LETTERS.items() for letter in letters}
+"""Pixels of the printable ASCII characters at 12 px: the wider of Helvetica's (Adobe's metrics) and of Noto Sans's."""
+
+
 def _width_of_character(each: str) -> float:
-    if each.isascii():
-        return 11.4 if each in "mMwW@%" else 9.4 if each.isupper() else 6.8
-    return 12.5 if east_asian_width(each) in "WF" or each in "…—" else 9.4 if each.isupper() else 6.8
+    if each in _WIDTHS:
+        return _WIDTHS[each]
+    return 12.5 if east_asian_width(each) in "WF" or each in "…—" else 9.4 if each.isupper() else 7.4
 
 
 def _escape(text: str) -> str:

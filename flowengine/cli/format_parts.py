@@ -119,7 +119,7 @@ def _format_path(progress: Progress, times: RunTimes) -> str:
 
     The time of each counts from the end of the one before, so an item that was queued meanwhile does not count twice.
     """
-    found = critical_path(progress)
+    found = critical_path(progress).rows
     around = {progress.nodes[path].spot.container for path in found}
     leaves = [(path, times.spans_of(path)) for path in found if path in times.rows and path not in around]
     leaves.sort(key=lambda leaf: (next((span.start for span in leaf[1] if span.part != "queued"), inf), leaf[0]))
@@ -171,7 +171,7 @@ def times_to_object(events: Sequence[Event], node: str | None = None, now: float
     }
     if node is not None:
         return rows.get(node, {"parts": {}, "bars": []})
-    critical = critical_path(progress)
+    critical = critical_path(progress).rows
     return {
         "parts": dict(times.parts),
         "breaks": [each._asdict() for each in times.breaks],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 
@@ -172,7 +172,6 @@ class Graph:
 
     __slots__ = (
         "_ancestry",
-        "_digraph",
         "children",
         "degrees",
         "edges",
@@ -214,7 +213,6 @@ class Graph:
         self.vertices = tuple(declared[name] for name in self.ids)
         self._number_edges()
         self._ancestry: Ancestry | None = None
-        self._digraph: Any = None
 
     @property
     def ancestry(self) -> Ancestry:
@@ -222,15 +220,6 @@ class Graph:
         if self._ancestry is None:
             self._ancestry = Ancestry(self.parents)
         return self._ancestry
-
-    @property
-    def digraph(self) -> Any:
-        """The same graph for networkx and its algorithms: a `DiGraph` of ids; not to be changed."""
-        if self._digraph is None:
-            from flowengine.engine.digraph import lean_digraph  # Loads networkx.
-
-            self._digraph = lean_digraph(self.ids, ((edge.source, edge.target) for edge in self.edges))
-        return self._digraph
 
     def is_ancestor(self, ancestor: int, node: int) -> bool:
         """Tells whether one node comes before another on some path; a question about a parent costs nothing."""

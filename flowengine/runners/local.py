@@ -362,7 +362,7 @@ def read_run(plan: CompiledFlow, events: Sequence[Event]) -> Run:
     last = events[-1]
     finished = last if isinstance(last, RunFinished) else RunFinished(last.at, "running")
     limits = limits_under(plan.limits, settings_of(events))
-    return Run(started.run_id, _make_walk(plan, started, events), finished, lambda: events, limits)
+    return Run(plan, started.run_id, _make_walk(plan, started, events), finished, lambda: events, limits)
 
 
 def changed_nodes(plan: CompiledFlow, events: Sequence[Event]) -> list[str]:
@@ -469,7 +469,7 @@ class _Drive:
         await journal.close()
         if mail.given and finished.status in ("succeeded", "partial"):
             mail.forget()
-        return Run(self.run_id, walk, finished, partial(self.store.events, self.run_id), self.limits)
+        return Run(self.plan, self.run_id, walk, finished, partial(self.store.events, self.run_id), self.limits)
 
     @property
     def _fence(self) -> Fence | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget, Ledger
@@ -43,8 +43,13 @@ from flowengine.errors import (
 )
 from flowengine.journal.run_lookup import check_labels
 from flowengine.journal.stores import check_run_id
+from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.sessions import check_session_name
+from visualize.drawable import Drawable
+
+if TYPE_CHECKING:
+    from visualize.picture import Picture
 
 __all__ = [
     "DEFAULTS",
@@ -263,7 +268,7 @@ def _find_inside(events: Sequence[Event], node: str) -> NodeRun | None:
     return found
 
 
-class Run:
+class Run(Drawable):
     """One run, ended or parked.
 
     `read` gets the journal, when somebody asks for it.
@@ -271,6 +276,7 @@ class Run:
 
     def __init__(
         self,
+        plan: CompiledFlow,
         run_id: str,
         walk: Walk,
         finished: RunFinished,
@@ -288,6 +294,7 @@ class Run:
         self.unkept: Sequence[str] = finished.unkept
         """Whose memories could not be kept, and why; to resume the run tries again."""
         self.inputs = walk.inputs
+        self._plan = plan
         self._walk = walk
         self._read = read
 
@@ -316,6 +323,12 @@ class Run:
             elif type(event) is NodeRecorded and type(event.record) is Reused:
                 found[event.node] = event.record
         return found
+
+    def picture(self) -> Picture:
+        """The data of the run's picture, with the path that it took; the functions of `visualize` draw it."""
+        from flowengine.runners.run_picture import picture_of_flow_run
+
+        return picture_of_flow_run(self._plan, self._read())
 
     @cached_property
     def context(self) -> Context:

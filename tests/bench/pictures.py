@@ -14,8 +14,8 @@ from flowengine.engine.events import NodeFinished
 from flowengine.engine.graph import Edge, Graph, Vertex
 from tests.bench.measure import Row
 from tests.support.sample_run import layered_run, mapped_run
+from visualize.draw import render
 from visualize.picture import Picture, picture_of_flow
-from visualize.render import render
 from visualize.run_times import times_of
 from visualize.viewer.comparison import compare_page
 from visualize.viewer.reading import Reading

@@ -7,6 +7,7 @@ import re
 import tomllib
 from inspect import signature
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -34,7 +35,7 @@ from flowengine.reference_pages import PAGES, PATTERNS, TABLES
 from flowengine.server.api import OPERATIONS
 from flowengine.templating.filters import FILTERS, TESTS
 from flowengine.testing.flowtest import ApprovalAnswer, ExpectSpec, FakesSpec, FlowCaseSpec, FlowTestSpec
-from tests.support.doc_blocks import BLOCK, DOCS, run_blocks
+from tests.support.doc_blocks import BLOCK, DOCS, forget_models, run_blocks
 from tests.support.postgres import empty_database
 
 ROOT = Path(__file__).parents[2]
@@ -266,6 +267,15 @@ def test_the_page_of_approvals_runs_as_it_stands(
 ):
     monkeypatch.chdir(tmp_path)
     assert run_blocks("approvals.md", monkeypatch, capfd) >= 1
+
+
+def test_the_page_of_pictures_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    forget_models(monkeypatch)
+    copytree(ROOT / "flows", tmp_path / "flows")
+    monkeypatch.chdir(tmp_path)
+    assert run_blocks("pictures.md", monkeypatch, capfd) == 3
 
 
 def test_the_page_on_untrusted_text_runs_as_it_is_written(

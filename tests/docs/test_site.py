@@ -42,7 +42,16 @@ RUN_BY = {
     "samples.md": "tests/docs/test_docs.py",
     **dict.fromkeys(("mcp.md", "pages.md", "flow-format.md"), "tests/docs/test_site.py"),
     **dict.fromkeys(
-        ("approvals.md", "experiments.md", "files.md", "models.md", "queue.md", "risks.md", "schedules.md"),
+        (
+            "approvals.md",
+            "experiments.md",
+            "files.md",
+            "models.md",
+            "pictures.md",
+            "queue.md",
+            "risks.md",
+            "schedules.md",
+        ),
         "tests/docs/test_docs.py",
     ),
     **dict.fromkeys(("steps.md", "tutorial.md"), "tests/docs/test_docs.py"),

@@ -22,10 +22,10 @@ def states_of(picture: Picture) -> dict[tuple[str, str], str]:
 
 def test_the_critical_path_goes_through_each_round_and_the_item_that_ended_last():
     events = [event for event in research_run() if not str(getattr(event, "node", "")).startswith("polish")]
-    found = critical_path(fold_events(research_run()))
+    found = critical_path(fold_events(research_run())).rows
     assert {"draft", "polish", "polish.round[0].judge", "polish.round[1].improve", "triage"} <= found
     assert not {each for each in found if each.startswith("investigate")}
-    without_the_loop = critical_path(fold_events(events))
+    without_the_loop = critical_path(fold_events(events)).rows
     assert {each for each in without_the_loop if each.startswith("investigate")} == {
         "investigate",
         "investigate[2].search",
@@ -46,7 +46,18 @@ def test_the_critical_path_of_a_map_goes_through_the_items_whose_place_the_last_
             NodeFinished(f"each[{number}].leaf", end, NodeResult(1)),
         ]
     events.append(NodeFinished("each", 5.0, NodeResult([])))
-    assert critical_path(fold_events(events)) == {"each", "each[0].leaf", "each[3].leaf"}
+    assert critical_path(fold_events(events)).rows == {"each", "each[0].leaf", "each[3].leaf"}
+
+
+def test_only_the_steps_from_one_to_the_next_are_critical():
+    """The first node leads to the last one directly, too, and both are on the way."""
+    nodes = [["a", "agent"], ["b", "agent"], ["c", "agent"]]
+    graph = {"nodes": nodes, "edges": [["a", "b", []], ["b", "c", []], ["a", "c", []]]}
+    events: list[Event] = [RunStarted("r1", "f", 1.0, {}, {}, {}, graph=graph)]
+    for at, node in enumerate("abc", 1):
+        events += [NodeStarted(node, at), NodeFinished(node, at + 1, NodeResult("x"))]
+    edges = picture_of_run(events).edges
+    assert {(edge.source, edge.target) for edge in edges if edge.critical} == {("a", "b"), ("b", "c")}
 
 
 def test_a_node_that_is_still_at_work_ends_last():
@@ -56,7 +67,7 @@ def test_a_node_that_is_still_at_work_ends_last():
         NodeStarted("a", 0.0),
         NodeFinished("a", 9.0, NodeResult(1)),
     ]
-    assert critical_path(fold_events(events)) == {"b"}
+    assert critical_path(fold_events(events)).rows == {"b"}
 
 
 def test_a_node_that_was_skipped_is_on_no_critical_path():
@@ -68,7 +79,7 @@ def test_a_node_that_was_skipped_is_on_no_critical_path():
         NodeStarted("callback", 3.0),
         NodeSkipped("callback", 3.1, "condition_false"),
     ]
-    assert critical_path(fold_events(events)) == {"answer"}
+    assert critical_path(fold_events(events)).rows == {"answer"}
 
 
 def test_an_edge_in_a_body_is_taken_once_it_was_taken_in_one_round():
@@ -88,7 +99,7 @@ def test_a_body_is_drawn_once_with_the_counts_of_its_times():
     assert dict(nodes["investigate.search"].tally) == {"succeeded": 3, "failed": 1}
     assert nodes["polish.judge"].parent == "polish"
     assert lines_of(nodes["investigate"])[0] == "investigate ×4 of 4"
-    assert lines_of(nodes["polish.improve"])[2] == "✓ 2 – 1 · 1.0 s"
+    assert lines_of(nodes["polish.improve"])[2] == "✓ 2 of 3, 1 skipped · 1.0 s"
 
 
 def test_what_a_body_costs_counts_for_its_container_and_once_for_the_run():

@@ -33,7 +33,13 @@ def test_words_can_be_read_on_every_fill_in_greyscale(look: Look):
     assert abs(grey(look.night[1]) - grey(look.night[0])) > 40
 
 
-def test_a_long_name_is_one_short_line():
+def test_a_long_name_is_one_line_and_a_long_error_a_few():
     lines = lines_of(PictureNode("x" * 10_000 + "\n", "agent", "failed", error="\x00" * 9 + "日本\n" * 5000))
-    assert all(len(line) <= 40 and line.isprintable() for line in lines)
+    assert all(len(line) <= 60 and line.isprintable() for line in lines)
+    assert len(lines) <= 9
     assert cut("", 5) == ""
+
+
+def test_an_error_is_whole_where_it_fits_in_a_few_lines():
+    error = "tool 'find_order' failed: LookupError: there is no order 4711 in the archive of last year"
+    assert " ".join(lines_of(PictureNode("a", "tool", "failed", error=error))[3:]) == error

@@ -213,7 +213,7 @@ function edgeOf(run, source, target, labels, critical) {
     if (!before || before.spot.site !== source) continue;
     const state = edgeState(before, after, labels);
     states.add(state);
-    isCritical ||= state === "taken" && critical.has(before.id) && critical.has(after.id);
+    isCritical ||= state === "taken" && critical.steps.has(stepKey(before.id, after.id));
   }
   return { state: ["taken", "undecided", "not_taken"].find((each) => states.has(each)) || "undecided", isCritical };
 }
@@ -254,25 +254,32 @@ function chain(level, rows) {
   return line;
 }
 
-// Paths of the rows that decided how long the run took.
+// A step from one row to another; no path has a line break.
+function stepKey(before, after) {
+  return `${before}\n${after}`;
+}
+
+// The rows that decided how long the run took, by their paths, and the steps between them.
 function criticalPath(run) {
   const units = new Map();
   for (const row of run.rows.values()) {
     if (!units.has(row.spot.unit)) units.set(row.spot.unit, new Map());
     units.get(row.spot.unit).set(row.id.slice(row.spot.unit.length), row);
   }
-  const found = new Set();
+  const [rows, steps] = [new Set(), new Set()];
   const todo = [["", run.top]];
   while (todo.length) {
     const [unit, level] = todo.pop();
-    for (const name of chain(level, units.get(unit) || new Map())) {
+    const line = chain(level, units.get(unit) || new Map());
+    line.slice(1).forEach((name, at) => steps.add(stepKey(unit + name, unit + line[at])));
+    for (const name of line) {
       const row = run.rows.get(unit + name);
-      found.add(row.id);
+      rows.add(row.id);
       const body = level.sites.get(name).body;
       if (body) todo.push(...deciding(row, units).map((each) => [each, body]));
     }
   }
-  return found;
+  return { rows, steps };
 }
 
 function unitsOf(container) {

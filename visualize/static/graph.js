@@ -104,7 +104,9 @@ function standingOf(rows, status, now, retries) {
   if (rows.length > 1) {
     const counts = new Map();
     for (const row of rows) counts.set(row.status, (counts.get(row.status) || 0) + 1);
-    said.push([...counts].map(([each, count]) => `${GLYPHS[each]} ${COUNT.format(count)}`).join(" "));
+    const others = TELLING.filter((each) => each !== "succeeded" && counts.has(each));
+    const head = `${GLYPHS[status]} ${COUNT.format(counts.get("succeeded") || 0)} of ${COUNT.format(rows.length)}`;
+    said.push([head, ...others.map((each) => `${COUNT.format(counts.get(each))} ${each}`)].join(", "));
   } else {
     const cause = rows.length && rows[0].cause ? `: ${rows[0].cause.replaceAll("_", " ")}` : "";
     said.push(`${GLYPHS[status]} ${status}${cause}`);
@@ -281,7 +283,7 @@ class Graph {
       if (!this.groups[number] && !site.body) return null;
       const said = saidOf(run, site, now, site.parent === null ? null : statuses.get(site.parent));
       statuses.set(path, said.status);
-      said.isCritical = (run.times.get(path) || []).some((row) => critical.has(row.id));
+      said.isCritical = (run.times.get(path) || []).some((row) => critical.rows.has(row.id));
       return said;
     });
     this.paintHeat(all);

@@ -214,10 +214,10 @@ function timelineRows(run, now, times) {
   const clock = new Clock(run, now, times);
   const critical = criticalPath(run);
   const items = orderedRows(run);
-  for (const item of items) item.class = critical.has(item.row.id) ? "critical" : "";
+  for (const item of items) item.class = critical.rows.has(item.row.id) ? "critical" : "";
   const make = ({ row, depth }, element) => {
     const name = part("name", "", row.id);
-    if (critical.has(row.id)) name.append(part("mark", "◆"));
+    if (critical.rows.has(row.id)) name.append(part("mark", "◆"));
     name.style.paddingLeft = `${20 + depth * 12}px`;
     const label = depth ? row.id.slice(row.spot.container.length).replace(/^\./, "") : row.id;
     name.append(part(`glyph s-${row.status}`, GLYPHS[row.status]), part("path", ` ${cutTo(label, 60)}`));

@@ -19,24 +19,24 @@ from flowengine.flow import Flow
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.journal.value_types import reading_record
-from visualize.picture import Picture, picture_of_run, picture_of_skeleton
-from visualize.render import render
+from visualize.draw import FORMATS, render
+from visualize.picture import Picture, picture_of_run
 from visualize.style import Heat
-from visualize.svg import Theme
+from visualize.svg import PAPERS, Paper, Theme
 
 __all__ = ["command"]
 
-_FORMATS: Final = ("svg", "png", "dot", "mermaid", "json")
-_SUFFIXES: Final = {**{f".{form}": form for form in _FORMATS}, ".gv": "dot", ".mmd": "mermaid"}
+_SUFFIXES: Final = {**{f".{form}": form for form in FORMATS}, ".gv": "dot", ".mmd": "mermaid"}
 
 
 @click.command("graph")
 @click.argument("what", metavar="FLOW|RUN")
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="[default: as FILE ends, else svg]")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: as FILE ends, else svg]")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--risks", is_flag=True, help="For a flow file: also draw paths of untrusted text to effects.")
-@click.option("--theme", type=click.Choice(("auto", "light", "dark")), help="Of an SVG. [default: auto, the reader's]")
-@click.option("--heat", type=click.Choice(("time", "cost")), help="For the SVG of a run: colour nodes by this.")
+@click.option("--theme", type=click.Choice(("auto", "light", "dark")), help="Of SVG and PNG. [default: the reader's]")
+@click.option("--heat", type=click.Choice(("time", "cost")), help="SVG and PNG of a run: colour nodes by this.")
+@click.option("--paper", type=click.Choice(tuple(PAPERS)), help="Fit an SVG on a sheet of this size.")
 @store_option
 def command(
     what: str,
@@ -45,6 +45,7 @@ def command(
     risks: bool,
     theme: Theme | None,
     heat: Heat | None,
+    paper: Paper | None,
     store: str | None,
 ) -> int:
     """Draw a flow file, or a run: an id, the start of one, or @last.
@@ -59,9 +60,11 @@ def command(
     chosen = form or _SUFFIXES.get(ending, "svg")
     if file is None and chosen == "png" and results.on_terminal:
         raise click.UsageError("a PNG is no text for a terminal: write it to a file with -o FILE")
-    if chosen != "svg" and (theme or heat):
-        raise click.UsageError(f"--theme and --heat are those of an SVG, and this is {chosen}")
-    look = partial(render, form=chosen, theme=theme or "auto", heat=heat or "")
+    if chosen not in ("svg", "png") and (theme or heat):
+        raise click.UsageError(f"--theme and --heat are those of an SVG or a PNG, and this is {chosen}")
+    if chosen != "svg" and paper:
+        raise click.UsageError(f"--paper is that of an SVG, and this is {chosen}")
+    look = partial(render, form=chosen, theme=theme or "auto", heat=heat or "", paper=paper or "")
     with results.alone():
         drawn = _draw(what, look, store, risks)
     if file is None:
@@ -75,8 +78,7 @@ def _draw(what: str, look: Callable[[Picture], bytes], store: str | None, risks:
     """Of the flow file where there is one of that name, else of the run."""
     if os.path.exists(what) or what.endswith((".yaml", ".yml")):
         flow = Flow.from_yaml(what)
-        picture = _remark_nodes(picture_of_skeleton(flow.name, flow.plan.skeleton), flow)
-        return look(_draw_risks(picture, what) if risks else picture)
+        return look(_draw_risks(flow.picture(), what) if risks else flow.picture())
     if risks:
         raise click.UsageError(f"--risks draws the ways through a flow file, and there is no file '{what}'")
     with open_journal(store) as kept:
@@ -86,14 +88,6 @@ def _draw(what: str, look: Callable[[Picture], bytes], store: str | None, risks:
                 return look(picture_of_run(read(kept, run_id)))
         except RunNotFoundError as error:
             raise RunNotFoundError(f"there is no file '{what}', and {error}") from error
-
-
-def _remark_nodes(picture: Picture, flow: Flow) -> Picture:
-    """Adds remarks to nodes: tool calls that need consent, and maps that stop early."""
-    nodes = flow.plan.all_nodes
-    return picture._replace(
-        nodes=tuple(each._replace(remark=nodes[each.id].remark if each.id in nodes else "") for each in picture.nodes)
-    )
 
 
 def _draw_risks(picture: Picture, file: str) -> Picture:

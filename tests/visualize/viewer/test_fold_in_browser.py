@@ -56,7 +56,7 @@ READ = """([head, lines]) => {
     row.status, row.kind, row.spot.site, row.started, row.ended, row.usage.calls, row.usage.tokens, row.retries,
   ]]));
   return {
-    rows, said, edges, critical: [...critical].sort(), status: run.status, state: Object.fromEntries(stateOf(run)),
+    rows, said, edges, critical: [...critical.rows].sort(), status: run.status, state: Object.fromEntries(stateOf(run)),
     ordered: orderedRows(run).map((item) => item.key),
   };
 }"""
@@ -82,7 +82,7 @@ def ours(events: Sequence[Event]) -> dict[str, Any]:
             node.id: [node.status, node.name + times(node), standing(node), detail(node)] for node in picture.nodes
         },
         "edges": [[edge.source, edge.target, edge.state, edge.critical] for edge in picture.edges],
-        "critical": sorted(critical),
+        "critical": sorted(critical.rows),
         "status": progress.status,
         "state": state_of(events),
         "ordered": [row.id for row in Reading(events).rows],

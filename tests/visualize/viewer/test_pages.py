@@ -25,9 +25,9 @@ from flowengine.journal.run_digest import RunDigest, RunMark, RunNotes, RunScore
 from flowengine.journal.run_index import ListedRuns, RunLine
 from flowengine.journal.run_lookup import RunQuery
 from tests.support.sample_run import FORM, GRAPH, research_run
+from visualize.draw import render
 from visualize.picture import picture_of_skeleton
 from visualize.progress import fold_events
-from visualize.render import render
 from visualize.usual_times import RunPoint, point_of
 from visualize.viewer.comparison import compare_page
 from visualize.viewer.flows import FlowLine, flow_page, flows_page, plot_svg

@@ -70,7 +70,7 @@ def test_the_file_opens_from_a_disk_without_asking_anybody(tab: Tab):
     for _ in range(6):
         tab.key("+")
     assert tab.texts("#graph .name")[:3] == ["polish ×3 of 4", "investigate ×4 of 4", "widen"]
-    assert "✗ 1" in " ".join(tab.texts("#graph .standing"))
+    assert "✗ 3 of 4, 1 failed" in " ".join(tab.texts("#graph .standing"))
     assert tab.texts("#took") == ["6.1 s"]
     assert len(tab.texts("#rows .row .path")) > 8
 
