@@ -9,17 +9,25 @@ faster, and what is told of it is bounded:
 3. A part tells the first of a value's violations (`_MOST_OF_PART`).
 4. Keywords that would compare each item with each other one have texts or sets to look in (`_check_unique`,
    `_make_unevaluated`).
+5. What a part says of a list or an object is worked out once (`descend_once`), and all the work of a check is counted
+   (`_Meter`): where parts refer to each other, or a `pattern` is of the slow kind, it ends with a `TooMuchWorkError`.
 
 It knows the library that validates, and one or two of its parts that it does not promise.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
+from time import thread_time
+from types import FunctionType, SimpleNamespace
 from typing import Any, Final, cast
 
 from jsonschema import FormatChecker, ValidationError, validators
@@ -28,11 +36,102 @@ from referencing import Registry
 
 from flowengine.core.values import brief_repr
 
-__all__ = ["bounded_validator", "quote_briefly"]
+__all__ = ["TooMuchWorkError", "bounded_validator", "find_violations"]
 
 _LONGEST_QUOTE: Final = 100
 """Characters, and so more than the items that are looked at."""
 _MOST_OF_PART: Final = 20
+_STEPS: Final = 2_000
+_STEPS_OF_VALUE: Final = 50
+"""Looks at a value that is in another one, on average: for as many alternatives there is room."""
+_SECONDS: Final = 0.05
+_SECONDS_OF_VALUE: Final = 2e-4
+_LEAST: Final = 1e-3
+_LONGEST: Final = 60.0
+
+
+class TooMuchWorkError(Exception):
+    """A check was given up; the message says why."""
+
+
+def find_violations(check: Validator, value: Any, most: int) -> list[Any]:
+    """The first violations of a schema, in its order. `TooMuchWorkError` where the check would take too long.
+
+    >>> from jsonschema import Draft202012Validator
+    >>> check = bounded_validator(Draft202012Validator, {"pattern": "^(a|a)*$"})
+    >>> find_violations(check, "a" * 40 + "!", 1)
+    Traceback (most recent call last):
+    ...
+    flowengine.core.bounded_validators.TooMuchWorkError: the pattern '^(a|a)*$' takes too long on it
+    """
+    before = _METERS.meter
+    _METERS.meter = _Meter(_count_values(value))
+    try:
+        return list(islice(check.iter_errors(quote_briefly(value)), most))
+    finally:
+        _METERS.meter = before
+
+
+def _count_values(value: Any) -> int:
+    found, level = 1, [value]
+    while level:
+        level = [each for part in level for each in _parts_of(part)]
+        found += len(level)
+    return found
+
+
+def _parts_of(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
+
+
+class _Meter:
+    """The work of one check."""
+
+    def __init__(self, values: float) -> None:
+        self.steps = _STEPS + _STEPS_OF_VALUE * values
+        self.known: dict[tuple[int, int], list[ValidationError]] = {}
+        """What a part says of a list or an object. Both live as long as the check, so no other gets their ids."""
+        self.deadline = thread_time() + _SECONDS + _SECONDS_OF_VALUE * values
+        """Until when texts are searched."""
+
+
+@lru_cache(maxsize=512)
+def _compile(pattern: str) -> Any:
+    import regex  # Slow to import, and few schemas have patterns.
+
+    if len(pattern) > _LONGEST_PATTERN:
+        raise TooMuchWorkError(f"its schema has a pattern of more than {_LONGEST_PATTERN:,} characters")
+    return regex.compile(pattern)
+
+
+_LONGEST_PATTERN: Final = 10_000
+
+
+class _Meters(threading.local):
+    """The meter of the check that goes on in this thread; outside of `find_violations` one without a bound."""
+
+    def __init__(self) -> None:
+        self.meter = _Meter(math.inf)
+
+
+_METERS: Final = _Meters()
+
+
+def _take_step() -> None:
+    meter = _METERS.meter
+    meter.steps -= 1
+    if meter.steps < 0:
+        raise TooMuchWorkError("its schema has too many ways to look at it")
+
+
+def _search(pattern: str, text: str) -> bool:
+    left = _METERS.meter.deadline - thread_time()
+    try:
+        return _compile(pattern).search(text, timeout=min(max(left, _LEAST), _LONGEST)) is not None
+    except TimeoutError:
+        raise TooMuchWorkError(f"the pattern {brief_repr(pattern, _LONGEST_QUOTE)} takes too long on it") from None
 
 
 def bounded_validator(draft: Any, schema: Mapping[str, Any]) -> Validator:
@@ -92,6 +191,9 @@ def _bounded_draft(draft: Any) -> Any:
     known = draft.VALIDATORS
     changed: dict[str, Any] = {
         "$ref": _make_reference(known["$ref"]),
+        "additionalProperties": _make_additional(known["additionalProperties"]),
+        "pattern": _check_pattern,
+        "patternProperties": _check_named,
         "type": _make_type(known["type"]),
         "uniqueItems": _check_unique,
     }
@@ -99,18 +201,44 @@ def _bounded_draft(draft: Any) -> Any:
         if name in known:
             changed[name] = _make_unevaluated(name, known[name])
     bounded: Any = cast(Any, validators).extend(draft, changed)
-    descend = bounded.descend
+    descend, evolve = bounded.descend, bounded.evolve
 
     def descend_once(
         self: Any, instance: Any, schema: Any, path: Any = None, schema_path: Any = None, resolver: Any = None
     ) -> Iterable[ValidationError]:
+        _take_step()
         check = self.format_checker.find(self, schema) if isinstance(schema, Mapping) else None
         if check is None:
             return islice(descend(self, instance, schema, path, schema_path, resolver), _MOST_OF_PART)
-        return _place(islice(check.iter_errors(instance), _MOST_OF_PART), path, schema_path)
+        errors = islice(check.iter_errors(instance), _MOST_OF_PART)
+        if instance.__class__ not in _HOLDING:
+            return _place(errors, path, schema_path)
+        known, place = _METERS.meter.known, (id(cast(Any, schema)), id(instance))
+        if place not in known:
+            known[place] = list(errors)
+        found = known[place]
+        return _place(map(_copy, found), path, schema_path) if found else ()
 
-    bounded.descend = descend_once
+    def evolve_counted(self: Any, **changes: Any) -> Any:
+        _take_step()
+        return evolve(self, **changes)
+
+    def is_valid(self: Any, instance: Any) -> bool:
+        if instance.__class__ in _HOLDING:
+            return next(iter(descend_once(self, instance, self.schema)), None) is None
+        _take_step()
+        return next(self.iter_errors(instance), None) is None
+
+    bounded.descend, bounded.evolve, bounded.is_valid = descend_once, evolve_counted, is_valid
     return bounded
+
+
+def _copy(error: Any) -> Any:
+    """One whose place can be told anew: there is one for each place of the same part and value."""
+    made = copy(error)
+    made.path = made.relative_path = deque(error.path)
+    made.schema_path = made.relative_schema_path = deque(error.schema_path)
+    return made
 
 
 def _place(errors: Iterable[Any], path: Any, schema_path: Any) -> Iterator[ValidationError]:
@@ -142,6 +270,32 @@ def _make_type(follow: _Keyword) -> _Keyword:
     return check_type
 
 
+def _check_pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "string") and not _search(pattern, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _check_named(validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "object"):
+        for pattern, part in patterns.items():
+            for name, value in instance.items():
+                if _search(pattern, name):
+                    yield from validator.descend(value, part, path=name, schema_path=pattern)
+
+
+def _make_additional(follow: _Keyword) -> _Keyword:
+    """The library's keyword, asked about the names that no `patternProperties` has."""
+
+    def additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Any:
+        patterns = schema.get("patternProperties")
+        if not patterns or not validator.is_type(instance, "object"):
+            return follow(validator, allowed, instance, schema)
+        left = {name: each for name, each in instance.items() if not any(_search(one, name) for one in patterns)}
+        return follow(validator, allowed, left, {"properties": schema.get("properties", {})})
+
+    return additional
+
+
 def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     if wanted and validator.is_type(instance, "array") and len(set(map(_canonical, instance))) < len(instance):
         yield ValidationError(f"{instance!r} has non-unique elements")
@@ -167,6 +321,8 @@ def _make_unevaluated(name: str, follow: _Keyword) -> _Keyword:
     find: Any = getattr(import_module(follow.__module__), f"{finder}_by_schema", None)
     if find is None:  # The library promises no such function: without it, its own keyword does.
         return follow
+    names = {**find.__globals__, "re": SimpleNamespace(search=_search)}
+    find = names[find.__name__] = FunctionType(find.__code__, names)  # It asks itself, and searches with a bound.
 
     def unevaluated(validator: Any, allowed: Any, instance: Any, schema: Any) -> Any:
         if not validator.is_type(instance, "array" if name == "unevaluatedItems" else "object"):
@@ -203,6 +359,8 @@ class _BriefDict(dict[Any, Any]):
         return brief_repr(dict(islice(self.items(), _LONGEST_QUOTE)), _LONGEST_QUOTE)
 
 
+_HOLDING: Final = frozenset({_BriefList, _BriefDict})
+"""Of the values that `find_violations` asks about."""
 _TYPES_OF: Final[Mapping[type[Any], tuple[str, ...]]] = {
     **{str: ("string",), _BriefText: ("string",), int: ("integer", "number"), float: ("number",)},
     **{bool: ("boolean",), _BriefList: ("array",), _BriefDict: ("object",)},

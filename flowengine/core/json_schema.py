@@ -18,7 +18,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from flowengine.core.bounded_validators import bounded_validator, quote_briefly
+from flowengine.core.bounded_validators import TooMuchWorkError, bounded_validator, find_violations
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 
@@ -49,11 +49,13 @@ def find_misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
     try:
         kind: Any = validator_for(dict(schema), default=Draft202012Validator)
         kind.check_schema(dict(schema))
-        found = list(islice(bounded_validator(kind, schema).iter_errors(quote_briefly(value)), _MOST_READ))
+        found = find_violations(bounded_validator(kind, schema), value, _MOST_READ)
     except SchemaError as error:
         return [Misfit("$", f"its schema is no JSON Schema: {error.message[:_LONGEST]}")]
     except Unresolvable as error:
         return [Misfit("$", f"its schema refers to '{error.ref}', which is no part of it")]
+    except TooMuchWorkError as error:
+        return [Misfit("$", f"it cannot be checked: {error}")]
     except RecursionError:
         return [Misfit("$", "it is nested too deeply, or its schema refers to itself without end")]
     except Exception as error:  # The library fails in many ways over schemas that make no sense.
@@ -80,7 +82,9 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
     _check_references(schema)
     check = bounded_validator(draft, schema)
     try:
-        check.is_valid(None)
+        find_violations(check, None, 1)
+    except TooMuchWorkError as error:
+        raise DefinitionError(f"this JSON Schema cannot be used: {error}") from error
     except RecursionError as error:
         raise DefinitionError("the JSON Schema refers to itself without end") from error
     return check
@@ -105,8 +109,9 @@ def check_keywords(schema: Mapping[str, Any]) -> type[Validator]:
 def describe_problems(check: Validator, value: Any) -> list[str]:
     """Describes how a value violates its schema, in a few lines; empty if it does not."""
     try:
-        found = islice(check.iter_errors(quote_briefly(value)), _MOST_PROBLEMS)
-        return [": ".join(_tell(each)) for each in found]
+        return [": ".join(_tell(each)) for each in find_violations(check, value, _MOST_PROBLEMS)]
+    except TooMuchWorkError as error:
+        return [f"$: it cannot be checked: {error}"]
     except RecursionError:
         return ["$: it is nested too deeply"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, Final, NamedTuple, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -40,7 +39,6 @@ _MAX_FORM_BYTES: Final = 256_000
 LARGE_FORM_BYTES: Final = 4_000_000
 """The most bytes of a form with a run's inputs, its shared state or a prompt, and of a JSON object."""
 _MAX_DEPTH: Final = 100
-_MAX_PROBLEMS: Final = 20
 """Mistakes of a body that are told."""
 _MAX_FIELDS: Final = 1_000
 _ESCAPED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
@@ -75,7 +73,7 @@ def _unquote(text: str) -> str:
 async def read_json(request: Request, schema: Mapping[str, Any], most: int = LARGE_FORM_BYTES) -> dict[str, Any]:
     """The JSON object of a body, which fits the schema; an empty body is an empty object."""
     found = await _read_json_value(request, most)
-    if problems := sorted(islice(_find_problems(found, schema), _MAX_PROBLEMS)):
+    if problems := sorted(_find_problems(found, schema)):
         raise ProblemError(422, "The body does not fit", "\n".join(problems))
     return cast("dict[str, Any]", found)
 
@@ -112,15 +110,9 @@ def parse_json(body: bytes) -> Any:
 
 
 def _find_problems(found: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    """One by one, so that no body of very many mistakes keeps others waiting."""
-    import jsonschema  # Half a second that the pages need not wait for.
+    from flowengine.core.json_schema import find_misfits  # Slow to load, and the pages need not wait for it.
 
-    validator: Any = jsonschema.Draft202012Validator(dict(schema))
-    for each in validator.iter_errors(found):
-        said: str = each.message  # It has all of what is wrong in it, however much that is.
-        yield f"{each.json_path}: {said if len(said) <= 300 else f'{said[:150]} … {said[-150:]}'}"
-        if each.validator == "maxItems":  # Nor are the items looked at.
-            return
+    return (f"{each.path}: {each.message}" for each in find_misfits(schema, found))
 
 
 def _expect_media_type(request: Request, media_type: str) -> None:

@@ -17,7 +17,6 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import anyio
@@ -128,10 +127,7 @@ class Tool:
 # --- The check of a call's arguments
 
 _MOST_PROBLEMS: Final = 10
-_MOST_REFERENCES: Final = 10_000
-_LEFT_OUT: Final = ("pattern", "patternProperties", "unevaluatedProperties", "unevaluatedItems", "uniqueItems")
-"""Keywords that run a server's regular expressions, or take more than linear time."""
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_MOST_READ: Final = 100
 
 
 class ArgumentProblem(NamedTuple):
@@ -142,10 +138,6 @@ class ArgumentProblem(NamedTuple):
     text: str
     is_given: bool = True
     """Whether the argument stands there; otherwise it is missing."""
-
-
-class _TooMuchError(Exception):
-    """The schema refers to itself more often than anybody would want to wait for."""
 
 
 class ArgumentCheck:
@@ -160,7 +152,6 @@ class ArgumentCheck:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = dict(schema)
-        self._followed = 0
 
     @property
     def names(self) -> list[str]:
@@ -170,7 +161,6 @@ class ArgumentCheck:
 
     def problems(self, arguments: Mapping[str, Any], unknown: Collection[str] = ()) -> list[ArgumentProblem]:
         """Lists a few problems of the arguments. `unknown`: arguments whose values are not known yet."""
-        self._followed = 0
         try:
             found = list(dict.fromkeys(self._find(dict(arguments), unknown)))
         except Exception:  # A schema of somebody else's: what cannot be used checks nothing.
@@ -183,13 +173,15 @@ class ArgumentCheck:
         return "\n".join([*lines, f"expected arguments: {cut(', '.join(self.names), 500) or 'none'}"])
 
     def _find(self, arguments: dict[str, Any], unknown: Collection[str]) -> Iterator[ArgumentProblem]:
-        for error in self._make_checker().iter_errors(arguments):
+        from flowengine.core.bounded_validators import find_violations  # Slow to load, and many tools are never called.
+
+        for error in find_violations(self._checker, arguments, _MOST_READ):
             path = [str(each) for each in error.absolute_path]
             if path and path[0] in unknown:
                 continue
             if not path and error.validator == "required":
                 yield from self._list_missing(error.validator_value, arguments)
-            elif not path and error.validator == "additionalProperties":
+            elif not path and error.validator == "additionalProperties" and "patternProperties" not in self._schema:
                 for name in arguments.keys() - set(self.names):
                     hint = did_you_mean(name, self.names)
                     yield ArgumentProblem(name, f"'{cut(name, 100)}' is unknown{hint}")
@@ -204,39 +196,15 @@ class ArgumentCheck:
                 meant = did_you_mean(str(name), undeclared).replace("did you mean", "did you mean it with")
                 yield ArgumentProblem(str(name), f"'{cut(str(name), 100)}' is missing{meant}", is_given=False)
 
-    def _make_checker(self) -> Any:
-        from referencing import Registry
-
-        return self._checker_type(self._schema, registry=Registry[Any]())
-
     @cached_property
-    def _checker_type(self) -> Any:
+    def _checker(self) -> Any:
         from jsonschema.validators import Draft202012Validator, validator_for
+
+        from flowengine.core.bounded_validators import bounded_validator
 
         kind: Any = validator_for(self._schema, default=Draft202012Validator)
         kind.check_schema(self._schema)
-        known = cast("Mapping[str, Any]", kind.VALIDATORS)
-
-        def counted(follow: Any) -> Any:
-            def reference(*args: Any) -> Any:
-                self._followed += 1
-                if self._followed > _MOST_REFERENCES:
-                    raise _TooMuchError
-                return follow(*args)
-
-            return reference
-
-        def additional(checker: Any, allowed: Any, instance: Any, schema: Any) -> Any:
-            return (
-                ()
-                if "patternProperties" in schema
-                else known["additionalProperties"](checker, allowed, instance, schema)
-            )
-
-        changed: dict[str, Any] = dict.fromkeys(_LEFT_OUT)
-        changed |= {name: counted(known[name]) for name in _REFERENCES if name in known}
-        extend: Any = vars(import_module("jsonschema.validators"))["extend"]
-        return extend(kind, {**changed, "additionalProperties": additional})
+        return bounded_validator(kind, self._schema)
 
 
 def checking(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from random import Random
+from time import process_time
 from typing import Any
 
 import pytest
 from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator
 
 from flowengine.core.json_schema import describe_problems, find_misfits, make_validator
-from flowengine.errors import InputError
+from flowengine.errors import DefinitionError, InputError
 from flowengine.nodes.run_inputs import InputField, checked_inputs
 
 NUMBERS = {"type": "array", "items": {"type": "integer"}}
@@ -128,6 +129,61 @@ def test_a_value_that_is_nested_without_end_is_told_of_as_that() -> None:
         [found] = find_misfits(schema, nested(1, 100_000))
         assert found.message.startswith("it is nested too deeply")
         assert describe_problems(make_validator(schema), nested(1, 100_000)) == ["$: it is nested too deeply"]
+
+
+MANY = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(24)} | {"d24": {"type": "integer"}}
+TERM = {
+    "oneOf": [
+        {"properties": {"op": {"const": name}, "of": {"items": {"$ref": "#"}}}, "required": ["op", "of"]}
+        for name in "abc"
+    ]
+}
+
+
+def term(depth: int) -> dict[str, Any]:
+    return {"op": "c", "of": [term(depth - 1)] if depth else []}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        ({"pattern": "^(a|a)*$"}, "a" * 40 + "!", "the pattern '^(a|a)*$' takes too long on it"),
+        ({"patternProperties": {"^(a|a)*$": {}}}, {"a" * 40 + "!": 1}, "takes too long"),
+        (
+            {"patternProperties": {"^(a|a)*$": {}}, "additionalProperties": False},
+            {"a" * 40 + "!": 1},
+            "takes too long",
+        ),
+        (
+            {"unevaluatedProperties": {}} | {"allOf": [{"patternProperties": {"^(a|a)*$": {}}}]},
+            {"a" * 40 + "!": 1},
+            "takes",
+        ),
+        ({"type": "array", "items": {"pattern": "^(a|a)*$"}}, ["a" * 22 + "!"] * 1_000, "takes too long"),
+        ({"$defs": MANY, "items": {"$ref": "#/$defs/d0"}}, ["x"], "its schema has too many ways to look at it"),
+        ({"$defs": MANY, "items": {"$ref": "#/$defs/d0"}, "not": {"$id": "x:y", "const": 1}}, ["x"], "too many ways"),
+        ({"$defs": MANY, "items": {"$ref": "#/$defs/d0"}, "unevaluatedItems": False}, ["x"], "too many ways"),
+    ],
+)
+def test_a_check_that_would_take_long_is_given_up(schema: dict[str, Any], value: Any, said: str) -> None:
+    began = process_time()
+    [found] = find_misfits(schema, value)
+    assert said in found.message
+    assert said in describe_problems(make_validator(schema), value)[0]
+    assert process_time() - began < 2
+
+
+def test_a_schema_of_too_many_ways_is_told_before_it_is_used() -> None:
+    with pytest.raises(DefinitionError, match="its schema has too many ways to look at it"):
+        make_validator({"$defs": MANY, "$ref": "#/$defs/d0"})
+
+
+def test_parts_that_refer_to_each_other_are_looked_at_once_for_each_value() -> None:
+    """Three alternatives that each look inside: 3^40 looks, if each were to look anew."""
+    assert find_misfits(TERM, term(40)) == []
+    wrong = term(40)
+    wrong["op"] = "d"
+    assert "is not valid under any" in find_misfits(TERM, wrong)[0].message
 
 
 @pytest.mark.parametrize(
