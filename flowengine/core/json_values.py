@@ -23,6 +23,7 @@ from flowengine.core.records import RECORDS
 from flowengine.errors import RunError
 
 __all__ = [
+    "ValueCounter",
     "check_text",
     "dumps",
     "find_json",
@@ -71,6 +72,45 @@ def to_json_value(value: Any) -> Any:
         return to_jsonable_python(value, fallback=str)
     except UnicodeDecodeError:  # Bytes that are no text.
         return to_jsonable_python(value, bytes_mode="base64", fallback=str)
+
+
+_IN_TEXT: Final = re.compile(rb'[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+', re.DOTALL)
+"""What stands in a text: no line ends in one, so none hides what follows."""
+
+
+class ValueCounter:
+    """Counts about how many values a JSON text has while its bytes arrive, so that no text of very many is read.
+
+    >>> counter = ValueCounter()
+    >>> [counter.feed(each) for each in (b'{"a": [1, "[,', b',', b'", 2], "b": []}')]
+    [3, 3, 6]
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Commas, lists and objects: values are one more at most, and those without any of these inside are free."""
+        self._in_text = False
+        self._is_escaped = False
+
+    def feed(self, part: bytes) -> int:
+        """The count with a further part of the text."""
+        at, end = int(self._is_escaped and bool(part)), len(part)
+        self._is_escaped = self._is_escaped and not part
+        while at < end:
+            if self._in_text:
+                at = cast("re.Match[bytes]", _IN_TEXT.match(part, at)).end()
+                self._is_escaped = at < end and part[at] == _BACKSLASH
+                self._in_text = at == end or self._is_escaped
+            else:
+                before, at = at, part.find(b'"', at)
+                at = end if at < 0 else at
+                self.count += sum(part.count(each, before, at) for each in (b",", b"[", b"{"))
+                self._in_text = at < end
+            at += 1
+        return self.count
+
+
+_BACKSLASH: Final = ord("\\")
 
 
 def to_json_fields(value: tuple[Any, ...], names: Sequence[str]) -> dict[str, Any]:

@@ -56,6 +56,8 @@ class HttpServer:
             return 200, "no json"
         if self.mode == "huge":
             return 200, self._result(message, {"content": [{"type": "text", "text": "a" * 2**25}]})
+        if self.mode == "many":
+            return 200, self._result(message, {"content": [{"type": "text", "text": ""}] * 100_000})
         if self.mode == "hangs":
             self.released.wait(30)
         if method == "initialize":

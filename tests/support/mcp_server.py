@@ -28,8 +28,12 @@ TOOLS: dict[str, Any] = {
     "hang": READ_ONLY,
     "error": READ_ONLY,
     "refuse": READ_ONLY,
+    "many_parts": READ_ONLY,
     "mixed": READ_ONLY,
+    "slow_ways": READ_ONLY,
+    "slow_words": READ_ONLY,
     "structured": READ_ONLY,
+    "structured_wrong": READ_ONLY,
     "big": READ_ONLY,
     "environment": READ_ONLY,
     "chatty": READ_ONLY,
@@ -42,6 +46,15 @@ TOOLS: dict[str, Any] = {
     "grow": READ_ONLY,
     "shrink": READ_ONLY,
 }
+
+
+WAYS = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)} | {"d40": {"type": "integer"}}
+OUTPUTS: dict[str, Any] = {
+    "slow_words": {"type": "object", "properties": {"a": {"pattern": "^(a|a)*$"}}},
+    "slow_ways": {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": WAYS},
+    "structured_wrong": {"type": "object", "properties": {"degrees": {"type": "string"}}},
+}
+"""Tool → the schema of its structured content."""
 
 
 def send(message: dict[str, Any]) -> None:
@@ -97,6 +110,10 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"content": mixed()}
     if name == "structured":
         return {"content": [], "structuredContent": {"degrees": 3}}
+    if name in OUTPUTS:
+        return {"content": [], "structuredContent": {"a": "a" * 40 + "!", "degrees": 3}}
+    if name == "many_parts":
+        return {"content": text("") * 100_000}
     if name == "nothing":
         return {"content": []}
     if name == "bare":
@@ -134,6 +151,7 @@ def listed() -> list[dict[str, Any]]:
             "name": name,
             "description": f"The {name} tool.",
             "inputSchema": {"type": "object", "properties": {"value": {"type": "string"}}},
+            **({"outputSchema": OUTPUTS[name]} if name in OUTPUTS else {}),
             **({"annotations": TOOLS[name]} if TOOLS.get(name) else {}),
         }
         for name in names

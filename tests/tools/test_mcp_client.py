@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 
 import anyio
 import pytest
@@ -123,6 +124,30 @@ async def test_an_answer_that_breaks_the_protocol_is_an_error_result(server: Set
         assert result.is_error
         assert result.text.startswith("MCP server 'test' answered wrongly: ValidationError")
         assert not (await call(sets, "echo")).is_error
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("slow_words", "the pattern '^(a|a)*$' takes too long on it"),
+        ("slow_ways", "its schema has too many ways to look at it"),
+        ("structured_wrong", "its structured content does not fit its schema: 3 is not of type 'string' at $.degrees"),
+    ],
+)
+async def test_a_servers_own_schema_of_its_answers_stops_nobody(server: Settings, name: str, said: str) -> None:
+    async with open_mcp([server()]) as sets:
+        began = process_time()
+        result = await call(sets, name)
+        assert result.is_error
+        assert said in result.text
+        assert process_time() - began < 3
+        assert not (await call(sets, "echo")).is_error
+
+
+async def test_an_answer_of_very_many_parts_is_read_by_nobody(server: Settings) -> None:
+    async with open_mcp([server()]) as sets:
+        result = await call(sets, "many_parts")
+        assert "it wrote a message of more than 50,000 values to stdout" in result.text
 
 
 async def test_a_server_inherits_nothing_but_path_home_and_lang(

@@ -87,7 +87,7 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made(
     assert http_server.sessions == 2
 
 
-@pytest.mark.parametrize("mode", ["unauthorized", "broken", "garbage", "packed", "huge"])
+@pytest.mark.parametrize("mode", ["unauthorized", "broken", "garbage", "packed", "huge", "many"])
 async def test_a_call_that_fails_is_an_error_result_and_the_next_one_works(http_server: HttpServer, mode: str) -> None:
     async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}) as (web,):
         http_server.mode = mode

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, cast
 
 import anyio
+import anyio.to_thread
 import httpx2
 from mcp import Client, MCPError
 from mcp.client.session import IncomingMessage
@@ -20,8 +22,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, Implementation, ToolListChangedNotification
 from mcp_types import Tool as ListedTool
 
+from flowengine.core.json_values import ValueCounter
 from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
-from flowengine.tools.mcp.pipe import Pipe
+from flowengine.errors import RunError
+from flowengine.tools.mcp.pipe import MAX_VALUES, Pipe
 from flowengine.tools.mcp.server_settings import McpServer, header_values, process_environment
 from flowengine.tools.result_text import error_text
 from flowengine.version import __version__
@@ -34,6 +38,7 @@ _CLOSED: Final = "McpConnection closed"
 """What the library says of a call whose connection ended."""
 _MAX_BODY: Final = 32 * 1024 * 1024
 """Bytes of an answer over HTTP, where it is no stream, whose events have a bound of the library's."""
+_EVENT_END: Final = re.compile(rb"(?:\r\n|\r|\n){2}")
 _FORGOTTEN: Final = "Session terminated"
 """What it says where an HTTP server no longer knows the session: the call was not carried out."""
 
@@ -91,6 +96,8 @@ class McpConnection:
         try:
             with self._start:
                 async with self._connect() as client:
+                    # By the server's own patterns, and without a bound: `call` does it with one.
+                    client.session.validate_tool_result = _leave_unchecked
                     self._listed = await _all_tools(client)
                     self.instructions = client.session.instructions or ""
                     self._start.deadline = math.inf
@@ -138,7 +145,9 @@ class McpConnection:
         if self._client is None:
             raise ConnectionLostError(self.reason, reached=False)
         try:
-            return await self._client.call_tool(tool, dict(arguments))
+            answer = await self._client.call_tool(tool, dict(arguments))
+            await self._check_structured(tool, answer)
+            return answer
         except MCPError as error:
             refused = error.message == _FORGOTTEN
             if not (refused or error.message == _CLOSED or self._ended.is_set()):
@@ -147,6 +156,17 @@ class McpConnection:
         self.close()
         await self._left.wait()
         raise ConnectionLostError(self.reason, reached=not refused)
+
+    async def _check_structured(self, tool: str, answer: CallToolResult) -> None:
+        """Raises `RunError` for structured content that the tool's own schema refuses, or that it cannot check."""
+        schema = next((each.output_schema for each in self._listed if each.name == tool), None)
+        if schema is None or answer.is_error:
+            return
+        from flowengine.core.json_schema import find_misfits  # Slow to load, and few tools have such a schema.
+
+        found = await anyio.to_thread.run_sync(find_misfits, schema, answer.structured_content)
+        if found:
+            raise RunError(f"its structured content does not fit its schema: {found[0].message} at {found[0].path}")
 
     def close(self) -> None:
         """Let `hold` end, in the midst of the start too."""
@@ -201,6 +221,10 @@ class McpConnection:
         return error_text(error) if error else "the connection was closed"
 
 
+async def _leave_unchecked(name: str, result: CallToolResult) -> None:
+    pass
+
+
 async def _bound_body(response: httpx2.Response) -> None:
     response.stream = _BoundedBody(response)
 
@@ -214,6 +238,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
         self._packing = response.headers.get("content-encoding", "").strip().lower()
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         self._most = math.inf if is_stream else _MAX_BODY
+        self._counter = ValueCounter()
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         if self._packing not in ("", "identity"):
@@ -225,9 +250,22 @@ class _BoundedBody(httpx2.AsyncByteStream):
                 size += len(chunk)
                 if size > self._most:
                     break
-                yield chunk
+                if not self._has_too_many_values(chunk):
+                    yield chunk
+                elif self._most == math.inf:
+                    break
         if size > self._most:
             raise httpx2.StreamError(f"it has more than {_MAX_BODY:,} bytes")
+        if self._counter.count > MAX_VALUES:
+            raise httpx2.StreamError(f"it has more than {MAX_VALUES:,} values")
+
+    def _has_too_many_values(self, chunk: bytes) -> bool:
+        """Tells whether the body, or an event of a stream, has had very many values; the rest of a body is read out."""
+        for number, part in enumerate(_EVENT_END.split(chunk)):
+            if self._counter.count <= MAX_VALUES:
+                self._counter = ValueCounter() if number else self._counter
+                self._counter.feed(part)
+        return self._counter.count > MAX_VALUES
 
     async def aclose(self) -> None:
         await self._stream.aclose()

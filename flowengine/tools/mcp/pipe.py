@@ -15,19 +15,26 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
+import anyio.lowlevel
 import mcp_types
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-__all__ = ["Pipe"]
+from flowengine.core.json_values import ValueCounter
+
+__all__ = ["MAX_VALUES", "Pipe"]
 
 Incoming: TypeAlias = SessionMessage | Exception
 Streams: TypeAlias = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 
 _MAX_LINE: Final = 32 * 1024 * 1024
 """Bytes of one message; more ends the connection."""
+MAX_VALUES: Final = 50_000
+"""Values in one message, each of which becomes an object of a hundred times its size."""
+_PART: Final = 16_384
+"""Bytes that are looked at before others have their turn."""
 _MAX_NOISE: Final = 64 * 1024 * 1024
 """Bytes on stdout that are no messages; more ends the connection."""
 _LAST_WORDS: Final = 2_000
@@ -97,6 +104,9 @@ class Pipe:
                     except anyio.DelimiterNotFound:
                         self._fault = f"it wrote a line of more than {_MAX_LINE:,} bytes to stdout"
                         break
+                    if await _has_too_many_values(line):
+                        self._fault = f"it wrote a message of more than {MAX_VALUES:,} values to stdout"
+                        break
                     message = _parse_message(line)
                     if message is None:
                         noise += len(line) + 1
@@ -125,6 +135,15 @@ class Pipe:
             async for each in outbox:
                 line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await stdin.send(line.encode() + b"\n")
+
+
+async def _has_too_many_values(line: bytes) -> bool:
+    counter = ValueCounter()
+    for start in range(0, len(line) if len(line) > MAX_VALUES else 0, _PART):
+        if counter.feed(line[start : start + _PART]) > MAX_VALUES:
+            return True
+        await anyio.lowlevel.checkpoint()
+    return False
 
 
 def _parse_message(line: bytes) -> SessionMessage | None:
