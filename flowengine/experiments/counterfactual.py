@@ -24,7 +24,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import InactiveError, InputError, did_you_mean
 from flowengine.experiments.batch_collector import BatchPace, open_collector
 from flowengine.experiments.recorded_rows import parse_runs
-from flowengine.experiments.spending import Effort, whole_effort
+from flowengine.experiments.spending import Effort, NeededCalls, effort_of_calls
 from flowengine.flow import Flow
 from flowengine.flowfile.yaml.parser import parse_yaml
 from flowengine.journal.value_types import only_looking
@@ -229,10 +229,10 @@ class WhatIf:
             None if not answers[1] else answers[0] != answers[1],
             None if not result.succeeded else dumps(outputs) != dumps(dict(result.outputs)),
             list(_verdicts(before, after)),
-            whole_effort(self.store, then),
-            whole_effort(self.store, now),
-            result.spent.cost_usd,
-            result.spent.unpriced_calls,
+            effort_of_calls(NeededCalls(self.store).of_run(then)),
+            effort_of_calls(NeededCalls(self.store).of_run(now)),
+            0.0 if result.was_there else result.spent.cost_usd,
+            0 if result.was_there else result.spent.unpriced_calls,
         )
 
 

@@ -19,8 +19,6 @@ from anyio.streams.memory import MemoryObjectSendStream
 from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
 from flowengine.core.json_values import format_value
-from flowengine.core.records import ModelCall, Reused
-from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import InputError
 from flowengine.experiments.batch_collector import BatchPace, open_collector
@@ -30,7 +28,7 @@ from flowengine.experiments.eval_file import EvalFile, RecordedSpec, check_colum
 from flowengine.experiments.eval_sets import EvalRow, EvalSet, SetInfo, keep_set, list_sets, load_set
 from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.experiments.scoring import Score, Scorers, ScoringView
-from flowengine.experiments.spending import Effort, effort_of_calls, effort_of_reused, effort_of_spending
+from flowengine.experiments.spending import Effort, NeededCalls, effort_of_calls, paid_calls
 from flowengine.flow import Flow
 from flowengine.nodes.code_digest import digest_of
 from flowengine.nodes.compiled_flow import CompiledFlow
@@ -41,6 +39,8 @@ from flowengine.runners.set_lease import hold_set
 
 __all__ = ["EvalRun", "definition_of", "fingerprints_of"]
 
+_MOST_EARLIER: Final = 12
+"""Earlier runs in which a row looks for results."""
 _SHOWN: Final = 240
 """Characters of what a row gave that a set keeps."""
 
@@ -65,7 +65,9 @@ class _Answered(NamedTuple):
     view: ScoringView
     scores: Mapping[str, Score]
     asked: Mapping[str, Any]
-    reused: Effort
+    needed: Effort
+    """Of the calls that its answers are made of, whenever they were paid."""
+    paid: Effort
 
 
 @dataclass(kw_only=True)
@@ -106,6 +108,7 @@ class EvalRun:
         self.ledger = self.shared or Ledger(budget, of="the eval", on_limit="pause")
         self._infos = {each.run_id: each for each in self.store.list()}
         self._earlier = self._find_earlier()
+        self._judged: Mapping[tuple[str, int], Sequence[str]] | None = None
         self._pairs = dict[tuple[str, int], EvalRow]() if self.against is None else self.against.by_place()
 
     def _prepare_flow(self) -> Flow:
@@ -132,19 +135,43 @@ class EvalRun:
 
     # --- Earlier sets of this eval
 
-    def _find_earlier(self) -> Sequence[Mapping[tuple[str, int], EvalRow]]:
-        """Returns where rows find earlier runs: first the newest set of the same flow, then the newest of all."""
+    def _find_earlier(self) -> Sequence[SetInfo]:
+        """Returns the sets in which rows look for earlier runs: those of the same flow and judges, then those that were
+        asked for, then all others, each time the newest first."""
         if self.fresh:
             return []
-        infos, definition = list_sets(self.store, self.file.name), definition_of(self.plan)
-        same = [each.id for each in infos if each.definition == definition and each.rows][:1]
-        newest = [each.id for each in infos if each.rows][:1]
-        chosen = dict.fromkeys([*same, *self.reuse_sets, *newest])
-        return [load_set(self.store, each).by_place() for each in chosen]
+        same = definition_of(self.plan), self._judging_definition()
+        return sorted(
+            list_sets(self.store, self.file.name),
+            key=lambda each: (
+                each.definition != same[0],
+                each.judging != same[1],
+                self.reuse_sets.index(each.id) if each.id in self.reuse_sets else len(self.reuse_sets),
+            ),
+        )
 
-    def _earlier_runs(self, place: tuple[str, int], *, judges: bool) -> list[str]:
-        found = [row.judged if judges else row.run_id for rows in self._earlier if (row := rows.get(place))]
-        return [each for each in dict.fromkeys(found) if each is not None and each in self._infos]
+    def _judging_definition(self) -> str:
+        return "" if self.scorers.judging is None else definition_of(self.scorers.judging.plan)
+
+    def _earlier_runs(self, content: str) -> Sequence[str]:
+        """The runs that a row had, one for each definition of the flow. `content`: the key of its inputs."""
+        found: dict[str, str] = {}
+        for each in self._earlier:
+            run_id = f"{each.id}-{content}"
+            if each.definition not in found and run_id in self._infos:
+                found[each.definition] = run_id
+        return list(found.values())[:_MOST_EARLIER]
+
+    def _earlier_judgements(self, place: tuple[str, int]) -> Sequence[str]:
+        """The judges' runs that a row had, one for each definition of the flow and of the judges."""
+        if self._judged is None:
+            found: dict[tuple[str, int], dict[tuple[str, str], str]] = {}
+            for each in self._earlier:
+                for row in load_set(self.store, each.id).rows if each.rows else ():
+                    if row.judged in self._infos:
+                        found.setdefault(row.place, {}).setdefault((each.definition, each.judging), row.judged)
+            self._judged = {key: list(runs.values())[:_MOST_EARLIER] for key, runs in found.items()}
+        return self._judged.get(place, ())
 
     def _begin(self) -> tuple[EvalSet, Mapping[str, RunInfo]]:
         """The set that was interrupted, or a new one."""
@@ -154,7 +181,7 @@ class EvalRun:
         definition = digest_of([definition_of(plan), self.file.source.text])[:16]
         made = EvalSet(
             os.urandom(4).hex(), name, plan.name, time(), definition_of(plan), fingerprints_of(plan), self.version,
-            passes_from=passes_from,
+            passes_from=passes_from, judging=self._judging_definition(),
         )  # fmt: skip
         if begun is not None and not begun.finished and not self.fresh:
             found = load_set(self.store, begun.id)
@@ -237,7 +264,7 @@ class EvalRun:
         nothing = None if asked else "no judge is asked"
         variant = f"judges {each.key} {each.sample}"
         labels = {"sample": str(each.sample)} if self.file.spec.samples > 1 else EMPTY
-        earlier = self._earlier_runs((each.key, each.sample), judges=True)
+        earlier = self._earlier_judgements((each.key, each.sample))
         return DataRow(each.row.number, asked, nothing, each, labels, earlier or None, variant)
 
     async def _list_answered_rows(self, rows: RowSet) -> AsyncGenerator[_Answered]:
@@ -258,8 +285,8 @@ class EvalRun:
             key = f"{content}-{counts[content]}" if counts[content] > 1 else content
             for sample in range(1, samples + 1):
                 labels = {"sample": str(sample)} if samples > 1 else EMPTY
-                earlier = self._earlier_runs((key, sample), judges=False)
                 variant = f"sample {sample} of {key}"
+                earlier = self._earlier_runs(content_key(row.inputs, variant))
                 yield row._replace(labels=labels, reuse=earlier or None, variant=variant, data=(row.data, key, sample))
 
     async def _answer(self, result: RowResult) -> _Answered:
@@ -267,25 +294,27 @@ class EvalRun:
         run = result.run
         if run is None and result.run_id is not None:
             run = read_run(self.plan, self.store.events(result.run_id))
-        takes = result.row.reuse is not None and run is not None
-        reused = effort_of_reused(self.store, run.events) if takes and run is not None else Effort()
-        cost = result.spent.cost_usd + reused.cost_usd
-        seconds = self._seconds_of(result) + reused.seconds
+        events = () if run is None else run.events
+        needed, paid = NeededCalls(self.store).of_run(events), paid_calls(events)
+        made_here = set(map(id, paid))
+        seconds = self._seconds_of(result) + sum(each.seconds for each in needed if id(each) not in made_here)
+        effort = effort_of_calls(needed)
         pair = self._pair_of(key, sample)
         view = ScoringView(
             data if isinstance(data, Mapping) else EMPTY,
             result.row.inputs,
             result.outputs,
-            {"id": result.run_id, "status": result.status, "seconds": seconds, "cost_usd": cost},
+            {"id": result.run_id, "status": result.status, "seconds": seconds, "cost_usd": effort.cost_usd},
             pair,
         )
-        scores = await self.scorers.score(view, result, run)
+        scores = await self.scorers.score(view, result, run, needed)
         asked: Mapping[str, Any] = EMPTY
         if self.scorers.judging is not None:
             asked, known = self.scorers.questions(view, result)
             scores |= known
         row = result.row._replace(data=data)
-        return _Answered(row, key, sample, result._replace(run=None, row=row), view, scores, asked, reused)
+        left = result._replace(run=None, row=row)
+        return _Answered(row, key, sample, left, view, scores, asked, effort, effort_of_calls(paid))
 
     def _pair_of(self, key: str, sample: int) -> Mapping[str, Any] | None:
         found = self._pairs.get((key, sample))
@@ -301,30 +330,20 @@ class EvalRun:
         events = self.store.events(result.run_id)
         return max(0.0, events[-1].at - events[0].at)
 
-    def _efforts_by_node(self, events: Sequence[Event]) -> Mapping[str, Effort]:
-        """Returns what each judge's answers took, whenever they were paid."""
-        efforts: dict[str, Effort] = {}
-        for event in events:
-            if isinstance(event, NodeRecorded) and type(event.record) in (ModelCall, Reused):
-                record: Any = event.record
-                calls = record.calls if type(record) is Reused else [record]
-                efforts[event.node] = efforts.get(event.node, Effort()).plus(effort_of_calls(calls))
-        return efforts
-
     def _row_of(self, answered: _Answered, judged: RowResult | None) -> EvalRow:
         result, scores = answered.result, dict(answered.scores)
-        paid = effort_of_spending(result.spent)
-        total = answered.reused.plus(paid)
+        paid, total = answered.paid, answered.needed
         if judged is not None:
             run = judged.run
             if run is None and judged.run_id is not None and self.scorers.judging is not None:
                 run = read_run(self.scorers.judging.plan, self.store.events(judged.run_id))
-            efforts = self._efforts_by_node(run.events) if run is not None else EMPTY
+            events = () if run is None else run.events
+            found = NeededCalls(self.store).by_node(events)
+            efforts = {node: effort_of_calls(calls) for node, calls in found.items()}
             scores |= self.scorers.read(run, judged.error, answered.asked, efforts)
-            judging = effort_of_spending(judged.spent)
-            paid, total = paid.plus(judging), total.plus(judging)
-            if judged.row.reuse is not None and run is not None:
-                total = total.plus(effort_of_reused(self.store, run.events))
+            paid = paid.plus(effort_of_calls(paid_calls(events)))
+            for each in efforts.values():
+                total = total.plus(each)
         order = self.scorers.specs
         return EvalRow(
             answered.key,

@@ -76,6 +76,8 @@ class EvalSet:
     rows: list[EvalRow] = field(default_factory=list[EvalRow])
     passes_from: Mapping[str, float] = field(default_factory=dict[str, float])
     """Scorer → the score from which on a row passes."""
+    judging: str = ""
+    """A digest of the judges as they were."""
 
     @property
     def scorers(self) -> Sequence[str]:
@@ -97,6 +99,7 @@ class SetInfo(NamedTuple):
     flow: str
     rows: int
     means: Mapping[str, float]
+    judging: str = ""
 
 
 def keep_set(store: JournalStore, found: EvalSet) -> None:
@@ -119,8 +122,9 @@ def _info_of(found: EvalSet) -> SetInfo:
         if values:
             means[name] = sum(values) / len(values)
     return SetInfo(
-        found.id, found.at, found.definition, found.version, found.finished, found.flow, len(found.rows), means
-    )
+        found.id, found.at, found.definition, found.version, found.finished, found.flow, len(found.rows), means,
+        found.judging,
+    )  # fmt: skip
 
 
 def list_evals(store: JournalStore) -> Sequence[str]:

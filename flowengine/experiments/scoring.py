@@ -10,10 +10,11 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.core.records import ModelCall
 from flowengine.core.user_code import call_in_thread, describe_error
 from flowengine.engine.events import ErrorInfo
 from flowengine.errors import FlowEngineError, RunError
@@ -98,12 +99,14 @@ class Scorers:
 
     # --- What needs no model
 
-    async def score(self, view: ScoringView, result: RowResult, run: Run | None) -> dict[str, Score]:
-        """The scores of claims and functions."""
+    async def score(
+        self, view: ScoringView, result: RowResult, run: Run | None, calls: Sequence[ModelCall]
+    ) -> dict[str, Score]:
+        """The scores of claims and functions. `calls`: those that the row's answers are made of."""
         found: dict[str, Score] = {}
         for name, spec in self.specs.items():
             if spec.claims:
-                found[name] = _score_claims(spec, view, run)
+                found[name] = _score_claims(spec, view, run, calls)
             elif spec.call is not None:
                 called = result.succeeded
                 found[name] = await _score_call(self._functions[name], view) if called else _failed_score(result)
@@ -244,7 +247,7 @@ def _failed_score(result: RowResult) -> Score:
     return Score(None, f"the run is {result.status}")
 
 
-def _score_claims(spec: ScorerSpec, view: ScoringView, run: Run | None) -> Score:
+def _score_claims(spec: ScorerSpec, view: ScoringView, run: Run | None, calls: Sequence[ModelCall]) -> Score:
     if run is None:
         return Score(0.0, "the run did not begin")
     if run.status in ("waiting", "paused", "running", "cancelled") and "status" not in spec.claims:
@@ -254,7 +257,7 @@ def _score_claims(spec: ScorerSpec, view: ScoringView, run: Run | None) -> Score
             "outputs": {name: render_claim(each, view.render) for name, each in spec.outputs.items()},
             "route": {node: str(view.render(label)) for node, label in spec.route.items()},
         }
-        unmet = [message for _, message in find_unmet(spec.model_copy(update=changes), run)]
+        unmet = [message for _, message in find_unmet(spec.model_copy(update=changes), run, calls)]
     except (FlowEngineError, KeyError, re.error, TypeError) as error:
         return Score(None, _shorten(f"the claim cannot be made: {describe_error(error)}"))
     seconds = view.run["seconds"]

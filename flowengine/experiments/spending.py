@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from flowengine.core.budget import Spending
 from flowengine.core.records import ModelCall, Reused
-from flowengine.engine.events import Event, NodeRecorded
+from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, NodeStarted
 from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.engine.restoring import Attempts
 from flowengine.errors import (
     InputError,
     JournalError,
@@ -30,13 +30,12 @@ from flowengine.nodes.compiled_flow import file_path
 __all__ = [
     "DIMENSIONS",
     "Effort",
+    "NeededCalls",
     "SpendingRow",
     "effort_of_calls",
-    "effort_of_reused",
-    "effort_of_spending",
+    "paid_calls",
     "parse_dimensions",
     "spending_of",
-    "whole_effort",
 ]
 
 _OF_ONE_ROW: Final = frozenset({"row", "set", "sample"})
@@ -188,45 +187,85 @@ class Effort(NamedTuple):
         )
 
 
-def effort_of_calls(calls: Iterable[object]) -> Effort:
+def effort_of_calls(calls: Iterable[ModelCall]) -> Effort:
     """Sums up the usage of model calls."""
-    found = [each for each in calls if type(each) is ModelCall]
+    found = list(calls)
     costs = [each.cost_usd for each in found]
     known = sum(each or 0.0 for each in costs)
     return Effort(len(found), known, sum(each.seconds for each in found), costs.count(None))
 
 
-def effort_of_spending(spent: Spending) -> Effort:
-    """What a run paid itself."""
-    return Effort(spent.model_calls, spent.cost_usd, unpriced=spent.unpriced_calls)
+def paid_calls(events: Iterable[Event]) -> Sequence[ModelCall]:
+    """The answered calls that a run made itself."""
+    records = (event.record for event in events if isinstance(event, NodeRecorded))
+    return [each for each in records if type(each) is ModelCall and each.error is None]
 
 
-def effort_of_reused(store: JournalStore, events: Iterable[Event]) -> Effort:
-    """Sums up the usage of answers taken from other runs."""
-    total = Effort()
+class NeededCalls:
+    """Finds the calls that the values of runs are made of, in whichever run they were paid.
+
+    A run that took everything from others needs the same calls as the one that paid for them: each is looked up in the
+    run that made it, as far as that is still there.
+    """
+
+    def __init__(self, store: JournalStore) -> None:
+        self._store = store
+        self._records: dict[str, Mapping[str, Sequence[Any]]] = {}
+        self._asked: set[tuple[str, str]] = set()
+
+    def of_run(self, events: Iterable[Event]) -> Sequence[ModelCall]:
+        """All of a run."""
+        return [call for calls in self.by_node(events).values() for call in calls]
+
+    def by_node(self, events: Iterable[Event]) -> Mapping[str, Sequence[ModelCall]]:
+        """Node → the calls of what it gave."""
+        self._asked.clear()
+        return self._sum_up(_last_records(events))
+
+    def _sum_up(self, records: Mapping[str, Sequence[Any]], within: str = "") -> Mapping[str, Sequence[ModelCall]]:
+        inside = (f"{within}.", f"{within}[")
+        chosen = [node for node in records if not within or node == within or node.startswith(inside)]
+        return {node: self._calls_in(records[node], node, records) for node in chosen}
+
+    def _calls_in(self, found: Sequence[Any], node: str, records: Mapping[str, Sequence[Any]]) -> Sequence[ModelCall]:
+        calls: Sequence[ModelCall] = []
+        for each in found:
+            if type(each) is Reused:
+                is_told_inside = any(other.startswith((f"{node}.", f"{node}[")) for other in records)
+                calls = [] if is_told_inside else self._reused(each)
+            elif type(each) is ModelCall and each.error is None:
+                calls = [*calls, each]
+        return calls
+
+    def _reused(self, reused: Reused) -> Sequence[ModelCall]:
+        own = [each for each in reused.calls if type(each) is ModelCall]
+        if own and all(each.prompt_tokens is not None for each in own):
+            return own
+        place = reused.run_id, reused.node  # A container, or calls that only the text tells the size of.
+        if place in self._asked:
+            return own
+        self._asked.add(place)
+        found = self._sum_up(self._records_of(reused.run_id), reused.node)
+        return [call for calls in found.values() for call in calls] or own
+
+    def _records_of(self, run_id: str) -> Mapping[str, Sequence[Any]]:
+        if run_id not in self._records:
+            try:
+                self._records[run_id] = _last_records(self._store.events(run_id))
+            except JournalError:  # Removed meanwhile.
+                self._records[run_id] = {}
+        return self._records[run_id]
+
+
+def _last_records(events: Iterable[Event]) -> Mapping[str, Sequence[Any]]:
+    """Node → what it recorded on the way to its end; attempts that were repeated are left out."""
+    attempts, found = Attempts(), dict[str, Sequence[Any]]()
     for event in events:
-        if isinstance(event, NodeRecorded) and type(event.record) is Reused:
-            total = total.plus(_effort_of_record(store, event.record))
-    return total
-
-
-def whole_effort(store: JournalStore, events: Sequence[Event]) -> Effort:
-    """Sums up the usage of all answers of a run, including those taken from other runs."""
-    own = effort_of_calls(event.record for event in events if isinstance(event, NodeRecorded))
-    return own.plus(effort_of_reused(store, events))
-
-
-def _effort_of_record(store: JournalStore, reused: Reused) -> Effort:
-    own = effort_of_calls(reused.calls)
-    if own.calls:
-        return own
-    try:
-        events = store.events(reused.run_id)
-    except JournalError:  # Removed meanwhile.
-        return own
-    inside = (f"{reused.node}.", f"{reused.node}[")
-    records = [each.record for each in events if isinstance(each, NodeRecorded) and each.node.startswith(inside)]
-    total = effort_of_calls(records)
-    for each in records:
-        total = total.plus(effort_of_calls(each.calls)) if type(each) is Reused else total
-    return total
+        if isinstance(event, NodeStarted):
+            found.pop(event.node, None)
+        elif isinstance(event, NodeRecorded):
+            attempts.add(event.node, event.record)
+        elif isinstance(event, NodeFinished | NodeFailed):
+            found[event.node] = list(attempts.of(event.node))
+            attempts.finish(event.node)
+    return found | {node: attempts.of(node) for node in attempts if node not in found}

@@ -41,13 +41,16 @@ Unmet: TypeAlias = tuple[KeyPath, str]
 """The claim's place below `expect`, and what came instead."""
 
 
-def find_unmet(expect: ExpectSpec, run: Run) -> list[Unmet]:
-    """The claims that do not hold."""
+def find_unmet(expect: ExpectSpec, run: Run, calls: Sequence[ModelCall] | None = None) -> list[Unmet]:
+    """The claims that do not hold. `calls`: those that the run needs, where it did not make all of them itself."""
+    if calls is None:
+        records = (event.record for event in run.events if isinstance(event, NodeRecorded))
+        calls = [record for record in records if isinstance(record, ModelCall)]
     return [
         *_check_status(expect, run),
         *_check_path(expect, run),
         *_check_outputs(expect, run),
-        *_check_calls(expect, run),
+        *_check_calls(expect, calls),
     ]
 
 
@@ -148,11 +151,7 @@ def _format_value(value: Any) -> str:
 # --- Claims about calls and cost
 
 
-def _check_calls(expect: ExpectSpec, run: Run) -> Iterator[Unmet]:
-    if expect.model_calls is None and expect.cost_usd_at_most is None and expect.tokens_at_most is None:
-        return
-    records = [event.record for event in run.events if isinstance(event, NodeRecorded)]
-    calls = [record for record in records if isinstance(record, ModelCall)]
+def _check_calls(expect: ExpectSpec, calls: Sequence[ModelCall]) -> Iterator[Unmet]:
     if expect.model_calls is not None and len(calls) != expect.model_calls:
         yield ("model_calls",), f"there were to be {expect.model_calls} model calls, and there are {len(calls)}"
     if expect.cost_usd_at_most is not None:

@@ -103,3 +103,85 @@ async def test_exactly_the_calls_that_depend_on_an_edit_are_made(
     renamed = Flow.from_yaml(tmp_path / "eight.yaml")
     await score(judged, store, flow=renamed, fresh=True, first_rows=3)
     assert calls(server) == {**dict.fromkeys(NEEDS, 3), "judge": 3}
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_row_looks_through_all_sets_for_what_was_paid(
+    server: ModelServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    store = MemoryStore()
+    path, rows = write(tmp_path, 4), tmp_path / "rows.jsonl"
+    await score(path, store)
+    assert calls(server).total() == 36
+
+    assert len((await score(path, store, first_rows=1)).rows) == 1  # The newest set has one row now.
+    await score(path, store)
+    assert calls(server) == {}
+
+    plain = rows.read_text()
+    rows.write_text(plain.replace('"n": 3', '"n": 7'))
+    await score(path, store)
+    assert calls(server).total() == 9
+    rows.write_text(plain)
+    await score(path, store)
+    assert calls(server) == {}
+
+    judged = path.read_text()
+    path.write_text(judged.replace("It is good", "It is very good"))
+    await score(path, store)
+    assert calls(server) == {"judge": 4}
+    path.write_text(judged)
+    await score(path, store)
+    assert calls(server) == {}
+
+
+INNER = """flowengine: v1
+name: inner
+inputs: {n: {type: integer}}
+nodes:
+  each:
+    type: map
+    over: "[1, 2, 3]"
+    nodes: {ask: {model: openai/gpt-4o-mini, prompt: "node=a row={{ inputs.n }} {{ item }}"}}
+    result: "{{ nodes.ask.output }}"
+  twice:
+    type: loop
+    initial: {text: ""}
+    max_iterations: 2
+    nodes: {say: {model: openai/gpt-4o-mini, prompt: "node=b row={{ inputs.n }} {{ round.text }}"}}
+    carry: {text: "{{ nodes.say.output }}"}
+    until: "false"
+    on_exhausted: continue
+  thanks: {model: openai/gpt-4o-mini, prompt: "node=c row={{ inputs.n }} EDIT {{ nodes.each.output | length }}"}
+outputs: {h: "{{ nodes.thanks.output }}", all: "{{ nodes.each.output }}", last: "{{ nodes.twice.output.text }}"}
+"""
+CLAIMS = """flow: inner.yaml
+data: rows.jsonl
+scorers:
+  calls: {model_calls: 6}
+  cheap: {cost_usd_at_most: 0.000001}
+  dear: {cost_usd_at_most: 0.001}
+  short: {tokens_at_most: 5}
+"""
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_row_counts_the_calls_that_it_needs_whoever_paid_for_them(
+    server: ModelServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+    path = tmp_path / "inner.floweval.yaml"
+    path.write_text(CLAIMS)
+    store, told = MemoryStore(), list[EvalSet]()
+    for text in (INNER, INNER, INNER.replace("EDIT", "with care"), INNER.replace("EDIT", "with care"), INNER):
+        (tmp_path / "inner.yaml").write_text(text)
+        told.append(await score(path, store))
+    assert [sum(row.paid_calls for row in each.rows) for each in told] == [12, 0, 2, 0, 0]
+    assert {row.calls for each in told for row in each.rows} == {6}
+    assert {name: {row.scores[name].value for each in told for row in each.rows} for name in told[0].scorers} == {
+        "calls": {1.0}, "cheap": {0.0}, "dear": {1.0}, "short": {0.0}
+    }  # fmt: skip
+    first, edited = told[0].rows[0], told[2].rows[0]
+    assert first.cost_usd < edited.cost_usd < first.cost_usd * 1.2  # A longer prompt.
+    assert told[1].rows[0].cost_usd == told[4].rows[0].cost_usd == first.cost_usd
+    assert told[1].rows[0].paid_usd == 0

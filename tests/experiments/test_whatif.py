@@ -168,3 +168,27 @@ async def test_a_tool_with_an_effect_gives_what_it_gave_or_is_refused() -> None:
     for again in (arguments, {"to": "eve"}):
         with pytest.raises(InactiveError, match="the effect of tool 'mail' is not had again"):
             await gateway.call_tool(Tool(), again)  # type: ignore[arg-type]
+
+
+MAPPED = """flowengine: v1
+name: mapped
+nodes:
+  each:
+    type: map
+    over: "[1, 2, 3]"
+    nodes: {say: {model: offline, prompt: "{{ item }}"}}
+    result: "{{ nodes.say.output }}"
+  thanks: {model: offline, prompt: "Thank for {{ nodes.each.output | length }}"}
+outputs: {said: "{{ nodes.thanks.output }}"}
+"""
+
+
+async def test_calls_inside_of_a_container_count_once_and_a_repeat_pays_nothing() -> None:
+    store = MemoryStore()
+    flow = Flow.from_text(MAPPED, "mapped.yaml")
+    first = await flow.run(store=store, run_id="first")
+    await flow.run(store=store, run_id="second", reuse=first.id)
+    for runs in ("first", "second", "first"):
+        report = await WhatIf(store=store, node="thanks", change={"prompt": "Thanks"}, runs=f"run={runs}").run()
+        assert [(each.before.calls, each.after.calls) for each in report.rows] == [(4, 4)]
+    assert report.totals()["paid_unpriced_calls"] == report.totals()["paid_usd"] == 0
