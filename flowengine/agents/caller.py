@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flowengine.agents.model_environment import check_taken, open_model
 from flowengine.agents.prompt import Subject, add_schema
@@ -25,7 +25,7 @@ from flowengine.core.records import Gateway, Notice
 from flowengine.errors import DefinitionError, FlowEngineError, InputError, OutputError, RunError, refuse_other_kind
 from flowengine.models.definitions import default_options
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, PromptCache, Request, supports_schema
+from flowengine.models.model import FINISH_REASONS, Model, PromptCache, Request, supports_schema
 
 __all__ = ["Caller", "SubjectAgent", "context_of", "naming", "open_caller", "subject_of"]
 
@@ -67,6 +67,8 @@ class Caller(NamedTuple):
             given = await self._text(messages, purpose, loop, first)
         else:
             given = await self._value(messages, shape, purpose, loop)
+        if given.reply.finish_reason and given.reply.finish_reason not in FINISH_REASONS:
+            await self.gateway.note(Notice(_ENDED.format(reason=given.reply.finish_reason)))
         if self.settings.prompt_cache is not None and (told := explain_unused_cache(given.reply, self.model.name)):
             await self.gateway.note(Notice(told))
         return given
@@ -117,6 +119,9 @@ class Caller(NamedTuple):
                 )
             request = replace(request, messages=(*request.messages, *more))
         raise OutputError(f"model '{self.model.name}' gave an empty answer, in {calls_left} call(s)")
+
+
+_ENDED: Final = "the answer ended for the reason '{reason}', which is not known here: it may not be whole"
 
 
 async def open_caller(

@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from math import inf
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from flowengine.models.call_options import OPTIONS, VENDOR_OPTIONS, PromptCaching
 from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
 
 __all__ = [
+    "FINISH_REASONS",
     "Finish",
     "LoadsLibrary",
     "Model",
@@ -32,6 +32,7 @@ __all__ = [
     "missing_members",
     "plain_request",
     "read_cost",
+    "read_finish_reason",
     "read_token_count",
     "request_of",
     "stream_whole",
@@ -174,13 +175,36 @@ def read_token_count(value: Any) -> int | None:
     return int(value) if is_number and 0 <= value <= _MOST_TOKENS and value == int(value) else None
 
 
-def read_cost(value: float | None) -> float | None:
+def read_cost(value: Any) -> float | None:
     """A cost that a model told; None for what cannot be one, and so is unknown.
 
-    >>> [read_cost(each) for each in (0.5, -0.5, float("nan"), float("inf"), None)]
-    [0.5, None, None, None, None]
+    >>> [read_cost(each) for each in (0.5, -0.5, float("nan"), float("inf"), None, "0.5", True)]
+    [0.5, None, None, None, None, None, None]
     """
-    return value if value is not None and 0 <= value < inf else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < _MOST_DOLLARS else None
+
+
+_MOST_DOLLARS: Final = 1e12
+
+
+# --- How an answer ended
+
+FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filter"})
+"""Those that are known here, by our names."""
+
+_LONGEST_REASON: Final = 40
+
+
+def read_finish_reason(told: Any, names: Mapping[str, str], *, has_calls: bool) -> str:
+    """The reason by our name; a vendor's own word where we have none for it. `names`: the vendor's words → ours.
+
+    >>> [read_finish_reason(each, {"eos": "stop"}, has_calls=False) for each in ("eos", None, "paused")]
+    ['stop', 'stop', 'paused']
+    """
+    word = told[:_LONGEST_REASON] if isinstance(told, str) and told else "stop"
+    found = names.get(word, word)
+    return "tool_calls" if found == "stop" and has_calls else found
 
 
 class Reply(NamedTuple):
@@ -192,7 +216,7 @@ class Reply(NamedTuple):
     cost_usd: float | None = None
     """None where the price is unknown; never 0 for unknown."""
     finish_reason: str = "stop"
-    """`stop`, `length`, `tool_calls` or `content_filter`."""
+    """`stop`, `length`, `tool_calls` or `content_filter`; another word of the vendor's where it is none of these."""
     model: str = ""
     """The model that answered, as it names itself."""
     provider: str = ""

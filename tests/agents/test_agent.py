@@ -204,6 +204,13 @@ async def test_an_answer_that_was_cut_off_is_noticed(recorder: Any) -> None:
     assert ["cut off" in notice.text for notice in recorder.of(Notice)] == [True]
 
 
+async def test_an_answer_that_ended_for_an_unknown_reason_is_kept_and_told(recorder: Any) -> None:
+    model = ScriptedModel([Reply("Once upon a", finish_reason="went_for_tea")])
+    after = await Agent("a", "Write.", model=model).run_async("x", gateway=recorder)
+    assert after.result.content == "Once upon a"
+    assert ["'went_for_tea'" in notice.text for notice in recorder.of(Notice)] == [True]
+
+
 async def test_errors_of_the_model_name_the_agent_once_and_keep_what_they_carry() -> None:
     model = ScriptedModel([PermanentModelError("no such model")])
     with pytest.raises(PermanentModelError, match=r"^agent 'a': no such model$"):

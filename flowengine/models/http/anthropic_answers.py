@@ -21,7 +21,7 @@ from flowengine.models.http.chat_protocol import (
     with_own_ids,
 )
 from flowengine.models.messages import ToolRequest
-from flowengine.models.model import Reply, TokenUsage, read_token_count
+from flowengine.models.model import Reply, TokenUsage, read_finish_reason, read_token_count
 
 __all__ = ["ANSWER_TOOL", "THINKING", "VALUE_TOOL", "WRAPPED_VALUE", "MessageCollector", "read_message"]
 
@@ -35,6 +35,8 @@ THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 """Types of the blocks that go back unchanged."""
 
 _REASONS: Final = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
@@ -55,7 +57,7 @@ def read_message(body: Mapping[str, Any]) -> VendorAnswer:
 
 def _to_reply(blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapping[str, Any], model: str) -> Reply:
     calls = with_own_ids(_read_call(each, at) for at, each in enumerate(e for e in blocks if _is(e, "tool_use")))
-    reason = _REASONS.get(as_text(stop_reason), "stop")
+    reason = read_finish_reason(stop_reason, _REASONS, has_calls=bool(calls))
     given = next((each for each in calls if each.name in (ANSWER_TOOL, VALUE_TOOL)), None)
     if given is not None:
         return Reply(

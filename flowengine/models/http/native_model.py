@@ -194,7 +194,9 @@ class NativeModel:
     def _finish(self, answer: VendorAnswer, request: Request, seconds: float, share: float = 1) -> Reply:
         """The answer with its price, as far as it may be told."""
         reply = answer.reply
-        cost = cost_of(self.provider, self.name, reply.usage, request.extra)
+        cost = reply.cost_usd
+        if cost is None:
+            cost = cost_of(self.provider, self.name, reply.usage, request.extra)
         reply = reply._replace(
             model=reply.model or self.name,
             provider=self.provider,

@@ -24,9 +24,17 @@ from flowengine.models.http.chat_protocol import (
 )
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
-from flowengine.models.model import PromptCache, Reply, Request, TokenUsage, read_token_count
+from flowengine.models.model import (
+    PromptCache,
+    Reply,
+    Request,
+    TokenUsage,
+    read_cost,
+    read_finish_reason,
+    read_token_count,
+)
 
-__all__ = ["AZURE_CHAT", "OPENAI_CHAT", "AzureChat", "ChatCollector", "OpenAIChat", "read_chat_usage"]
+__all__ = ["AZURE_CHAT", "OPENAI_CHAT", "AzureChat", "ChatCollector", "OpenAIChat", "read_chat_usage", "read_told_cost"]
 
 # --- What is sent
 
@@ -79,7 +87,8 @@ class OpenAIChat:
             content=content,
             tool_calls=calls,
             usage=read_chat_usage(body.get("usage"), traits),
-            finish_reason=_read_reason(choice.get("finish_reason"), calls),
+            cost_usd=read_told_cost(body.get("usage"), traits),
+            finish_reason=read_finish_reason(choice.get("finish_reason"), _REASONS, has_calls=bool(calls)),
             model=as_text(body.get("model")),
             vendor_parts=kept,
         )
@@ -183,19 +192,11 @@ def _read_arguments(arguments: Any) -> str:
 
 
 _REASONS: Final = {
-    "stop": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "tool_calls": "tool_calls",
+    **dict.fromkeys(("eos", "end_turn", "stop_sequence", "STOP", "COMPLETE"), "stop"),
+    **dict.fromkeys(("max_tokens", "model_length", "MAX_TOKENS"), "length"),
     "function_call": "tool_calls",
-    "content_filter": "content_filter",
 }
-
-
-def _read_reason(reason: Any, calls: Sequence[ToolRequest]) -> str:
-    found = _REASONS.get(as_text(reason), "stop")
-    return "tool_calls" if found == "stop" and calls else found
+"""Words of vendors and servers whose answers are otherwise OpenAI's."""
 
 
 def read_chat_usage(usage: Any, traits: VendorTraits) -> TokenUsage:
@@ -206,11 +207,26 @@ def read_chat_usage(usage: Any, traits: VendorTraits) -> TokenUsage:
     prompt, completion = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
     if not (prompt or completion):
         return TokenUsage()
-    reasoning = _first_count(told, traits.reasoning_tokens)
-    if traits.reasoning_is_apart and reasoning and _count(told, "total_tokens") != (prompt or 0) + (completion or 0):
-        completion = (completion or 0) + reasoning
+    reasoning, total = _first_count(told, traits.reasoning_tokens), _count(told, "total_tokens")
+    if traits.reasoning_is_apart and (total or reasoning):
+        whole = max(completion or 0, total - (prompt or 0) if total else (completion or 0) + (reasoning or 0))
+        reasoning = reasoning or whole - (completion or 0) or None
+        completion = whole
     cached, written = (_first_count(told, each) for each in (traits.cached_tokens, traits.cache_write_tokens))
     return TokenUsage(prompt, completion, cached, written, reasoning)
+
+
+def read_told_cost(usage: Any, traits: VendorTraits) -> float | None:
+    """Dollars that the vendor says it charged; None where it says nothing.
+
+    With a key of the customer's own OpenRouter's price is a fee, beside what the other vendor takes.
+    """
+    cost = read_cost(_find_place(usage, traits.told_cost)) if traits.told_cost else None
+    if cost is None:
+        return None
+    is_fee = _find_place(usage, "is_byok") is True
+    upstream = read_cost(_find_place(usage, "cost_details.upstream_inference_cost")) if is_fee else None
+    return cost * traits.told_cost_unit + (upstream or 0.0)
 
 
 def _first_count(usage: Mapping[str, Any], places: Sequence[str]) -> int | None:
@@ -219,10 +235,14 @@ def _first_count(usage: Mapping[str, Any], places: Sequence[str]) -> int | None:
 
 def _count(usage: Mapping[str, Any], place: str) -> int | None:
     """The number at a place such as `prompt_tokens_details.cached_tokens`."""
+    return read_token_count(_find_place(usage, place))
+
+
+def _find_place(usage: Any, place: str) -> Any:
     found: Any = usage
     for name in place.split("."):
         found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
-    return read_token_count(found)
+    return found
 
 
 def _unwrap_answer_tool(reply: Reply, traits: VendorTraits) -> Reply:
@@ -288,7 +308,8 @@ class ChatCollector:
             content="".join(self._texts),
             tool_calls=calls,
             usage=read_chat_usage(self._usage, self._traits),
-            finish_reason=_read_reason(self._reason, calls),
+            cost_usd=read_told_cost(self._usage, self._traits),
+            finish_reason=read_finish_reason(self._reason, _REASONS, has_calls=bool(calls)),
             model=self._model,
             vendor_parts=self._kept.parts({index: call.id for (index, _), call in zip(parts, calls, strict=True)}),
         )

@@ -29,8 +29,15 @@ __all__ = [
 _TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
 """HTTP statuses after which the same request may work."""
 
-_SPENT: Final = re.compile(r"insufficient_quota|exceeded your current quota|insufficient balance", re.IGNORECASE)
-"""In a 429 that no waiting helps."""
+_SPENT: Final = re.compile(
+    r"insufficient_quota|insufficient balance|enforced_spend_limit_reached|\blimit: 0\b|\"quotaId\":\s*\"\w*PerDay",
+    re.IGNORECASE,
+)
+"""In a 429 that no waiting helps: the quota of an account or of a day. Google says of every quota that it is exceeded,
+also where a minute's is: https://ai.google.dev/gemini-api/docs/rate-limits"""
+
+_RETRY_DELAY: Final = re.compile(r"\"retryDelay\":\s*\"(\d{1,9}(?:\.\d{1,12})?)s\"")
+"""In a body of Google's (`google.rpc.RetryInfo`), which has no header for it."""
 
 _LONGEST: Final = 2000
 """Characters of what a server says that are told."""
@@ -62,8 +69,9 @@ def error_of_answer(status: int, text: str, headers: Mapping[str, str], label: s
     """
     message = secrets.hide(f"{label}: {_describe(status, text, secrets)}")
     error: ModelError = PermanentModelError(message)
-    if may_work_later(status, text):
-        error = TransientModelError(message, read_retry_after(headers), is_rate_limit=status == 429)
+    said = headers.get("x-should-retry")  # OpenAI and Anthropic, whose own clients obey it.
+    if said != "false" and (may_work_later(status, text) or (said == "true" and status != 429)):
+        error = TransientModelError(message, read_retry_after(headers, text), is_rate_limit=status == 429)
     error.status = status
     return error
 
@@ -131,8 +139,9 @@ def _find_message(body: Any) -> Any:
         body = inner
 
 
-def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asked to wait: a number, milliseconds, or a date. Names of headers in small letters."""
+def read_retry_after(headers: Mapping[str, str], text: str = "") -> float | None:
+    """Seconds that the server asked to wait: a number, milliseconds, a date, or a delay in its text. Names of headers
+    in small letters."""
     if (milliseconds := _parse_seconds(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     asked = headers.get("retry-after") or ""
@@ -141,7 +150,8 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     try:
         date = parsedate_to_datetime(asked)
     except (ValueError, OverflowError):
-        return None
+        match = _RETRY_DELAY.search(text)
+        return None if match is None else float(match[1])
     return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 

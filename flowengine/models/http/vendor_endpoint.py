@@ -168,7 +168,20 @@ def check_answer(reply: Reply, refusal: str, keys: Secrets) -> Reply:
         error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{refusal and ': '}{refusal}")
         error.reply = reply
         raise error
+    if (broken := _BROKEN_OFF.get(reply.finish_reason)) is not None:
+        error = broken(f"{reply.provider}/{reply.model} broke its answer off ({reply.finish_reason})")
+        error.reply = reply
+        raise error
     return reply
+
+
+_BROKEN_OFF: Final[Mapping[str, type[TransientModelError | PermanentModelError]]] = {
+    "error": TransientModelError,  # https://docs.mistral.ai/api/#tag/chat, https://openrouter.ai/docs/api-reference
+    "insufficient_system_resource": TransientModelError,  # https://api-docs.deepseek.com/api/create-chat-completion
+    "abort": TransientModelError,  # https://docs.vllm.ai/en/latest/api/vllm/v1/engine
+    "pause_turn": PermanentModelError,  # https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+}
+"""Reasons for which an answer is none."""
 
 
 def join_address(given: str | None, vendor: VendorTraits) -> str:

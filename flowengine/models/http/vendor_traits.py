@@ -63,9 +63,13 @@ class VendorTraits:
     cached_tokens: tuple[str, ...] = ("prompt_tokens_details.cached_tokens",)
     """Where the usage tells the tokens that a cache served; the first place that is there counts."""
     cache_write_tokens: tuple[str, ...] = ()
+    told_cost: str = ""
+    """Where the usage tells what the call cost."""
+    told_cost_unit: float = 1.0
+    """Dollars."""
     reasoning_tokens: tuple[str, ...] = ("completion_tokens_details.reasoning_tokens",)
     reasoning_is_apart: bool = False
-    """Whether the tokens of reasoning are not among those of the answer."""
+    """Whether the tokens of reasoning may not be among those of the answer; then the total tells."""
     longest_answer: int = 0
     """Tokens, where a request has to have a bound."""
     takes_forced_tool: bool = True
@@ -166,6 +170,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
             "https://platform.openai.com/docs/guides/prompt-caching",  # the key and the minimum
         ),
         "https://api.openai.com/v1",
+        cache_write_tokens=("prompt_tokens_details.cache_write_tokens",),  # from GPT-5.6 on
         schema_with_tools=True,
         cache_marks="key",
         cache_minimum=1024,
@@ -218,6 +223,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
             "https://learn.microsoft.com/azure/ai-services/openai/how-to/reasoning",
         ),
         path="",
+        cache_write_tokens=("prompt_tokens_details.cache_write_tokens",),
         schema_with_tools=True,
         models=(ModelRule(r"gpt-?35|gpt-4-|gpt-4$", {"structured_output": "prompt"}), _REASONING),
     ),
@@ -231,6 +237,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         path="/v1beta/openai",
         kept_of_calls=("extra_content",),  # https://ai.google.dev/gemini-api/docs/thought-signatures
         thinking_budget="google",
+        reasoning_is_apart=True,  # https://discuss.ai.google.dev/t/127400
         models=(ModelRule(r"^gemma", {"structured_output": "prompt"}),),
     ),
     "openrouter": VendorTraits(
@@ -243,6 +250,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         "https://openrouter.ai/api/v1",
         path="/api/v1",
         schemas_are_listed=True,
+        told_cost="cost",
         cache_write_tokens=("prompt_tokens_details.cache_write_tokens",),
         kept_fields=("reasoning_details",),  # https://openrouter.ai/docs/use-cases/reasoning-tokens
         thinking_budget="openrouter",
@@ -307,10 +315,13 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         (
             "https://docs.x.ai/docs/api-reference#chat-completions",  # max_completion_tokens, usage
             "https://docs.x.ai/docs/guides/structured-outputs",
+            "https://docs.x.ai/developers/cost-tracking",
         ),
         "https://api.x.ai/v1",
         token_limit="max_completion_tokens",
         reasoning_is_apart=True,
+        told_cost="cost_in_usd_ticks",
+        told_cost_unit=1e-10,
         models=(ModelRule("grok-2-vision|grok-beta", {"structured_output": "prompt"}),),
     ),
     "cerebras": VendorTraits(
@@ -331,6 +342,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         "https://api.perplexity.ai",
         path="",
         takes_stream_options=False,
+        told_cost="cost.total_cost",
         reasoning_tokens=("completion_tokens_details.reasoning_tokens", "reasoning_tokens"),
     ),
     "ollama": VendorTraits(

@@ -154,7 +154,7 @@ _SIGNED: Final = frozenset({"type", "thinking", "signature", "data"})
 """What a block of thinking consists of; litellm adds marks for caches."""
 
 
-def _known_cost(cost: float | None, usage: TokenUsage) -> float | None:
+def _known_cost(cost: Any, usage: TokenUsage) -> float | None:
     return None if usage.prompt_tokens is None else read_cost(cost)
 
 
@@ -180,8 +180,9 @@ def as_model_error(
         return error
     message = secrets.hide(f"{provider}/{model}: {_message(error, address)}")
     status = getattr(error, "status_code", None)
-    if may_work_later(status, str(error)) or isinstance(error, OSError):
-        return TransientModelError(message, read_retry_after(_headers(error)), is_rate_limit=status == 429)
+    text = f"{error} {getattr(error, 'code', '')} {getattr(error, 'body', '')}"
+    if may_work_later(status, text) or isinstance(error, OSError):
+        return TransientModelError(message, read_retry_after(_headers(error), text), is_rate_limit=status == 429)
     return PermanentModelError(message)
 
 

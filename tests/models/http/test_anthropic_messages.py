@@ -281,11 +281,19 @@ async def test_a_value_that_is_no_object_is_put_into_one_and_taken_out(server: M
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("stop_reason", "reason"),
-    [("end_turn", "stop"), ("stop_sequence", "stop"), ("max_tokens", "length"), ("pause_turn", "stop")],
+    [("end_turn", "stop"), ("stop_sequence", "stop"), ("max_tokens", "length"), ("new_word", "new_word")],
 )
 async def test_why_an_answer_ends_is_read(server: ModelServer, stop_reason: str, reason: str, stream: bool) -> None:
     server.respond_with([Completion("So.", finish_reason=stop_reason)])
     assert (await ask(model(server), Request("m", (USER,)), stream=stream))[1].finish_reason == reason
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_turn_that_was_paused_is_no_success(server: ModelServer, stream: bool) -> None:
+    server.respond_with([Completion("Half of", finish_reason="pause_turn")])
+    with pytest.raises(PermanentModelError, match=r"broke its answer off \(pause_turn\)") as caught:
+        await ask(model(server), Request("m", (USER,)), stream=stream)
+    assert caught.value.reply is not None
 
 
 @pytest.mark.parametrize("stream", [False, True])

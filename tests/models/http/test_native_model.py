@@ -76,6 +76,24 @@ async def test_a_reply_has_its_tokens_and_its_cost(server: ModelServer) -> None:
     assert 0 < reply.seconds < 10
 
 
+async def test_a_cost_that_the_vendor_tells_counts_before_the_table(server: ModelServer) -> None:
+    written = {"prompt_tokens_details": {"cache_write_tokens": 800}}
+    told = [Completion("a", usage={**USAGE, "cost": 0.25}), Completion("b", usage={**USAGE, **written})]
+    server.respond_with(told)
+    assert (await model_of(server, "a/model-of-no-table", "openrouter").complete(asking())).cost_usd == 0.25
+    reply = await model_of(server, "gpt-5.6-sol").complete(asking())
+    assert reply.usage.cache_write_tokens == 800
+    assert reply.cost_usd == pytest.approx(200 * 4e-6 + 800 * 5e-6 + 100 * 2e-5)
+
+
+@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
+async def test_an_answer_that_the_vendor_broke_off_is_none(server: ModelServer, reason: str) -> None:
+    server.respond_with([Completion("The first half of the ans", usage=USAGE, finish_reason=reason)])
+    error = await error_of(model_of(server))
+    assert isinstance(error, TransientModelError)
+    assert error.reply.usage.prompt_tokens == 1000
+
+
 async def test_a_word_of_the_price_table_that_nobody_knows_loses_no_answer(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

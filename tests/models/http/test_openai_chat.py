@@ -10,7 +10,7 @@ import pytest
 
 from flowengine.models.http.anthropic_answers import MessageCollector
 from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamedEvent, StreamFailureError, VendorAnswer
-from flowengine.models.http.openai_chat import OPENAI_CHAT
+from flowengine.models.http.openai_chat import OPENAI_CHAT, read_chat_usage, read_told_cost
 from flowengine.models.http.vendor_traits import VendorTraits, traits_of
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Request, TokenUsage
@@ -100,9 +100,12 @@ def test_calls_are_told_apart_where_a_server_gives_all_the_same_index_or_says_na
 
 @pytest.mark.parametrize(
     ("reason", "found"),
-    [(None, "stop"), ("stop", "stop"), ("eos", "stop"), ("length", "length"), ("content_filter", "content_filter")],
+    [
+        *((None, "stop"), ("stop", "stop"), ("eos", "stop"), ("length", "length"), ("function_call", "tool_calls")),
+        *(("content_filter", "content_filter"), ("went for tea", "went for tea"), ("x" * 99, "x" * 40)),
+    ],
 )
-def test_a_reason_is_one_of_four(reason: Any, found: str) -> None:
+def test_a_reason_is_one_of_four_or_the_vendor_s_word(reason: Any, found: str) -> None:
     assert whole({"content": "a"}, finish_reason=reason).reply.finish_reason == found
 
 
@@ -260,3 +263,38 @@ def test_what_a_model_refuses_is_left_out() -> None:
 def test_an_event_that_is_nested_too_deep_is_no_answer(collector: Any) -> None:
     with pytest.raises(IncompleteAnswerError):
         collector.add(StreamedEvent("[" * 100_000))
+
+
+@pytest.mark.parametrize(
+    ("provider", "usage", "found"),
+    [
+        # Google's own sample: https://discuss.ai.google.dev/t/127400
+        ("google", {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 105}, (9, 96, 93)),
+        ("google", {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}, (9, 3, None)),
+        ("google", {"prompt_tokens": 9, "completion_tokens": 3}, (9, 3, None)),
+        ("openai", {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 105}, (9, 3, None)),
+    ],
+)
+def test_what_a_model_thought_is_counted_from_the_total_where_only_that_tells(
+    provider: str, usage: dict[str, int], found: tuple[int | None, ...]
+) -> None:
+    told = read_chat_usage(usage, traits_of(provider, "m"))
+    assert (told.prompt_tokens, told.completion_tokens, told.reasoning_tokens) == found
+
+
+@pytest.mark.parametrize(
+    ("provider", "usage", "dollars"),
+    [
+        ("openrouter", {"cost": 0.95, "cost_details": {"upstream_inference_cost": 0.95}}, 0.95),
+        ("openrouter", {"cost": 0.95, "is_byok": True, "cost_details": {"upstream_inference_cost": 19}}, 19.95),
+        ("openrouter", {"cost": "dear"}, None),
+        ("openrouter", {"cost": -1}, None),
+        ("openrouter", None, None),
+        ("xai", {"cost_in_usd_ticks": 37756000}, 0.0037756),
+        ("perplexity", {"cost": {"total_cost": 0.006}}, 0.006),
+        ("openai", {"cost": 5}, None),
+    ],
+)
+def test_what_the_vendor_says_it_charged_is_the_cost(provider: str, usage: Any, dollars: float | None) -> None:
+    told = read_told_cost(usage, traits_of(provider, "m"))
+    assert told == (None if dollars is None else pytest.approx(dollars))
