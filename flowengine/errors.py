@@ -330,13 +330,16 @@ class StateError(RunError):
 
 
 class StateConflictError(StateError):
-    """Two nodes without a path between them wrote one key that has no merge rule."""
+    """Two nodes without a path between them wrote one key that has no merge rule, or changed one typed context."""
 
-    def __init__(self, key: str, writers: tuple[str, str]) -> None:
+    def __init__(self, key: str, writers: tuple[str, str], is_context: bool = False) -> None:
+        """`is_context`: whether `key` is the id of a typed context."""
         first, second = writers
+        what = f"typed context '{key}' was changed" if is_context else f"shared state key '{key}' was written"
+        way = 'declare `merge = "changes"` in its class' if is_context else "give the key a `merge` rule"
         super().__init__(
-            f"shared state key '{key}' was written by '{first}' and by '{second}', and neither comes "
-            f"before the other; order them with `needs`, or give the key a `merge` rule"
+            f"{what} by '{first}' and by '{second}', and neither comes before the other; "
+            f"order them with `needs`, or {way}"
         )
         self.key = key
         self.writers = writers

@@ -24,9 +24,9 @@ from flowengine.errors import StateError
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.data_changes import apply_change, describe_change
-from flowengine.typed_contexts.manager import ContextManager
+from flowengine.typed_contexts.manager import CHANGES_OF, ContextManager
 
-__all__ = ["ContextChanges", "data_of"]
+__all__ = ["ContextChanges", "data_of", "kept_changes"]
 
 _CHANGES: Final = "context_changes"
 _SNAPSHOT: Final = "typed_contexts"
@@ -37,6 +37,22 @@ _BY: Final = "by"
 def data_of(contexts: ContextManager | None) -> dict[str, Any]:
     """The data of all contexts, under the names by which they are kept."""
     return {_name_of(each.id): each.dump() for each in (contexts.context_list if contexts is not None else ())}
+
+
+def kept_changes(contexts: ContextManager | None, begun: Mapping[str, Any]) -> dict[str, Any]:
+    """What a node keeps of contexts that it has changed: the data, or the change where changes are added up.
+
+    `begun`: their data before (`data_of`).
+    """
+    kept: dict[str, Any] = {}
+    for each in contexts.context_list if contexts is not None else ():
+        data = each.dump()
+        change = describe_change(begun[_name_of(each.id)], data)
+        if change is not None and each.merge == "changes":
+            kept[f"{CHANGES_OF}{each.id}"] = [change]
+        elif change is not None:
+            kept[_name_of(each.id)] = data
+    return kept
 
 
 def _name_of(context: str) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.caller import Caller
-from flowengine.agents.context_changes import ContextChanges, data_of
+from flowengine.agents.context_changes import ContextChanges, data_of, kept_changes
 from flowengine.agents.prompt import text_of
 from flowengine.agents.prompt_parts import (
     Packing,
@@ -204,7 +204,7 @@ class PromptBuilder:
         interaction = await self._tell(input_text, text_of(result.content), result.success, result.metadata)
         if not self.is_run:
             return None
-        kept = {name: data for name, data in data_of(self.contexts).items() if data != self._begun[name]}
+        kept = kept_changes(self.contexts, self._begun)
         if self.skills is not None and self.skills.loaded:
             kept["skills"] = list(self.skills.loaded)
         return (kept | await self.memories.collect_kept(interaction)) or None

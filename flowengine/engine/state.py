@@ -35,6 +35,7 @@ __all__ = [
     "ENGINE_KEYS",
     "ENGINE_OWNED",
     "EVALUATION",
+    "IN_ORDER",
     "KEPT",
     "ROUTING",
     "Conflict",
@@ -57,7 +58,10 @@ KEPT: Final[Mapping[str, Merge]] = {
     "=kept:memory": "append",
     "=kept:skills": "union",
 }
-"""What nodes keep for their descendants (`NodeResult.kept`) and is added up; any other name is replaced."""
+"""What nodes keep for their descendants (`NodeResult.kept`) and is added up; a flow may add names. Any other name is
+replaced, and a name of `IN_ORDER` only by a node that comes after the one that kept it."""
+IN_ORDER: Final = "context:"
+"""How names begin that no two nodes without an order may keep something under: data of typed contexts."""
 
 
 def kept_key(name: str) -> str:
@@ -92,12 +96,14 @@ class KeyRules:
 
     __slots__ = ("checked", "defaults", "folding", "guarded", "keys")
 
-    def __init__(self, keys: Mapping[str, StateKey]) -> None:
+    def __init__(self, keys: Mapping[str, StateKey], adding: Iterable[str] = ()) -> None:
+        """`adding`: names under which nodes keep lists that are added up, beside those of all flows."""
         self.keys = keys
         self.defaults: Mapping[str, Any] = {name: freeze(key.default) for name, key in keys.items()}
         self.folding = {name: FOLDS[key.merge] for name, key in keys.items() if key.merge in FOLDS}
         """Key → its fold, for the keys that take contributions."""
         self.folding |= {name: FOLDS[merge] for name, merge in KEPT.items()}
+        self.folding |= {kept_key(name): FOLDS["append"] for name in adding}
         self.checked = {name: key for name, key in keys.items() if key.type or key.merge in FOLDS}
         self.guarded = {name for name, key in keys.items() if key.merge == "error"}
 
@@ -157,14 +163,22 @@ class StateStore:
                 raise StateError(f"shared state has no key '{key}'{did_you_mean(key, self.keys)}")
             if key in self._checked:
                 check_contribution(key, self._checked[key], value)
-            if key in newest and key in self._guarded:
-                last = newest[key]
-                if key not in seen.writes or seen is not last:
-                    found = self._find(seen, key)
-                    if found is None or found[0] != last.number:
-                        raise Conflict(key, last.number, number)
+            if key in newest and key in self._guarded and not (key in seen.writes and seen is newest[key]):
+                self._check_order(number, seen, key)
             admitted[key] = freeze(value)
         return admitted
+
+    def check_kept(self, number: float, seen: Layer, names: Iterable[str]) -> None:
+        """Raise a `StateConflictError`, as `admit` does, where a node without an order has kept data of a typed context
+        that this one keeps as well."""
+        for name in names:
+            if name.startswith(IN_ORDER) and _KEPT + name in self._newest:
+                self._check_order(number, seen, _KEPT + name)
+
+    def _check_order(self, number: float, seen: Layer, key: str) -> None:
+        last, found = self._newest[key], self._find(seen, key)
+        if found is None or found[0] != last.number:
+            raise Conflict(key, last.number, number)
 
     def write(self, number: float, seen: Layer, writes: Mapping[str, Any]) -> Layer:
         """The layer of a node that wrote (writes are admitted already)."""

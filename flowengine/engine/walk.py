@@ -48,7 +48,17 @@ from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed
 from flowengine.engine.graph import ON_ERROR, Graph, OnError
 from flowengine.engine.restoring import TOP, History, RestoredPast, answer_to, past_of
 from flowengine.engine.result_propagation import NOTHING, ResultPropagation
-from flowengine.engine.state import ENGINE_OWNED, EVALUATION, ROUTING, Conflict, Layer, StateStore, kept_key
+from flowengine.engine.state import (
+    ENGINE_OWNED,
+    EVALUATION,
+    IN_ORDER,
+    ROUTING,
+    Conflict,
+    Layer,
+    StateStore,
+    kept_key,
+    kept_name,
+)
 from flowengine.errors import NotJournalableError, StateConflictError
 
 __all__ = ["Decision", "Walk"]
@@ -283,9 +293,12 @@ class Walk:
         is_plain = passed is routing is evaluation is generation is kept is None
         if is_plain and not state and type(output) in UNCHANGEABLE and number not in self._id_readers:
             return result
-        if state:
+        if state or kept:
             try:
-                state = self.store.admit(number, self._seen[number], state)
+                if kept:
+                    self.store.check_kept(number, self._seen[number], kept)
+                if state:
+                    state = self.store.admit(number, self._seen[number], state)
             except Conflict as conflict:
                 self._conflicts.append(conflict)
                 raise self._named(conflict) from None
@@ -570,7 +583,9 @@ class Walk:
 
     def _named(self, conflict: Conflict) -> StateConflictError:
         first, second = (self.graph.ids[number] for number in conflict.numbers)
-        return StateConflictError(conflict.key, (first, second))
+        name = kept_name(conflict.key)
+        context = None if name is None else name.removeprefix(IN_ORDER)
+        return StateConflictError(conflict.key if context is None else context, (first, second), context is not None)
 
 
 _new: Final[Any] = vars(tuple)["__new__"]

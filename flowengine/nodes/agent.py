@@ -194,6 +194,12 @@ class AgentNode(AskingNode):
         return "asks a person" if self.prototype.tooling.asks else ""
 
     @property
+    def adds_up(self) -> Sequence[str]:
+        from flowengine.typed_contexts.manager import CHANGES_OF  # Few agents have typed contexts.
+
+        return [f"{CHANGES_OF}{each.id}" for each in contexts_of([self]) if each.merge == "changes"]
+
+    @property
     def checks_servers(self) -> bool:
         return self._repeats and bool(self.prototype.tooling.servers)
 

@@ -254,7 +254,7 @@ class CompiledFlow:
     @cached_property
     def rules(self) -> KeyRules:
         """Of the shared state, as each run's store keeps them."""
-        return KeyRules(self.state)
+        return KeyRules(self.state, {name for node in self.all_nodes.values() for name in node.adds_up})
 
     @cached_property
     def caches(self) -> bool:

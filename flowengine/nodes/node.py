@@ -309,6 +309,11 @@ class FlowNode(ABC):
         return False
 
     @property
+    def adds_up(self) -> Sequence[str]:
+        """Names under which it keeps lists for later nodes, to which those of nodes beside it are added."""
+        return ()
+
+    @property
     def checks_servers(self) -> bool:
         """Whether something of its definition is known only once its servers run."""
         return False

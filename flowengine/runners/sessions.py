@@ -7,7 +7,7 @@ end, and only what the run has changed. Runs of one session that overlap each ad
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from flowengine.core.run_scope import Fence
@@ -103,9 +103,10 @@ def _save(
     from flowengine.nodes.agent import contexts_of
 
     began_with, node = started.kept, str(started.settings.get("from"))
-    kept = {name: value for name, value in all_kept.items() if name not in _OF_ONE_RUN}
+    contexts = [*contexts_of(plan.all_nodes.values())]
+    kept = _data_of({name: value for name, value in all_kept.items() if name not in _OF_ONE_RUN}, contexts)
     said = kept.pop("conversation", [])[len(began_with.get("conversation", ())) :]
-    initial = {f"context:{each.id}": each for each in contexts_of(plan.all_nodes.values())}
+    initial = {f"context:{each.id}": each for each in contexts}
 
     def add(before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """What is stored now, with what the run has changed."""
@@ -118,7 +119,8 @@ def _save(
             new = _leave_out_shared(walk, node, now.get("conversation", ()))
             if started.settings["forked"] in saved:
                 layer = walk.seen(walk.graph.index[node])
-                begun = {name: walk.store.kept(layer, name) for name in kept if walk.store.keeps(layer, name)}
+                names = (name for name in walk.store.kept_names() if walk.store.keeps(layer, name))
+                begun = _data_of({name: walk.store.kept(layer, name) for name in names}, contexts)
         for name, value in kept.items():
             if name not in begun or begun[name] != value:
                 base = begun[name] if name in begun else initial[name].dump() if name in initial else None
@@ -128,6 +130,19 @@ def _save(
         return {**now, "conversation": conversation[-LONGEST:]} if conversation else now
 
     store.revise(_KIND, session, add)
+
+
+def _data_of(kept: Mapping[str, Any], contexts: Iterable[TypedContext[Any]]) -> dict[str, Any]:
+    """What is kept, with the data of contexts in the place of the changes that are added up to them."""
+    from flowengine.typed_contexts.manager import CHANGES_OF, ContextManager
+
+    data = {name: value for name, value in kept.items() if not name.startswith(CHANGES_OF)}
+    for each in contexts:
+        if f"{CHANGES_OF}{each.id}" in kept:
+            one = each.fresh()
+            ContextManager([one]).load(kept)
+            data[f"context:{each.id}"] = one.dump()
+    return data
 
 
 def _leave_out_shared(walk: Walk, node: str, stored: Sequence[Any]) -> list[Any]:
@@ -152,7 +167,7 @@ def _merge(session: str, name: str, context: TypedContext[Any] | None, base: Any
     if context is None:
         return value
     try:
-        context.load(merged)
+        context.fresh().load(merged)
     except StateError as error:
         _LOGGER.warning("session '%s': two runs at once changed '%s'; the later one counts: %s", session, name, error)
         return value

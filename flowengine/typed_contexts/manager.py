@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any, Final, cast
 
 from flowengine.context_providers.provider import join_fragments, settle
@@ -18,10 +19,13 @@ from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, RunError, refuse_other_kind
 from flowengine.models.throttle import CallSlots
 from flowengine.tools.toolset import ToolSet
+from flowengine.typed_contexts.data_changes import apply_change
 from flowengine.typed_contexts.typed import ToolCallResult, TypedContext
 
-__all__ = ["ContextManager"]
+__all__ = ["CHANGES_OF", "ContextManager"]
 
+CHANGES_OF: Final = "changes:"
+"""How names begin under which the changes of a context are kept that are to be added up (`TypedContext.merge`)."""
 _LOGGER: Final = logging.getLogger("flowengine.typed_contexts")
 
 AnyContext = TypedContext[Any]
@@ -107,6 +111,9 @@ class ContextManager:
         for each in self._contexts.values():
             if _name_of(each) in kept:
                 each.load(kept[_name_of(each)])
+            changes = kept.get(f"{CHANGES_OF}{each.id}", ())
+            if changes:
+                each.load(reduce(apply_change, changes, each.dump()))
 
 
 def _name_of(context: AnyContext) -> str:

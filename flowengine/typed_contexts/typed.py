@@ -14,7 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import NoneType
-from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -73,6 +73,9 @@ class TypedContext(Generic[D]):
     id: str = ""
     description: str = ""
     data_schema: type[D]
+    merge: Literal["error", "changes"] = "error"
+    """What becomes of it where nodes of a flow change it that are in no order: an error, or each node's changes are
+    made one after the other, in the order of the flow (an entry that each adds to a list is there, numbers add up)."""
 
     def __init__(self, initial_data: D | Mapping[str, Any] | None = None) -> None:
         """`initial_data`: what it begins with; None for the schema's defaults."""
@@ -95,6 +98,7 @@ class TypedContext(Generic[D]):
         render_prompt: Callable[[Any], str | Awaitable[str]] | None = None,
         tool_set: Callable[[Any], ToolSets] | ToolSets | None = None,
         on_tool_call: Callable[[Any, ToolCallResult], Awaitable[None] | None] | None = None,
+        merge: Literal["error", "changes"] = "error",
     ) -> Self:
         """One from functions; each gets the context as its first argument, sync or async as in a subclass.
 
@@ -113,7 +117,7 @@ class TypedContext(Generic[D]):
             )
         given = {"render_prompt": render_prompt, "tool_set": tool_set, "on_tool_call": on_tool_call}
         methods = {name: _to_method(each) for name, each in given.items() if each is not None}
-        body = {"id": id, "description": description, "data_schema": data_schema, **methods}
+        body = {"id": id, "description": description, "data_schema": data_schema, "merge": merge, **methods}
         made = cast("type[Self]", type(f"{cls.__name__}_{id}", (cls,), body))
         return made(initial_data)
 
@@ -219,6 +223,8 @@ class TypedContext(Generic[D]):
                 raise DefinitionError(f"{type(self).__name__}.{name} must be text, not {getattr(self, name)!r}")
         if not self.id:
             raise DefinitionError(f"{type(self).__name__} has no id: contexts are found, and kept, by it")
+        if self.merge not in ("error", "changes"):
+            raise DefinitionError(f"context '{self.id}': merge is 'error' or 'changes', not {self.merge!r}")
         schema: object = getattr(self, "data_schema", None)
         if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
             raise DefinitionError(f"context '{self.id}': data_schema must be a pydantic model's class, not {schema!r}")

@@ -21,6 +21,7 @@ from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.map import MapNode
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.typed import TypedContext
 
@@ -33,6 +34,7 @@ class NotesContext(TypedContext[Notes]):
     id = "notes"
     description = "Notes"
     data_schema = Notes
+    merge = "changes"
 
     def tool_set(self) -> ToolSet:
         return ToolSet("notes", "", [self.write])
@@ -238,3 +240,48 @@ async def test_providers_that_bring_something_else_each_time_are_not_asked_again
         assert len(again.requests) <= 2
         assert all("moment 1\n" in each.messages[1].content for each in again.requests)
     assert moments == ["a"]
+
+
+class OrderedNotes(NotesContext):
+    merge = "error"
+
+
+def writers(contexts: Any, model: ScriptedModel) -> dict[str, Any]:
+    """`c` comes after `a` and `b`, which come in no order; each writes its own name."""
+    agent = Agent("writer", "I", model=model, contexts=[contexts])
+    after = {"a": [], "b": [], "c": ["a", "b"]}
+    return {name: AgentNode(agent, prompt=lambda _, name=name: name, needs=needs) for name, needs in after.items()}
+
+
+async def test_nodes_in_no_order_that_change_one_context_are_an_error():
+    run = await Flow("f", writers(OrderedNotes(), ScriptedModel(answer))).run(store=MemoryStore())
+    assert run.status == "failed"
+    assert run.error is not None
+    assert run.error.message == (
+        "typed context 'notes' was changed by 'a' and by 'b', and neither comes before the other; order them with "
+        '`needs`, or declare `merge = "changes"` in its class'
+    )
+
+
+async def test_changes_of_nodes_in_no_order_are_all_made_where_the_context_says_so():
+    store, model = MemoryStore(), ScriptedModel(answer)
+    flow = Flow("f", writers(NotesContext(), model))
+    for _ in range(2):
+        run = await flow.run(store=store, session="s")
+        assert run.status == "succeeded"
+    assert prompts(model)["c"].count('"a","b"') == 1
+    stored = store.recall("session", "s")
+    assert stored is not None
+    assert stored["context:notes"] == {"lines": ["a", "b", "c", "a", "b", "c"]}
+    assert not any(name.startswith("changes:") for name in stored)
+
+
+async def test_changes_of_a_maps_items_are_all_made_in_their_order():
+    store, model = MemoryStore(), ScriptedModel(answer)
+    agent = Agent("writer", "I", model=model, contexts=[NotesContext()])
+    body = {"write": AgentNode(agent, prompt=lambda context: context.variables["item"])}
+    flow = Flow("f", {"all": MapNode(body, over=lambda _: ["x", "y", "z"])})
+    (await flow.run(store=store, session="s")).raise_for_status()
+    stored = store.recall("session", "s")
+    assert stored is not None
+    assert stored["context:notes"] == {"lines": ["x", "y", "z"]}
